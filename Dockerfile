@@ -1,0 +1,32 @@
+# The materializer. Everything it needs is fetched while the image is built: it starts without network
+# but for Kafka's.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+ && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /opt/coordinator-state
+
+# The packages first: they change seldom, and Spark among them is large.
+COPY requirements/streaming.lock requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/streaming.lock
+
+COPY pyproject.toml README.md LICENSE ./
+COPY coordinator_state coordinator_state
+COPY streaming streaming
+RUN pip install --no-cache-dir --no-deps .
+
+# Delta's jars; a run finds them here and asks no repository.
+ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
+RUN python -c "from streaming.jars import delta_jars; delta_jars()"
+
+# A volume takes over the owner of the folder it is first mounted on.
+RUN useradd --create-home coordinator \
+ && install --directory --owner=coordinator --group=coordinator /data /data/tables /data/checkpoints
+USER coordinator
+WORKDIR /data
+VOLUME ["/data/tables", "/data/checkpoints"]
+
+ENTRYPOINT ["coordinator-state"]
+CMD ["--help"]

@@ -1,0 +1,91 @@
+# A machine needs Python 3.10 or newer and a JDK 17 or newer. All else is fetched once: Python packages
+# into .venv, the jars of Kafka and Delta into the cache of streaming/jars.py.
+
+PYTHON ?= python3
+
+VENV       := .venv
+BIN        := $(VENV)/bin
+INSTALLED  := $(VENV)/.installed
+WHEELHOUSE := .cache/wheelhouse
+PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST     := $(BIN)/python -m pytest
+COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
+              --no-emit-index-url --custom-compile-command 'make lock' --quiet
+
+# streaming/java.py imports the standard library only, so it can speak before anything is installed.
+define CHECK_JAVA
+import sys
+from streaming.java import JavaNotFound, find_java
+try:
+    find_java()
+except JavaNotFound as error:
+    sys.exit(f"Error: {error}")
+endef
+export CHECK_JAVA
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint test-unit test-spark test-integration bench lock clean check-python check-java
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED) ## Make .venv with everything in it; the second time nothing is done
+
+demo: check-java venv ## A broker, live consumer groups, the tables beside the broker's own answers (DEMO_ARGS=...)
+	$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
+
+test: check-java lint ## Lint, then every test (PYTEST_ARGS=...)
+	$(PYTEST) $(PYTEST_ARGS)
+
+lint: venv ## ruff, mypy and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-unit: venv ## Tests that need neither Spark nor a broker, and the doctests
+	$(PYTEST) coordinator_state streaming tests/unit tests/property $(PYTEST_ARGS)
+
+test-spark: check-java venv ## Tests that need a Spark session
+	$(PYTEST) tests/spark $(PYTEST_ARGS)
+
+test-integration: check-java venv ## Tests against a broker they start themselves
+	$(PYTEST) tests/integration $(PYTEST_ARGS)
+
+bench: check-java venv ## Measure against the broker's own load (BENCH_ARGS=...)
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+lock: venv ## Resolve requirements/*.lock again after a change of dependencies (LOCK_ARGS=--upgrade)
+	$(COMPILE) --extra streaming --group dev -o requirements/dev.lock $(LOCK_ARGS)
+	$(COMPILE) --extra streaming -c requirements/dev.lock -o requirements/streaming.lock $(LOCK_ARGS)
+	$(COMPILE) -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
+
+clean: ## Remove what make made; checkpoints and tables stay
+	rm -rf $(VENV) .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# What the pure core needs, kept as wheels: the test that installs our wheel alone needs no network.
+# The copy of the lock file says what is there: a file that is merely newer fetches nothing.
+$(WHEELHOUSE)/core.lock: requirements/core.lock | $(VENV)/pyvenv.cfg
+	@cmp -s $< $@ || { \
+	    echo "Fetching the packages of $< into $(WHEELHOUSE) ..." && rm -rf $(WHEELHOUSE) && \
+	    $(PIP) wheel --require-hashes -r $< --wheel-dir $(WHEELHOUSE) && cp $< $@; }
+	@touch $@
+
+$(INSTALLED): pyproject.toml requirements/dev.lock $(WHEELHOUSE)/core.lock
+	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a few minutes) ..."
+	@$(PIP) install --use-pep517 --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/pyvenv.cfg: | check-python
+	@$(PYTHON) -m venv $(VENV)
+
+check-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	    echo "Error: $(PYTHON) is not Python 3.10 or newer; name one that is: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "Error: $(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
+
+check-java: check-python
+	@$(PYTHON) -c "$$CHECK_JAVA"
