@@ -1,0 +1,262 @@
+"""Readers and writers of Kafka's primitive types.
+
+A reader is `(buffer, position) -> (value, new position)`; a writer appends to a `bytearray`.
+Integers are big-endian two's complement. The classic encoding prefixes a string with its length as
+int16 and bytes or an array with int32, negative meaning null; the flexible (KIP-482) one uses an
+unsigned varint of length + 1, 0 meaning null. Every reader checks the length before it touches the
+bytes, so no length found in the data makes it allocate or run past the end.
+
+Source: clients/src/main/java/org/apache/kafka/common/protocol/ByteBufferAccessor.java and
+common/utils/ByteUtils.java at 4.2.0; KIP-482.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import TypeVar
+
+from coordinator_state.errors import (
+    BufferUnderflow,
+    EncodeError,
+    InvalidLength,
+    InvalidUtf8,
+)
+
+T = TypeVar("T")
+Reader = Callable[[memoryview, int], tuple[T, int]]
+
+ZERO_UUID = uuid.UUID(int=0)
+MAX_STRING_BYTES = 0x7FFF
+"""`Short.MAX_VALUE`, whose limit flexible strings keep too."""
+
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_UINT16 = struct.Struct(">H")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_INT64 = struct.Struct(">q")
+
+
+def _reader_of(layout: struct.Struct) -> Reader[int]:
+    size = layout.size
+
+    def read(buffer: memoryview, position: int) -> tuple[int, int]:
+        if position + size > len(buffer):
+            raise BufferUnderflow(
+                f"{size} bytes needed, {max(0, len(buffer) - position)} left",
+                position=position,
+            )
+        (value,) = layout.unpack_from(buffer, position)
+        return value, position + size
+
+    return read
+
+
+read_int8 = _reader_of(_INT8)
+read_int16 = _reader_of(_INT16)
+read_uint16 = _reader_of(_UINT16)
+read_int32 = _reader_of(_INT32)
+read_uint32 = _reader_of(_UINT32)
+read_int64 = _reader_of(_INT64)
+
+
+def _read_varint_bits(buffer: memoryview, position: int, most_bytes: int) -> tuple[int, int]:
+    result = 0
+    start = position
+    for shift in range(0, 7 * most_bytes, 7):
+        if position >= len(buffer):
+            raise BufferUnderflow("varint without an end", position=position)
+        byte = buffer[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return result, position
+    raise InvalidLength(
+        f"varint longer than {most_bytes} bytes",
+        position=start,
+        shown=bytes(buffer[start:position]),
+    )
+
+
+def read_unsigned_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Base-128, least significant group first, at most five bytes, taken modulo 2^32."""
+    bits, position = _read_varint_bits(buffer, position, 5)
+    return bits & 0xFFFFFFFF, position
+
+
+def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Zigzag int32, as in a record's lengths and offset delta."""
+    bits, position = _read_varint_bits(buffer, position, 5)
+    bits &= 0xFFFFFFFF
+    return (bits >> 1) ^ -(bits & 1), position
+
+
+def read_varlong(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Zigzag int64, as in a record's timestamp delta."""
+    bits, position = _read_varint_bits(buffer, position, 10)
+    bits &= 0xFFFFFFFFFFFFFFFF
+    return (bits >> 1) ^ -(bits & 1), position
+
+
+def read_exactly(buffer: memoryview, position: int, length: int) -> tuple[bytes, int]:
+    """`length` raw bytes; a negative or too great length is an error at `position`."""
+    if length < 0:
+        raise InvalidLength(f"negative length {length}", position=position)
+    end = position + length
+    if end > len(buffer):
+        raise BufferUnderflow(
+            f"{length} bytes needed, {max(0, len(buffer) - position)} left",
+            position=position,
+        )
+    return bytes(buffer[position:end]), end
+
+
+def _decode_utf8(raw: bytes, position: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidUtf8(
+            f"not UTF-8: {error.reason}",
+            position=position + error.start,
+            shown=raw[error.start :],
+        ) from error
+
+
+def read_nullable_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
+    """Classic bytes: int32 length, negative for null."""
+    length, position = read_int32(buffer, position)
+    return _read_nullable_bytes(buffer, position, length)
+
+
+def read_compact_nullable_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
+    """Flexible bytes: unsigned varint of length + 1, 0 for null."""
+    length, position = read_compact_length(buffer, position)
+    return _read_nullable_bytes(buffer, position, length)
+
+
+def read_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
+    """Classic string: int16 length, negative for null."""
+    length, position = read_int16(buffer, position)
+    return _read_nullable_string(buffer, position, length)
+
+
+def read_compact_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
+    """Flexible string: unsigned varint of length + 1, 0 for null."""
+    length, body = read_compact_length(buffer, position)
+    if length > MAX_STRING_BYTES:
+        raise InvalidLength(f"string of {length} bytes", position=position)
+    return _read_nullable_string(buffer, body, length)
+
+
+def read_compact_length(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Length of a flexible field, negative for null: an unsigned varint of length + 1."""
+    bits, position = read_unsigned_varint(buffer, position)
+    return as_int32(bits - 1), position
+
+
+def as_int32(bits: int) -> int:
+    """Wrapped as Java's int arithmetic does.
+
+    >>> as_int32(0xFFFFFFFF)
+    -1
+    """
+    return (bits + 2**31) % 2**32 - 2**31
+
+
+def _read_nullable_bytes(
+    buffer: memoryview, position: int, length: int
+) -> tuple[bytes | None, int]:
+    # To Kafka's generated readers any negative length is null, not only the -1 that they write.
+    return (None, position) if length < 0 else read_exactly(buffer, position, length)
+
+
+def _read_nullable_string(buffer: memoryview, position: int, length: int) -> tuple[str | None, int]:
+    raw, end = _read_nullable_bytes(buffer, position, length)
+    return (None if raw is None else _decode_utf8(raw, position)), end
+
+
+def read_uuid(buffer: memoryview, position: int) -> tuple[uuid.UUID, int]:
+    """Sixteen bytes, most significant first."""
+    raw, end = read_exactly(buffer, position, 16)
+    return uuid.UUID(bytes=raw), end
+
+
+def uuid_text(value: uuid.UUID) -> str:
+    """A uuid as Kafka prints it: url-safe base64 without padding.
+
+    >>> uuid_text(uuid.UUID(int=0))
+    'AAAAAAAAAAAAAAAAAAAAAA'
+
+    Source: clients/src/main/java/org/apache/kafka/common/Uuid.java at 4.2.0.
+    """
+    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def _writer_of(layout: struct.Struct, name: str) -> Callable[[bytearray, int], None]:
+    def write(out: bytearray, value: int) -> None:
+        try:
+            out += layout.pack(value)
+        except struct.error as error:
+            raise EncodeError(f"{value!r} does not fit {name}") from error
+
+    return write
+
+
+write_int8 = _writer_of(_INT8, "int8")
+write_int16 = _writer_of(_INT16, "int16")
+write_uint16 = _writer_of(_UINT16, "uint16")
+write_int32 = _writer_of(_INT32, "int32")
+write_uint32 = _writer_of(_UINT32, "uint32")
+write_int64 = _writer_of(_INT64, "int64")
+
+
+def write_unsigned_varint(out: bytearray, value: int) -> None:
+    """Base-128, least significant group first."""
+    if value < 0:
+        raise EncodeError(f"{value} is negative, an unsigned varint is not")
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Zigzag varint of an int32 or int64."""
+    write_unsigned_varint(out, ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF)
+
+
+def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
+    """Classic bytes."""
+    write_int32(out, -1 if value is None else len(value))
+    out += value or b""
+
+
+def write_compact_nullable_bytes(out: bytearray, value: bytes | None) -> None:
+    """Flexible bytes."""
+    write_unsigned_varint(out, 0 if value is None else len(value) + 1)
+    out += value or b""
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    """Classic string."""
+    raw = None if value is None else _encode_utf8(value)
+    write_int16(out, -1 if raw is None else len(raw))
+    out += raw or b""
+
+
+def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
+    """Flexible string."""
+    write_compact_nullable_bytes(out, None if value is None else _encode_utf8(value))
+
+
+def _encode_utf8(value: str) -> bytes:
+    try:
+        raw = value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise EncodeError(f"{value!r} has no UTF-8 form") from error
+    if len(raw) > MAX_STRING_BYTES:
+        raise EncodeError(f"string of {len(raw)} bytes, at most {MAX_STRING_BYTES} fit")
+    return raw

@@ -1,0 +1,151 @@
+"""Records the golden files: `python -m tests.golden.record`.
+
+They stand in a folder per Kafka version, one record a line. `tests/unit/test_golden.py` holds our
+codec to them, `tests/integration/test_golden.py` records them again and compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from streaming.jars import KAFKA_VERSION
+from tests.golden.cases import (
+    GROUP_METADATA,
+    KEYS,
+    MUTATED_GROUP_METADATA,
+    MUTATED_OFFSET_COMMITS,
+    MUTATED_PROTOCOL_MESSAGES,
+    OFFSET_COMMIT_KEYS,
+    OFFSET_COMMITS,
+    PROTOCOL_MESSAGES,
+    PROTOCOL_VERSIONS,
+    VERSIONS,
+    mutations,
+    offset_commit_key,
+)
+from tests.golden.kafka_messages import KafkaMessages
+
+Json = dict[str, Any]
+
+_FOLDER = Path(__file__).parent
+_NEWEST_PROTOCOL_VERSION = PROTOCOL_VERSIONS[-1]
+
+
+def golden_path(name: str, version: str = KAFKA_VERSION) -> Path:
+    """Where the golden file of this name stands."""
+    return _FOLDER / version / f"{name}.json"
+
+
+def read_golden(name: str, version: str = KAFKA_VERSION) -> list[Json]:
+    """The documents of a golden file."""
+    documents: list[Json] = json.loads(golden_path(name, version).read_text(encoding="utf-8"))
+    return documents
+
+
+def golden_text(documents: Iterator[Json]) -> str:
+    """Documents as a golden file holds them."""
+    return "[\n" + ",\n".join(json.dumps(document) for document in documents) + "\n]\n"
+
+
+def _record(
+    kafka: KafkaMessages, name: str, record_type: int, key: Json, version: int, value: Json | None
+) -> Json:
+    raw_key, raw_value = kafka.serialize(record_type, key, version, value)
+    return {
+        "name": f"v{version} {name}",
+        "key": raw_key.hex(),
+        "value": None if raw_value is None else raw_value.hex(),
+        "json": kafka.formatted(record_type, raw_key, raw_value),
+    }
+
+
+def _offset_commits(kafka: KafkaMessages) -> Iterator[Json]:
+    """Types 0, of which 4.2 knows value v0 only, and 1; plain ones, odd keys and tombstones."""
+    plain = offset_commit_key()
+    for name, value in OFFSET_COMMITS.items():
+        yield _record(kafka, f"legacy, {name}", 0, plain, 0, value)
+        for version in VERSIONS:
+            yield _record(kafka, name, 1, plain, version, value)
+    for name, key in OFFSET_COMMIT_KEYS.items():
+        yield _record(kafka, f"{name} key", 1, key, 4, OFFSET_COMMITS["plain"])
+        for record_type in (0, 1):
+            yield _record(
+                kafka, f"tombstone of type {record_type}, {name} key", record_type, key, 0, None
+            )
+
+
+def _group_metadata(kafka: KafkaMessages) -> Iterator[Json]:
+    for name, value in GROUP_METADATA.items():
+        for version in VERSIONS:
+            yield _record(kafka, name, 2, {"group": "g"}, version, value)
+    yield _record(kafka, "tombstone", 2, {"group": "g"}, 0, None)
+
+
+def _keys(kafka: KafkaMessages) -> Iterator[Json]:
+    for record_type, key in KEYS:
+        raw, _ = kafka.serialize(record_type, key)
+        yield {"name": f"type {record_type}", "key": raw.hex(), "json": kafka.key_json(raw)}
+
+
+def _consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
+    for message, cases in PROTOCOL_MESSAGES.items():
+        for name, fields in cases.items():
+            for version in PROTOCOL_VERSIONS:
+                # Kafka's JSON reader does not leave these out by itself.
+                known = {k: v for k, v in fields.items() if version > 0 or k != "ownedPartitions"}
+                raw = kafka.serialize_protocol(message, version, known)
+                yield {
+                    "name": f"{message} v{version} {name}",
+                    "message": message,
+                    "raw": raw.hex(),
+                    "json": kafka.protocol_json(message, _NEWEST_PROTOCOL_VERSION, raw),
+                }
+
+
+def _mutated_values(kafka: KafkaMessages) -> Iterator[Json]:
+    """What Kafka makes of values that are not as it wrote them; `data` is null where it refuses."""
+    for record_type, key, cases in (
+        (1, offset_commit_key(), MUTATED_OFFSET_COMMITS),
+        (2, {"group": "g"}, MUTATED_GROUP_METADATA),
+    ):
+        for version, value in cases:
+            raw_key, whole = kafka.serialize(record_type, key, version, value)
+            assert whole is not None
+            for raw in mutations(whole):
+                answer = kafka.formatted(record_type, raw_key, raw)
+                json_value = None if answer is None else answer["value"]
+                yield {"type": record_type, "value": raw.hex(), "json": json_value}
+
+
+def _mutated_consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
+    for message, name in MUTATED_PROTOCOL_MESSAGES:
+        fields = PROTOCOL_MESSAGES[message][name]
+        for raw in mutations(kafka.serialize_protocol(message, _NEWEST_PROTOCOL_VERSION, fields)):
+            answer = kafka.protocol_json(message, _NEWEST_PROTOCOL_VERSION, raw)
+            yield {"message": message, "raw": raw.hex(), "json": answer}
+
+
+GOLDEN: dict[str, Callable[[KafkaMessages], Iterator[Json]]] = {
+    "offset_commit": _offset_commits,
+    "group_metadata": _group_metadata,
+    "keys": _keys,
+    "consumer_protocol": _consumer_protocol,
+    "mutated_values": _mutated_values,
+    "mutated_consumer_protocol": _mutated_consumer_protocol,
+}
+"""How each golden file is recorded."""
+
+
+def main() -> None:
+    """Record every golden file."""
+    with KafkaMessages() as kafka:
+        for name, documents in GOLDEN.items():
+            golden_path(name).parent.mkdir(exist_ok=True)
+            golden_path(name).write_text(golden_text(documents(kafka)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Whatever is written reads back, and whatever bytes there are, they read or raise our errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_state.consumer_protocol import (
+    ASSIGNMENT,
+    SUBSCRIPTION,
+    decode_assignment,
+    decode_subscription,
+)
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.record_types import RECORD_TYPES, Field, RecordType, Schema
+from coordinator_state.serde import (
+    decode_key,
+    decode_value,
+    decode_versioned,
+    encode_key,
+    encode_value,
+    encode_versioned,
+    formatter_json,
+)
+from tests.prefixes import assert_no_prefix_is_enough
+
+few_examples = settings(max_examples=max(20, settings().max_examples // 5))
+"""For tests that run once per version or type: together they have as many as the others."""
+
+MODELLED = [record_type for record_type in RECORD_TYPES.values() if record_type.value is not None]
+SCHEMAS = [SUBSCRIPTION, ASSIGNMENT, *(t.value for t in MODELLED if t.value is not None)]
+VERSIONS = [
+    pytest.param(schema, version, id=f"{schema.name} v{version}")
+    for schema in SCHEMAS
+    for version in range(schema.versions[0], schema.versions[1] + 1)
+]
+
+
+def _integers(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+# Around 127 a flexible length grows to two bytes.
+_TEXTS = st.one_of(st.text(max_size=5), st.integers(120, 135).map(lambda size: "x" * size))
+_BYTES = st.one_of(st.binary(max_size=5), st.integers(120, 135).map(lambda size: b"\xff" * size))
+
+_SINGLES: dict[str, st.SearchStrategy[Any]] = {
+    "int8": _integers(8),
+    "int16": _integers(16),
+    "uint16": st.integers(0, 2**16 - 1),
+    "int32": _integers(32),
+    "int64": _integers(64),
+    "string": _TEXTS,
+    "bytes": _BYTES,
+    "uuid": st.one_of(st.just(UUID(int=0)), st.uuids()),
+}
+
+
+def structs(fields: tuple[Field, ...], version: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Every field, those that the version lacks with their defaults."""
+    return st.fixed_dictionaries({field.name: _values(field, version) for field in fields})
+
+
+def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    if not field.is_in(version):
+        return st.just(field.default)
+    values = structs(field.fields, version) if field.fields else _SINGLES[field.type]
+    if field.is_array:
+        values = st.lists(values, max_size=3)
+    return st.one_of(st.none(), values) if field.is_nullable else values
+
+
+@pytest.mark.parametrize(("schema", "version"), VERSIONS)
+@few_examples
+@given(data=st.data())
+def test_a_message_of_any_version_reads_back(
+    schema: Schema, version: int, data: st.DataObject
+) -> None:
+    fields = data.draw(structs(schema.fields, version))
+    tail = data.draw(st.binary(max_size=3))
+    raw = encode_versioned(schema, version, fields)
+    value = decode_versioned(schema, raw + tail)
+
+    assert (value.version, value.fields, value.trailing_bytes) == (version, fields, len(tail))
+
+
+@pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.key_name)
+@few_examples
+@given(data=st.data())
+def test_a_key_of_any_type_reads_back(record_type: RecordType, data: st.DataObject) -> None:
+    fields = data.draw(structs(record_type.key_fields, 0))
+    key = decode_key(encode_key(record_type, fields))
+
+    assert (key.record_type, key.fields, key.trailing_bytes) == (record_type, fields, 0)
+
+
+@pytest.mark.parametrize(("schema", "version"), VERSIONS)
+@few_examples
+@given(data=st.data())
+def test_no_strict_prefix_is_enough(schema: Schema, version: int, data: st.DataObject) -> None:
+    raw = encode_versioned(schema, version, data.draw(structs(schema.fields, version)))
+
+    assert_no_prefix_is_enough(lambda prefix: decode_versioned(schema, prefix), raw, DecodeError)
+
+
+@given(data=st.data())
+def test_every_record_prints_as_json(data: st.DataObject) -> None:
+    record_type = data.draw(st.sampled_from(MODELLED))
+    assert record_type.value is not None
+    version = data.draw(st.integers(0, 4))
+    key = decode_key(encode_key(record_type, data.draw(structs(record_type.key_fields, 0))))
+    fields = data.draw(structs(record_type.value.fields, version))
+    value = decode_value(record_type, encode_value(record_type, version, fields))
+
+    document = formatter_json(key, value)
+    assert json.loads(json.dumps(document)) == document
+
+
+def _survives(decode: Callable[[bytes], Any], raw: bytes) -> Any:
+    """The decoded message, or None where it is refused with one of our errors."""
+    try:
+        return decode(raw)
+    except (DecodeError, UnknownRecordType) as error:
+        assert str(error)
+        return None
+
+
+@st.composite
+def _almost(draw: st.DrawFn, schema: Schema) -> bytes:
+    """A message with some of its bytes replaced, taken away or put in."""
+    version = draw(st.integers(*schema.versions))
+    raw = encode_versioned(schema, version, draw(structs(schema.fields, version)))
+    start = draw(st.integers(0, len(raw)))
+    end = draw(st.integers(start, min(start + 4, len(raw))))
+    return raw[:start] + draw(st.binary(max_size=5)) + raw[end:]
+
+
+@given(raw=st.binary(max_size=60))
+def test_random_bytes_are_a_key_or_refused(raw: bytes) -> None:
+    key = _survives(decode_key, raw)
+
+    if key is not None:
+        assert encode_key(key.record_type, key.fields) == raw[: len(raw) - key.trailing_bytes]
+
+
+@pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.key_name)
+@few_examples
+@given(raw=st.binary(max_size=30))
+def test_random_bytes_behind_any_type_are_its_key_or_refused(
+    record_type: RecordType, raw: bytes
+) -> None:
+    key = _survives(decode_key, record_type.id.to_bytes(2, "big") + raw)
+
+    if key is not None:
+        assert key.record_type is record_type
+        assert key.group_id == next(iter(key.fields.values()))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
+@given(data=st.data())
+def test_random_bytes_are_a_message_or_refused(schema: Schema, data: st.DataObject) -> None:
+    raw = data.draw(
+        st.one_of(
+            st.binary(max_size=60),
+            st.builds(
+                lambda version, body: version.to_bytes(2, "big") + body,
+                st.integers(*schema.versions),
+                st.binary(max_size=60),
+            ),
+            _almost(schema),
+        )
+    )
+    value = _survives(lambda some: decode_versioned(schema, some), raw)
+
+    if value is not None:
+        again = decode_versioned(schema, encode_versioned(schema, value.version, value.fields))
+        assert again.fields == value.fields
+
+
+@pytest.mark.parametrize("record_type", MODELLED, ids=lambda t: t.value_name)
+@given(data=st.data())
+def test_random_bytes_are_a_value_or_refused(record_type: RecordType, data: st.DataObject) -> None:
+    assert record_type.value is not None
+    raw = data.draw(st.one_of(st.binary(max_size=60), _almost(record_type.value)))
+
+    _survives(lambda some: decode_value(record_type, some), raw)
+
+
+@pytest.mark.parametrize(
+    ("decode", "schema"),
+    [(decode_subscription, SUBSCRIPTION), (decode_assignment, ASSIGNMENT)],
+    ids=["subscription", "assignment"],
+)
+@given(data=st.data())
+def test_random_bytes_of_a_member_are_read_or_refused(
+    decode: Callable[[bytes], Any], schema: Schema, data: st.DataObject
+) -> None:
+    raw = data.draw(st.one_of(st.binary(max_size=60), _almost(schema)))
+    fields = _survives(decode, raw)
+
+    if fields is not None:
+        assert set(fields) == {field.name for field in schema.fields}
