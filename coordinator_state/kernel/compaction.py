@@ -1,0 +1,55 @@
+"""Reader-side compaction of rows that are Arrow columns already."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.kernel.keys import mark_superseded, no_keys
+from coordinator_state.kernel.numbers import Bytes, Integers, Mask, read_only
+from coordinator_state.log_rows import ROW_KIND_OFFSET
+from coordinator_state.record_types import NO_PRODUCER_ID
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def compact(rows: Rows) -> tuple[Rows, int]:
+    """Drop the superseded commits of rows in log order; returns what is left and how many went."""
+    is_superseded = np.zeros(rows.num_rows, dtype=np.bool_)
+    data, positions, lengths = _keys(rows)
+    mark_superseded(data, positions, lengths, _plain_commits(rows), is_superseded, *no_keys())
+    kept = rows.filter(pa.array(~is_superseded))
+    return kept, rows.num_rows - kept.num_rows
+
+
+def _plain_commits(rows: pa.Table | pa.RecordBatch) -> Mask:
+    is_plain = pc.and_(
+        pc.equal(rows.column("row_kind"), ROW_KIND_OFFSET),
+        pc.equal(rows.column("producer_id"), NO_PRODUCER_ID),
+    )
+    is_held_back = pc.or_(rows.column("is_transactional"), rows.column("is_tombstone"))
+    mask = _one_array(pc.and_not(is_plain, is_held_back)).fill_null(False)
+    return np.ascontiguousarray(mask.to_numpy(zero_copy_only=False))
+
+
+def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers]:
+    """Group, topic, length of the group and partition as bytes, and where each key is in them."""
+    groups = _one_array(rows.column("group_id")).cast(pa.large_binary()).fill_null(b"")
+    topics = _one_array(rows.column("topic")).cast(pa.large_binary()).fill_null(b"")
+    tail = np.empty((rows.num_rows, 2), dtype=np.int32)
+    tail[:, 0] = pc.binary_length(groups)
+    tail[:, 1] = _one_array(rows.column("partition")).fill_null(0)
+    tails = pa.Array.from_buffers(pa.binary(8), rows.num_rows, [None, pa.py_buffer(tail)])
+    nothing = pa.scalar(b"", pa.large_binary())
+    keys = pc.binary_join_element_wise(groups, topics, tails.cast(pa.large_binary()), nothing)
+    _, offset_buffer, data_buffer = keys.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[: rows.num_rows + 1]
+    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
+    return read_only(data), offsets[:-1].copy(), np.diff(offsets)
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

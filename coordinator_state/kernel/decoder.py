@@ -1,0 +1,279 @@
+"""Record sets to rows by the compiled loops: `log_decoder.decode_record_set`, row for row.
+
+A record set goes through in windows, from the last to the first: that way it is known whether a
+commit is superseded when its window is decoded, and only for rows that stay are strings copied and
+Arrow columns built. Compressed batches are decompressed to behind the bytes they came in. What the
+loops do not take (any other record type, every doubt or error, message formats 0 and 1) is decoded
+by `log_decoder` and put in its place among the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_state.errors import CorruptRecordBatch
+from coordinator_state.kernel import batches, rows
+from coordinator_state.kernel.checksum import crc32c_tables
+from coordinator_state.kernel.columns import arrow_rows
+from coordinator_state.kernel.compaction import compact
+from coordinator_state.kernel.keys import mark_superseded, no_keys
+from coordinator_state.kernel.numbers import Bytes, Integers, Mask, read_only
+from coordinator_state.log_decoder import DecodedRecordSet, OffsetRange, Row, is_plain_commit
+from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.record import Record
+from coordinator_state.record_batch import (
+    TRANSACTIONAL_FLAG,
+    CorruptBatch,
+    RecordBatch,
+    read_batch_body,
+    read_batch_header,
+    read_record_batches,
+)
+from coordinator_state.record_types import NO_PRODUCER_ID
+
+WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""How much is decoded at once, before and after decompression: bounds the rows of integers."""
+COMPACTED_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Less where few rows come of much: what costs then is to touch memory for the first time."""
+WINDOW_BATCHES: Final = 1 << 18
+
+_CRC_TABLES: Final = crc32c_tables()
+
+
+def decode_record_set(
+    buffer: bytes | memoryview,
+    *,
+    log_partition: int,
+    from_offset: int,
+    to_offset: int,
+    compact: bool = False,
+) -> DecodedRecordSet:
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order."""
+    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    return _RecordSetDecoder(buffer, offsets, is_compacting=compact).decode()
+
+
+class _RecordSetDecoder:
+    """One pass over a record set; the pieces of its rows come last first."""
+
+    def __init__(
+        self, buffer: bytes | memoryview, offsets: OffsetRange, *, is_compacting: bool
+    ) -> None:
+        self._view = memoryview(buffer)
+        self._data = read_only(np.frombuffer(buffer, dtype=np.uint8))
+        self._offsets = offsets
+        self._is_compacting = is_compacting
+        self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
+        self._table: Integers = np.empty((batches.BATCH_COLUMNS, WINDOW_BATCHES), dtype=np.int64)
+        self._rows: Integers = np.empty((rows.ROW_COLUMNS, 0), dtype=np.int64)
+        self._keys = no_keys()
+        self._pieces: list[pa.RecordBatch] = []
+        self._records_read = 0
+        self._bytes_read = 0
+        self._has_readable_commits = False
+
+    def decode(self) -> DecodedRecordSet:
+        windows: list[int] = []
+        count, position, next_offset, has_more = 0, 0, self._offsets.from_offset, True
+        while has_more:
+            windows.append(position)
+            count, position, next_offset, bytes_read, has_more = self._index(position, next_offset)
+            self._bytes_read += bytes_read
+        # What is left is a cut batch, or a corrupt one whose end nobody knows.
+        for batch in read_record_batches(self._view[position:]):
+            next_offset = self._offsets.next_offset(batch, next_offset)
+            self._add_piece(self._readable_piece(list(self._rows_of(batch))))
+        self._decode_window(count)
+        for position in reversed(windows[:-1]):
+            count, *_ = self._index(position, next_offset)
+            self._decode_window(count)
+        return self._result(next_offset)
+
+    def _index(self, position: int, next_offset: int) -> tuple[int, int, int, int, bool]:
+        return batches.index_batches(
+            self._data,
+            position,
+            next_offset,
+            self._offsets.from_offset,
+            self._offsets.to_offset,
+            self._window_bytes,
+            self._table,
+        )
+
+    def _decode_window(self, count: int) -> None:
+        last = count
+        while last > 0:
+            arena, first = self._fill_arena(last)
+            self._decode_batches(arena, first, last)
+            last = first
+
+    def _fill_arena(self, last: int) -> tuple[Bytes, int]:
+        """The bytes that hold the records of the batches before `last`, and the first of these.
+
+        Without compression they are the record set itself; else a copy of the batches with every
+        decompressed body behind, of as many batches as fit in a window.
+        """
+        table = self._table
+        is_compressed = table[batches.ROUTE, :last] == batches.ROUTE_COMPRESSED
+        if not is_compressed.any():
+            return self._data, 0
+        first = 0
+        bodies: dict[int, memoryview] = {}
+        room = self._window_bytes
+        for index in np.flatnonzero(is_compressed)[::-1].tolist():
+            bodies[index] = self._decompress(index)
+            room -= len(bodies[index])
+            if room <= 0:
+                first = index
+                break
+        start = int(table[batches.POSITION, first])
+        end = int(table[batches.POSITION, last - 1] + table[batches.SIZE, last - 1])
+        for column in (batches.POSITION, batches.BODY_START, batches.BODY_END):
+            table[column, first:last] -= start
+        body_end = end - start
+        for index, body in bodies.items():
+            table[batches.BODY_START, index] = body_end
+            body_end += len(body)
+            table[batches.BODY_END, index] = body_end
+        arrays = [np.frombuffer(body, dtype=np.uint8) for body in bodies.values()]
+        return read_only(np.concatenate([self._data[start:end], *arrays])), first
+
+    def _decompress(self, index: int) -> memoryview:
+        """Verify and decompress a batch, or leave it to `log_decoder` to say what is wrong."""
+        table = self._table
+        start = table[batches.POSITION, index]
+        try:
+            header, body = read_batch_body(self._view[start : start + table[batches.SIZE, index]])
+        except CorruptRecordBatch:
+            table[batches.ROUTE, index] = batches.ROUTE_BROKEN
+            return memoryview(b"")
+        table[batches.ROUTE, index] = batches.ROUTE_DECOMPRESSED
+        table[batches.MOST_ROWS, index] = 1 + min(
+            header.records_count, len(body) // batches.LEAST_RECORD_BYTES
+        )
+        return body
+
+    def _decode_batches(self, arena: Bytes, first: int, last: int) -> None:
+        most_rows = int(self._table[batches.MOST_ROWS, first:last].sum())
+        if most_rows > self._rows.shape[1]:
+            self._rows = np.empty((rows.ROW_COLUMNS, most_rows), dtype=np.int64)
+        count = rows.decode_batches(
+            arena,
+            _CRC_TABLES,
+            self._offsets.from_offset,
+            self._offsets.to_offset,
+            self._table,
+            first,
+            last,
+            self._rows,
+        )
+        all_rows = self._rows[:, :count]
+        is_kept = is_decoded = all_rows[rows.KIND] <= rows.KIND_MARKER
+        self._records_read += int(np.count_nonzero(is_decoded))
+        if self._is_compacting:
+            is_kept = is_decoded & ~self._superseded(arena, all_rows)
+        piece = arrow_rows(
+            arena,
+            self._table,
+            all_rows if is_kept.all() else all_rows[:, is_kept],
+            self._offsets.log_partition,
+        )
+        if not is_decoded.all():
+            piece = self._with_readable(piece, np.flatnonzero(is_kept), arena, all_rows)
+        self._add_piece(piece)
+
+    def _superseded(self, arena: Bytes, of: Integers) -> Mask:
+        attributes = self._table[batches.ATTRIBUTES, of[rows.BATCH]]
+        producer_ids = self._table[batches.PRODUCER_ID, of[rows.BATCH]]
+        # The bytes of the record's key between its type and whatever may be behind its partition.
+        start = of[rows.GROUP_POSITION] - 2
+        end = of[rows.TOPIC_POSITION] + of[rows.TOPIC_LENGTH] + 4
+        is_superseded = np.zeros(of.shape[1], dtype=np.bool_)
+        self._keys = mark_superseded(
+            arena,
+            start,
+            end - start,
+            (of[rows.KIND] == rows.KIND_COMMIT)
+            & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
+            & (producer_ids == NO_PRODUCER_ID)
+            & (attributes & TRANSACTIONAL_FLAG == 0),
+            is_superseded,
+            *self._keys,
+        )
+        return is_superseded
+
+    def _with_readable(
+        self, decoded: pa.RecordBatch, places: Integers, arena: Bytes, of: Integers
+    ) -> pa.RecordBatch:
+        """Put the rows that `log_decoder` makes in their places among those decoded here."""
+        readable_places: list[int] = []
+        readable: list[Row] = []
+        for place in np.flatnonzero(of[rows.KIND] > rows.KIND_MARKER).tolist():
+            for row in self._readable_rows(arena, of[:, place].tolist()):
+                readable_places.append(place)
+                readable.append(row)
+        all_places = np.concatenate([places, np.array(readable_places, dtype=np.int64)])
+        order = np.argsort(all_places, kind="stable")
+        return _one_batch([decoded, self._readable_piece(readable)]).take(pa.array(order))
+
+    def _readable_rows(self, arena: Bytes, row: list[int]) -> Iterator[Row]:
+        index = row[rows.BATCH]
+        start = int(self._table[batches.POSITION, index])
+        size_bytes = int(self._table[batches.SIZE, index])
+        view = memoryview(arena.data)[start : start + size_bytes]
+        if row[rows.KIND] == rows.KIND_READABLE_BATCH:
+            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
+            for batch in read_record_batches(view):
+                yield from self._rows_of(batch, is_counted=is_counted)
+            return
+        record = Record(
+            offset=row[rows.OFFSET],
+            timestamp_ms=row[rows.TIMESTAMP],
+            key=_bytes_at(arena, row[rows.KEY_POSITION], row[rows.KEY_LENGTH]),
+            value=_bytes_at(arena, row[rows.VALUE_POSITION], row[rows.VALUE_LENGTH]),
+        )
+        yield self._offsets.row_of(read_batch_header(view), record)
+
+    def _rows_of(
+        self, batch: RecordBatch | CorruptBatch, *, is_counted: bool = False
+    ) -> Iterator[Row]:
+        if self._offsets.overlaps(batch):
+            self._bytes_read += 0 if is_counted else batch.size_bytes
+            yield from self._offsets.rows_of(batch)
+
+    def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
+        self._records_read += len(readable)
+        self._has_readable_commits |= any(map(is_plain_commit, readable))
+        return pa.RecordBatch.from_pylist(readable, schema=LOG_ROW_SCHEMA)
+
+    def _add_piece(self, piece: pa.RecordBatch) -> None:
+        if piece.num_rows:
+            self._pieces.append(piece)
+
+    def _result(self, next_offset: int) -> DecodedRecordSet:
+        all_rows = _one_batch(self._pieces[::-1])
+        # Commits that `log_decoder` read were not among the keys.
+        if self._is_compacting and self._has_readable_commits:
+            all_rows, _ = compact(all_rows)
+        return DecodedRecordSet(
+            rows=all_rows,
+            next_offset=next_offset,
+            records_read=self._records_read,
+            records_superseded=self._records_read - all_rows.num_rows,
+            bytes_read=self._bytes_read,
+        )
+
+
+def _one_batch(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pieces) == 1:
+        return pieces[0]
+    chunks = pa.Table.from_batches(pieces, schema=LOG_ROW_SCHEMA).combine_chunks().to_batches()
+    return chunks[0] if chunks else pa.RecordBatch.from_pylist([], schema=LOG_ROW_SCHEMA)
+
+
+def _bytes_at(arena: Bytes, position: int, length: int) -> bytes | None:
+    return None if length < 0 else arena[position : position + length].tobytes()

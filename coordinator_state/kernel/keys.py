@@ -1,0 +1,141 @@
+"""The keys met so far when a log is gone through from its end: what supersedes what came before.
+
+A hash table with open addressing, and beside it a copy of the keys: rows are many and far apart,
+keys are few, and what is compared must be found in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from coordinator_state.kernel.numbers import (
+    Bytes,
+    Integers,
+    Mask,
+    compiled,
+    copy_bytes,
+    inlined,
+    uint8,
+    word,
+)
+
+_HASH: Final = 0
+_KEY: Final = 1
+"""Where the key begins in the copies, and in the lowest bits how long it is."""
+_SLOT_COLUMNS: Final = 2
+_LENGTH_BITS: Final = 20
+_LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
+"""Room for a key of two strings of 32767 bytes each."""
+_EMPTY: Final = -1
+_LEAST_SLOTS: Final = 1024
+_FNV_OFFSET_BASIS: Final = -3750763034362895579
+_FNV_PRIME: Final = 1099511628211
+
+State = tuple[Integers, Bytes, int, int]
+"""The table, the copies of the keys, where these end, and how many there are."""
+
+
+def no_keys() -> State:
+    """The state behind the end of a log."""
+    slots = np.full((_LEAST_SLOTS, _SLOT_COLUMNS), _EMPTY, dtype=np.int64)
+    return slots, np.empty(64 * _LEAST_SLOTS, dtype=np.uint8), 0, 0
+
+
+@compiled
+def mark_superseded(
+    data: Bytes,
+    positions: Integers,
+    lengths: Integers,
+    is_plain_commit: Mask,
+    is_superseded: Mask,
+    slots: Integers,
+    copies: Bytes,
+    copies_end: int,
+    count: int,
+) -> tuple[Integers, Bytes, int, int]:
+    """Mark each plain commit that a later one with the same key supersedes.
+
+    Positions and lengths are those of the keys in `data`. Rows are gone through from the last to
+    the first; the state that comes back is that before the first row, and leads on to earlier ones.
+    """
+    for row in range(len(positions) - 1, -1, -1):
+        if not is_plain_commit[row]:
+            continue
+        position, length = positions[row], lengths[row]
+        key_hash = _hash(data, position, length)
+        slot = key_hash & (len(slots) - 1)
+        while slots[slot, _KEY] != _EMPTY:
+            key = slots[slot, _KEY]
+            if (
+                slots[slot, _HASH] == key_hash
+                and key & _LENGTH_MASK == length
+                and _is_same(copies, key >> _LENGTH_BITS, data, position, length)
+            ):
+                is_superseded[row] = True
+                break
+            slot = (slot + 1) & (len(slots) - 1)
+        if not is_superseded[row]:
+            slots[slot, _HASH] = key_hash
+            slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+            copies = _with_room(copies, copies_end, length)
+            copies_end = copy_bytes(data, position, length, copies, copies_end)
+            count += 1
+            if 2 * count > len(slots):
+                slots = _doubled(slots)
+    return slots, copies, copies_end, count
+
+
+@inlined
+def _hash(data: Bytes, position: int, length: int) -> int:
+    """FNV-1a by words of eight bytes, folded after each."""
+    value = _FNV_OFFSET_BASIS ^ length
+    end = position + length
+    while end - position >= 8:
+        value = (value ^ word(data, position)) * _FNV_PRIME
+        value ^= value >> 32
+        position += 8
+    while position < end:
+        value = (value ^ uint8(data, position)) * _FNV_PRIME
+        position += 1
+    return value ^ value >> 32
+
+
+@inlined
+def _is_same(one: Bytes, one_position: int, other: Bytes, other_position: int, length: int) -> bool:
+    index = 0
+    while length - index >= 8:
+        if word(one, one_position + index) != word(other, other_position + index):
+            return False
+        index += 8
+    while index < length:
+        if uint8(one, one_position + index) != uint8(other, other_position + index):
+            return False
+        index += 1
+    return True
+
+
+@inlined
+def _with_room(copies: Bytes, end: int, size: int) -> Bytes:
+    if end + size <= len(copies):
+        return copies
+    larger = np.empty(2 * len(copies) + size, dtype=np.uint8)
+    copy_bytes(copies, 0, end, larger, 0)
+    return larger
+
+
+@inlined
+def _doubled(slots: Integers) -> Integers:
+    size = 2 * len(slots)
+    larger = np.empty((size, _SLOT_COLUMNS), dtype=np.int64)
+    for slot in range(size):
+        larger[slot, _KEY] = _EMPTY
+    for index in range(len(slots)):
+        if slots[index, _KEY] != _EMPTY:
+            slot = slots[index, _HASH] & (size - 1)
+            while larger[slot, _KEY] != _EMPTY:
+                slot = (slot + 1) & (size - 1)
+            larger[slot, _HASH] = slots[index, _HASH]
+            larger[slot, _KEY] = slots[index, _KEY]
+    return larger

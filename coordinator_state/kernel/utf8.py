@@ -1,0 +1,54 @@
+"""Whether bytes are UTF-8, as strictly as Python decodes: compiled into the loops of `rows`."""
+
+from __future__ import annotations
+
+from coordinator_state.kernel.numbers import Bytes, inlined, uint8
+
+
+@inlined
+def is_utf8(data: Bytes, position: int, length: int) -> bool:
+    """No overlong forms, no surrogates, nothing past U+10FFFF."""
+    end = position + length
+    bits = 0
+    for index in range(position, end):
+        bits |= uint8(data, index)
+    if bits < 0x80:
+        return True
+    while position < end:
+        size = _character_size(data, position, end)
+        if size == 0:
+            return False
+        position += size
+    return True
+
+
+@inlined
+def _character_size(data: Bytes, position: int, end: int) -> int:
+    """Bytes of the character at a position, 0 where there is none."""
+    lead = uint8(data, position)
+    if lead < 0x80:
+        return 1
+    if lead < 0xC2 or lead > 0xF4:
+        return 0
+    size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    if size > end - position or not _may_follow(lead, uint8(data, position + 1)):
+        return 0
+    for index in range(position + 2, position + size):
+        if uint8(data, index) & 0xC0 != 0x80:
+            return 0
+    return size
+
+
+@inlined
+def _may_follow(lead: int, second: int) -> bool:
+    """The second byte rules out overlong forms (E0, F0), surrogates (ED) and the far end (F4)."""
+    low, high = 0x80, 0xBF
+    if lead == 0xE0:
+        low = 0xA0
+    elif lead == 0xED:
+        high = 0x9F
+    elif lead == 0xF0:
+        low = 0x90
+    elif lead == 0xF4:
+        high = 0x8F
+    return low <= second <= high

@@ -1,0 +1,287 @@
+"""Record sets to the rows of the `coordinator_log` source, readably: the reference of `kernel`.
+
+Every record becomes exactly one row, good or not; a batch that cannot be read at all counts as one
+record. Nothing raises for what the bytes hold. The row kinds are those of `log_rows`.
+
+Compaction is that of Kafka's log cleaner, held back where state depends on more than the last
+record: a plain commit is dropped when a later plain commit has its key. Tombstones, transactional
+records and markers stay, and so does a commit that only a tombstone follows, for it is what makes
+its group exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.log_rows import (
+    LOG_ROW_SCHEMA,
+    ROW_KIND_MARKER,
+    ROW_KIND_OFFSET,
+    ROW_KIND_RECORD,
+    ROW_KIND_UNDECODABLE,
+)
+from coordinator_state.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.record import NO_TIMESTAMP, Record
+from coordinator_state.record_batch import (
+    NO_PRODUCER_EPOCH,
+    CorruptBatch,
+    RecordBatch,
+    read_record_batches,
+)
+from coordinator_state.record_types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    OFFSET_COMMIT_TYPES,
+)
+from coordinator_state.serde import DecodedKey, DecodedValue, decode_key, decode_value
+
+MIN_TIMESTAMP_MS: Final = -62_135_596_800_000
+MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
+"""Years 1 to 9999: what a timestamp of the tables can hold; beyond, the nearest is taken."""
+
+MAX_CORRUPT_BYTES: Final = 1024 * 1024
+"""How much of a corrupt batch its row keeps."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRecordSet:
+    """What a record set holds of a range of offsets.
+
+    `next_offset` is the first offset the complete batches do not cover, gaps and empty batches
+    included, at most the end of the range. `records_read` counts rows and superseded ones,
+    `bytes_read` the batches of which any offset lies in the range.
+    """
+
+    rows: pa.RecordBatch
+    next_offset: int
+    records_read: int
+    records_superseded: int
+    bytes_read: int
+
+
+def decode_record_set(
+    buffer: bytes | memoryview,
+    *,
+    log_partition: int,
+    from_offset: int,
+    to_offset: int,
+    compact: bool = False,
+) -> DecodedRecordSet:
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order."""
+    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    rows: list[Row] = []
+    next_offset = from_offset
+    bytes_read = 0
+    for batch in read_record_batches(buffer):
+        next_offset = offsets.next_offset(batch, next_offset)
+        if offsets.overlaps(batch):
+            bytes_read += batch.size_bytes
+            rows.extend(offsets.rows_of(batch))
+    records_read = len(rows)
+    if compact:
+        rows = _last_per_key(rows)
+    return DecodedRecordSet(
+        rows=pa.RecordBatch.from_pylist(rows, schema=LOG_ROW_SCHEMA),
+        next_offset=next_offset,
+        records_read=records_read,
+        records_superseded=records_read - len(rows),
+        bytes_read=bytes_read,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """The offsets of one log partition that are asked for."""
+
+    log_partition: int
+    from_offset: int
+    to_offset: int
+
+    def next_offset(self, batch: RecordBatch | CorruptBatch, so_far: int) -> int:
+        """Where reading goes on after this batch.
+
+        The latest batch decides, not the greatest offset: behind a corrupt header that claims too
+        much, the next batch puts it right. A corrupt batch that tells no last offset still covers
+        the offset asked for, so that no reader asks for it for ever.
+        """
+        last_offset = batch.last_offset
+        if last_offset is None:
+            last_offset = max(batch.base_offset, self.from_offset)
+        if last_offset < self.from_offset:
+            return so_far
+        return min(last_offset, self.to_offset - 1) + 1
+
+    def overlaps(self, batch: RecordBatch | CorruptBatch) -> bool:
+        """Whether any offset that the batch claims is asked for."""
+        last_offset = batch.base_offset if batch.last_offset is None else batch.last_offset
+        return last_offset >= self.from_offset and batch.base_offset < self.to_offset
+
+    def rows_of(self, batch: RecordBatch | CorruptBatch) -> Iterator[Row]:
+        """One row per record of the range, and one for what cannot be read."""
+        if isinstance(batch, CorruptBatch):
+            if self._holds(batch.base_offset):
+                yield self._corrupt_row(batch)
+            return
+        for record in batch.records:
+            if self._holds(record.offset):
+                yield self.row_of(batch, record)
+        if batch.remainder is not None and self._holds(batch.remainder.base_offset):
+            yield self._corrupt_row(batch.remainder) | _producer_columns(batch)
+
+    def row_of(self, batch: RecordBatch, record: Record) -> Row:
+        """The row of one record, whose batch may be a mere header."""
+        timestamp_ms = _timestamp_column(record.timestamp_ms)
+        return (
+            {
+                "log_partition": self.log_partition,
+                "record_offset": record.offset,
+                "record_timestamp_ms": timestamp_ms,
+            }
+            | _producer_columns(batch)
+            | (_control_columns(record) if batch.is_control else _record_columns(record))
+        )
+
+    def _holds(self, offset: int) -> bool:
+        return self.from_offset <= offset < self.to_offset
+
+    def _corrupt_row(self, batch: CorruptBatch) -> Row:
+        reason = batch.reason
+        if len(batch.raw) > MAX_CORRUPT_BYTES:
+            reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes cut)"
+        return {
+            "row_kind": ROW_KIND_UNDECODABLE,
+            "log_partition": self.log_partition,
+            "record_offset": batch.base_offset,
+            "producer_id": NO_PRODUCER_ID,
+            "producer_epoch": NO_PRODUCER_EPOCH,
+            "is_transactional": False,
+            "raw_value": batch.raw[:MAX_CORRUPT_BYTES],
+            "reason": reason,
+        }
+
+
+def is_plain_commit(row: Row) -> bool:
+    """Whether compaction may drop the row, and whether it supersedes earlier ones."""
+    return (
+        row["row_kind"] == ROW_KIND_OFFSET
+        and row["producer_id"] == NO_PRODUCER_ID
+        and not row["is_transactional"]
+        and not row["is_tombstone"]
+    )
+
+
+def _last_per_key(rows: list[Row]) -> list[Row]:
+    seen: set[tuple[str, str, int]] = set()
+    kept: list[Row] = []
+    for row in reversed(rows):
+        if is_plain_commit(row):
+            key = (row["group_id"], row["topic"], row["partition"])
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(row)
+    kept.reverse()
+    return kept
+
+
+def _producer_columns(batch: RecordBatch) -> Row:
+    return {
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "is_transactional": batch.is_transactional,
+    }
+
+
+def _control_columns(record: Record) -> Row:
+    """Source: common/record/ControlRecordType.java at 4.2.0, which refuses negative versions."""
+    if record.key is None:
+        return _undecodable_columns(record, "control record: null key")
+    key = memoryview(record.key)
+    try:
+        version, position = read_int16(key, 0)
+        control_type, _ = read_int16(key, position)
+    except DecodeError as error:
+        return _undecodable_columns(record, f"control record key: {error}")
+    if version < 0:
+        return _undecodable_columns(record, f"control record key: negative version {version}")
+    return {"row_kind": ROW_KIND_MARKER, "control_type": control_type}
+
+
+def _record_columns(record: Record) -> Row:
+    if record.key is None:
+        return _undecodable_columns(record, "null key")
+    try:
+        key = decode_key(record.key)
+        value = None
+        if record.value is not None and key.record_type.versions is not None:
+            value = decode_value(key.record_type, record.value)
+    except (DecodeError, UnknownRecordType) as error:
+        return _undecodable_columns(record, str(error)) | _record_type_column(record.key)
+    if key.record_type.id in OFFSET_COMMIT_TYPES:
+        return _offset_columns(key, value)
+    return {
+        "row_kind": ROW_KIND_RECORD,
+        "record_type": key.record_type.id,
+        "group_id": key.group_id,
+        "is_tombstone": record.value is None,
+        "raw_key": record.key,
+        "raw_value": record.value,
+    }
+
+
+def _offset_columns(key: DecodedKey, value: DecodedValue | None) -> Row:
+    columns = {
+        "row_kind": ROW_KIND_OFFSET,
+        "record_type": key.record_type.id,
+        "group_id": key.group_id,
+        "topic": key.fields["topic"],
+        "partition": key.fields["partition"],
+        "is_tombstone": value is None,
+    }
+    if value is None:
+        return columns
+    fields = value.fields
+    leader_epoch = fields["leaderEpoch"]
+    topic_id: UUID = fields["topicId"]
+    return columns | {
+        "value_version": value.version,
+        "committed_offset": fields["offset"],
+        "leader_epoch": None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
+        "metadata": fields["metadata"],
+        "commit_timestamp_ms": _clamped(fields["commitTimestamp"]),
+        "expire_timestamp_ms": _timestamp_column(fields["expireTimestamp"]),
+        "topic_id": None if topic_id == ZERO_UUID else uuid_text(topic_id),
+    }
+
+
+def _undecodable_columns(record: Record, reason: str) -> Row:
+    return {
+        "row_kind": ROW_KIND_UNDECODABLE,
+        "reason": reason,
+        "raw_key": record.key,
+        "raw_value": record.value,
+    }
+
+
+def _record_type_column(key: bytes) -> Row:
+    try:
+        record_type, _ = read_int16(memoryview(key), 0)
+    except DecodeError:
+        return {}
+    return {"record_type": record_type}
+
+
+def _timestamp_column(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == NO_TIMESTAMP else _clamped(timestamp_ms)
+
+
+def _clamped(timestamp_ms: int) -> int:
+    return max(MIN_TIMESTAMP_MS, min(timestamp_ms, MAX_TIMESTAMP_MS))

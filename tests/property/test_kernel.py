@@ -1,0 +1,471 @@
+"""The compiled decoder gives what the readable one gives, for any bytes at all."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state import kernel, log_decoder
+from coordinator_state.kernel import decoder
+from coordinator_state.kernel.numbers import read_only
+from coordinator_state.kernel.utf8 import is_utf8
+from coordinator_state.log_decoder import DecodedRecordSet
+from coordinator_state.record_batch import (
+    write_control_batch,
+    write_message_set,
+    write_record_batch,
+)
+from coordinator_state.record_types import RECORD_TYPES
+from coordinator_state.serde import encode_key
+from tests.logs import group_value, offset_key, offset_value
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TIMESTAMPS = st.one_of(st.integers(-2, 2), st.integers(1_700_000_000_000, 1_700_000_001_000), INT64)
+COMPRESSIONS = st.sampled_from(["none", "none", "none", "gzip", "snappy", "lz4", "zstd"])
+# Few keys, one of them far more often than the others, for records to meet.
+NAMES = st.one_of(
+    st.just("g"),
+    st.just("g"),
+    st.just("g"),
+    st.sampled_from(["g", "h", "", "é", "\U0001f600☃", "x" * 300]),
+    st.text(max_size=4),
+)
+PARTITIONS = st.one_of(st.just(0), st.just(0), st.just(0), st.integers(0, 2), INT32)
+
+Record = tuple[bytes | None, bytes | None]
+Log = tuple[bytes, int]
+
+
+# --- keys and values -----------------------------------------------------------------------------
+
+
+@st.composite
+def _commit_values(draw: st.DrawFn) -> bytes:
+    version = draw(st.integers(0, 4))
+    value_fields: dict[str, Any] = {
+        "metadata": draw(NAMES),
+        "commitTimestamp": draw(TIMESTAMPS),
+    }
+    if version == 1:
+        value_fields["expireTimestamp"] = draw(TIMESTAMPS)
+    if version >= 3:
+        value_fields["leaderEpoch"] = draw(st.sampled_from([-1, 0, 7, -7]))
+    if version == 4:
+        value_fields["topicId"] = draw(st.one_of(st.just(UUID(int=0)), st.uuids()))
+    value = offset_value(draw(INT64), version, **value_fields)
+    if version == 4 and draw(st.booleans()):
+        value = _with_tags(value, draw(st.lists(_TAGS, max_size=3)))
+    return value
+
+
+# A tagged field as (tag, announced size, bytes): known, unknown, and some whose size is a lie.
+_TAGS = st.one_of(
+    st.tuples(st.integers(0, 300), st.binary(max_size=20)).map(lambda t: (t[0], len(t[1]), t[1])),
+    st.binary(min_size=16, max_size=16).map(lambda raw: (0, 16, raw)),
+    st.tuples(st.integers(0, 1), st.integers(0, 40), st.binary(max_size=20)),
+)
+
+
+def _with_tags(value: bytes, tags: list[tuple[int, int, bytes]]) -> bytes:
+    """The v4 value with these tagged fields and a zero topic id of its own."""
+    version, offset, leader_epoch = struct.unpack_from(">hqi", value)
+    out = struct.pack(">hqi", version, offset, leader_epoch) + b"\x01" + value[-8:]
+    out += _unsigned_varint(len(tags))
+    for tag, size, raw in tags:
+        out += _unsigned_varint(tag) + _unsigned_varint(size) + raw
+    return out
+
+
+def _unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+@st.composite
+def _broken(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
+    """Bytes cut, continued, or with a byte changed."""
+    raw = draw(whole)
+    how = draw(st.sampled_from(["cut", "continue", "change"]))
+    if how == "continue":
+        return raw + draw(st.binary(min_size=1, max_size=4))
+    position = draw(st.integers(0, len(raw) - 1))
+    if how == "cut":
+        return raw[:position]
+    return raw[:position] + bytes([draw(st.integers(0, 255))]) + raw[position + 1 :]
+
+
+_COMMIT_KEYS = st.builds(offset_key, NAMES, NAMES, PARTITIONS, st.sampled_from([0, 1]))
+_COMMITS: st.SearchStrategy[Record] = st.tuples(
+    _COMMIT_KEYS, st.one_of(_commit_values(), _commit_values(), st.none())
+)
+_GROUP_KEYS = st.builds(lambda g: encode_key(RECORD_TYPES[2], {"group": g}), NAMES)
+_OTHERS: st.SearchStrategy[Record] = st.one_of(
+    st.tuples(_GROUP_KEYS, st.one_of(st.none(), st.builds(group_value), st.binary(max_size=8))),
+    st.tuples(
+        st.integers(-3, 30).map(lambda t: struct.pack(">h", t) + b"\x00\x01g\x00\x01m"),
+        st.one_of(st.none(), st.binary(max_size=8)),
+    ),
+    st.tuples(_broken(_COMMIT_KEYS), st.one_of(st.none(), _commit_values())),
+    st.tuples(_COMMIT_KEYS, _broken(_commit_values())),
+    st.tuples(
+        st.one_of(st.none(), st.binary(max_size=12)), st.one_of(st.none(), st.binary(max_size=12))
+    ),
+)
+_RECORDS = st.integers(0, 5).flatmap(lambda number: _COMMITS if number else _OTHERS)
+
+
+# --- batches and logs ----------------------------------------------------------------------------
+
+
+@st.composite
+def _data_batches(draw: st.DrawFn, base_offset: int) -> Log:
+    offset_delta = 0
+    records = []
+    for _ in range(draw(st.integers(1, 6))):
+        records.append((offset_delta, draw(TIMESTAMPS), *draw(_RECORDS)))
+        offset_delta += draw(st.sampled_from([1, 1, 1, 4]))
+    producer_id = draw(st.sampled_from([-1, -1, -1, 5]))
+    batch = write_record_batch(
+        base_offset,
+        records,
+        producer_id=producer_id,
+        producer_epoch=draw(st.sampled_from([-1, 0, 3])),
+        is_transactional=draw(st.sampled_from([producer_id >= 0] * 5 + [False, True])),
+        is_control=draw(st.integers(0, 19)) == 0,
+        is_log_append_time=draw(st.booleans()),
+        compression=draw(COMPRESSIONS),
+        delete_horizon_ms=draw(st.one_of(st.none(), TIMESTAMPS)),
+    )
+    return batch, base_offset + records[-1][0] + 1
+
+
+@st.composite
+def _control_batches(draw: st.DrawFn, base_offset: int) -> Log:
+    if draw(st.booleans()):
+        marker = write_control_batch(
+            base_offset, 5, draw(st.integers(0, 3)), draw(st.integers(-1, 4)), timestamp_ms=7
+        )
+        return marker, base_offset + 1
+    key = draw(st.one_of(st.none(), st.binary(max_size=6)))
+    batch = write_record_batch(
+        base_offset, [(0, 7, key, None)], producer_id=5, is_transactional=True, is_control=True
+    )
+    return batch, base_offset + 1
+
+
+@st.composite
+def _empty_batches(draw: st.DrawFn, base_offset: int) -> Log:
+    delta = draw(st.integers(0, 5))
+    batch = write_record_batch(base_offset, [], producer_id=5, last_offset_delta=delta)
+    return batch, base_offset + delta + 1
+
+
+@st.composite
+def _message_sets(draw: st.DrawFn, base_offset: int) -> Log:
+    records = draw(st.lists(_RECORDS, min_size=1, max_size=4))
+    messages = [
+        (base_offset + index, draw(TIMESTAMPS), *record) for index, record in enumerate(records)
+    ]
+    raw = write_message_set(
+        messages,
+        magic=draw(st.integers(0, 1)),
+        compression=draw(st.sampled_from(["none", "gzip", "snappy", "lz4"])),
+        is_log_append_time=draw(st.booleans()),
+    )
+    return raw, base_offset + len(messages)
+
+
+@st.composite
+def _resealed_batches(draw: st.DrawFn, base_offset: int) -> Log:
+    """A batch with a byte changed and the checksum of a whole one: broken inside."""
+    batch, next_offset = draw(_data_batches(base_offset))
+    position = draw(st.integers(21, len(batch) - 1))
+    changed = bytearray(batch)
+    changed[position] ^= 1 << draw(st.integers(0, 7))
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed), next_offset
+
+
+@st.composite
+def _logs(draw: st.DrawFn) -> Log:
+    kinds: list[Callable[[int], st.SearchStrategy[Log]]] = [_data_batches] * 5
+    kinds += [_control_batches, _empty_batches, _message_sets, _resealed_batches]
+    pieces: list[bytes] = []
+    offset = draw(st.sampled_from([0, 0, 0, 10**12]))
+    # The number of batches first: lists as such are mostly too short for anything to meet.
+    for _ in range(draw(st.integers(0, 8))):
+        kind = draw(st.sampled_from(kinds))
+        piece, offset = draw(kind(offset + draw(st.sampled_from([0, 0, 0, 7]))))
+        pieces.append(piece)
+    return b"".join(pieces), offset
+
+
+@st.composite
+def _damaged_logs(draw: st.DrawFn) -> Log:
+    raw, next_offset = draw(_logs())
+    damaged = bytearray(raw)
+    for _ in range(draw(st.integers(0, 3)) if raw else 0):
+        damaged[draw(st.integers(0, len(raw) - 1))] ^= 1 << draw(st.integers(0, 7))
+    del damaged[len(damaged) - draw(st.sampled_from([0, 0, 1, 30, 70])) :]
+    return bytes(damaged), next_offset
+
+
+@st.composite
+def _header_like_bytes(draw: st.DrawFn) -> bytes:
+    """Random bytes behind a length and a magic that lead somewhere, with any checksum at all."""
+    body = draw(st.binary(min_size=44, max_size=120))
+    header = struct.pack(">qii", draw(st.integers(-1, 50)), len(body) + 5, 0)
+    magic = bytes([draw(st.integers(0, 3))])
+    return header + magic + struct.pack(">I", crc32c(body)) + body
+
+
+# --- the two decoders ----------------------------------------------------------------------------
+
+
+def _assert_same(raw: bytes, from_offset: int, to_offset: int, *, compact: bool) -> None:
+    expected, actual = (
+        decode_record_set(
+            raw, log_partition=3, from_offset=from_offset, to_offset=to_offset, compact=compact
+        )
+        for decode_record_set in (log_decoder.decode_record_set, kernel.decode_record_set)
+    )
+    assert actual.rows.to_pylist() == expected.rows.to_pylist()
+    assert actual.rows.equals(expected.rows, check_metadata=True)
+    actual.rows.validate(full=True)
+    counts = [field.name for field in fields(DecodedRecordSet) if field.name != "rows"]
+    assert {name: getattr(actual, name) for name in counts} == {
+        name: getattr(expected, name) for name in counts
+    }
+
+
+@st.composite
+def _ranges(draw: st.DrawFn, next_offset: int) -> tuple[int, int]:
+    if draw(st.booleans()):
+        return 0, next_offset
+    from_offset = draw(st.integers(max(0, next_offset - 20), next_offset))
+    return from_offset, draw(st.integers(from_offset, next_offset + 3))
+
+
+@given(data=st.data(), compact=st.booleans())
+def test_same_rows_for_any_log(data: st.DataObject, compact: bool) -> None:
+    raw, next_offset = data.draw(_logs())
+    _assert_same(raw, *data.draw(_ranges(next_offset)), compact=compact)
+
+
+@given(data=st.data(), compact=st.booleans())
+def test_same_rows_for_damaged_logs(data: st.DataObject, compact: bool) -> None:
+    raw, next_offset = data.draw(_damaged_logs())
+    _assert_same(raw, *data.draw(_ranges(next_offset)), compact=compact)
+
+
+@given(data=st.data(), window_bytes=st.integers(1, 400), window_batches=st.integers(1, 3))
+def test_same_rows_for_windows_of_any_size(
+    data: st.DataObject, window_bytes: int, window_batches: int
+) -> None:
+    raw, next_offset = data.draw(_damaged_logs())
+    with mock.patch.multiple(
+        decoder,
+        WINDOW_BYTES=window_bytes,
+        COMPACTED_WINDOW_BYTES=window_bytes,
+        WINDOW_BATCHES=window_batches,
+    ):
+        _assert_same(raw, 0, next_offset, compact=data.draw(st.booleans()))
+
+
+@given(
+    raw=st.one_of(st.binary(max_size=200), st.lists(_header_like_bytes()).map(b"".join)),
+    compact=st.booleans(),
+)
+def test_same_rows_for_random_bytes(raw: bytes, compact: bool) -> None:
+    _assert_same(raw, 0, 100, compact=compact)
+
+
+# --- what chance finds too rarely ----------------------------------------------------------------
+
+
+def _resealed(batch: bytes, *, behind: bytes = b"", **fields_: int) -> bytes:
+    """A batch with header fields changed and bytes behind its records, its checksum right."""
+    out = bytearray(batch + behind)
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    for name, value in fields_.items():
+        layout, position = {
+            "attributes": (">h", 21),
+            "last_offset_delta": (">i", 23),
+            "records_count": (">i", 57),
+        }[name]
+        struct.pack_into(layout, out, position, value)
+    struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
+    return bytes(out)
+
+
+def _one_record(body: str) -> bytes:
+    """A batch of one record of these bytes, its length in front."""
+    raw = bytes.fromhex(body)
+    return _resealed(write_record_batch(0, []), behind=bytes([2 * len(raw)]) + raw, records_count=1)
+
+
+_COMMIT = write_record_batch(0, [(0, 1, offset_key("g", "t", 0), offset_value(1))])
+_EMPTY = write_record_batch(0, [], last_offset_delta=1)
+_LONG_METADATA = struct.pack(">hqi", 4, 1, -1) + b"\x81\x80\x02" + bytes(0x8000 + 8) + b"\x00"
+_EDGES = {
+    "bytes behind the records": _resealed(_COMMIT, behind=b"x"),
+    "bytes behind no records": _resealed(_EMPTY, behind=b"x"),
+    "one record too many announced": _resealed(_COMMIT, records_count=2),
+    "no record announced": _resealed(_COMMIT, records_count=0),
+    "negative count": _resealed(_EMPTY, records_count=-1),
+    "unknown compression of nothing": _resealed(_EMPTY, attributes=6),
+    "unknown compression": _resealed(_COMMIT, attributes=7),
+    "compression of nothing": _resealed(_EMPTY, attributes=1),
+    "negative last offset delta": _resealed(_COMMIT, last_offset_delta=-1),
+    "last offset delta too small": _resealed(
+        write_record_batch(0, [(5, 1, offset_key("g", "t", 0), None)]), last_offset_delta=0
+    ),
+    "greatest base offset": write_record_batch(2**63 - 2**31, [(2**31 - 1, 0, b"k", None)]),
+    "base offset too great": write_record_batch(2**63 - 2**31 + 1, [(0, 0, b"k", None)]),
+    "metadata too long": write_record_batch(0, [(0, 1, offset_key("g", "t", 0), _LONG_METADATA)]),
+    "length of nothing": _one_record(""),
+    "record too short": _one_record("00 00 00 01 01"),
+    "negative key length that is not -1": _one_record("00 00 00 05 03 00"),
+    "varint of more bytes than it needs": _one_record("00 80 00 80 00 01 01 80 00"),
+    "varint too long": _one_record("00 ff ff ff ff ff ff ff ff ff ff 01 00 01 01 00"),
+    "key beyond the record": _one_record("00 00 00 08 01 00"),
+    "value beyond the record": _one_record("00 00 00 01 08 00"),
+    "record header": _one_record("00 00 00 01 01 02 02 68 01"),
+    "bytes behind the record headers": _one_record("00 00 00 01 01 00 00"),
+    "wrapping timestamp": write_record_batch(
+        0, [(0, 2**63 - 1, b"k", None), (1, -(2**63), b"k", None)]
+    ),
+    "batch of no known magic": _COMMIT[:16] + b"\x03" + _COMMIT[17:],
+    "length less than a batch": struct.pack(">qiib", 0, 48, 0, 2) + bytes(200),
+    "length less than a message": struct.pack(">qiib", 0, 21, 0, 1) + bytes(200),
+    "length less than anything": struct.pack(">qi", 0, 13) + bytes(200),
+}
+
+
+@pytest.mark.parametrize("name", _EDGES)
+@pytest.mark.parametrize("compact", [True, False])
+def test_same_rows_at_edges(name: str, compact: bool) -> None:
+    behind = write_record_batch(2, [(0, 1, offset_key("g", "t", 0), offset_value(1))])
+    _assert_same(_EDGES[name] + behind, 0, 100, compact=compact)
+    _assert_same(_EDGES[name] + behind, 0, 2**63 - 1, compact=compact)
+
+
+def test_utf8_is_that_of_python() -> None:
+    bounds = bytes.fromhex("00 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f4 f5 ff")
+    for size, alphabet in ((1, bytes(range(256))), (2, bytes(range(256))), (3, bounds)):
+        for characters in itertools.product(alphabet, repeat=size):
+            _assert_utf8_is_that_of_python(bytes(characters))
+    for head, tail in itertools.product(itertools.product(bounds, repeat=2), (b"", b"\x80", b"A")):
+        _assert_utf8_is_that_of_python(bytes(head) + b"\x80" + tail)
+
+
+def _assert_utf8_is_that_of_python(raw: bytes) -> None:
+    try:
+        raw.decode()
+        expected = True
+    except UnicodeDecodeError:
+        expected = False
+    assert is_utf8(read_only(np.frombuffer(raw, dtype=np.uint8)), 0, len(raw)) == expected, raw
+
+
+# --- compaction ----------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_compacting_rows_is_compacting_while_decoding(data: st.DataObject) -> None:
+    raw, next_offset = data.draw(_logs())
+    all_rows, expected = (
+        log_decoder.decode_record_set(
+            raw, log_partition=3, from_offset=0, to_offset=next_offset, compact=compact
+        )
+        for compact in (False, True)
+    )
+    cut = data.draw(st.integers(0, all_rows.rows.num_rows))
+    # Rows in several pieces, each compacted before: what readers of long ranges do.
+    pieces = [kernel.compact(piece) for piece in (all_rows.rows[:cut], all_rows.rows[cut:])]
+    compacted, superseded = kernel.compact(pa.Table.from_batches([piece for piece, _ in pieces]))
+    assert compacted.to_pylist() == expected.rows.to_pylist()
+    assert superseded + sum(count for _, count in pieces) == expected.records_superseded
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_a_window_that_grows_by_decompression_is_decoded_in_turns(compact: bool) -> None:
+    value = offset_value(1, metadata="x" * 1000)
+    raw = b"".join(
+        write_record_batch(
+            offset,
+            [(0, 0, offset_key("g", "t", offset % 3), value)],
+            compression="zstd" if offset % 4 else "none",
+        )
+        for offset in range(20)
+    )
+    with mock.patch.multiple(decoder, WINDOW_BYTES=3000, COMPACTED_WINDOW_BYTES=3000):
+        _assert_same(raw, 0, 20, compact=compact)
+
+
+def test_many_keys_make_the_table_of_keys_grow() -> None:
+    keys = [offset_key(f"group {number}", "topic", number) for number in range(3000)]
+    records = [
+        (index, 0, key, offset_value(index)) for index, key in enumerate([*keys, *keys[::-1]])
+    ]
+    decoded = kernel.decode_record_set(
+        write_record_batch(0, records),
+        log_partition=0,
+        from_offset=0,
+        to_offset=10_000,
+        compact=True,
+    )
+    assert decoded.rows.column("record_offset").to_pylist() == list(range(3000, 6000))
+    assert decoded.records_read == 6000
+    assert decoded.records_superseded == 3000
+
+
+# --- Numba's cache -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_works_whether_or_not_anything_can_be_cached(
+    can_write: bool, tmp_path: Path, repository: Path
+) -> None:
+    package = tmp_path / "coordinator_state"
+    shutil.copytree(
+        repository / package.name, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    # A file where a folder should be stops even a process that may write anywhere.
+    blocked = tmp_path / "file"
+    blocked.touch()
+    cache = tmp_path / "cache"
+    if not can_write:
+        (package / "kernel" / "__pycache__").touch()
+    code = (
+        "from coordinator_state import kernel\n"
+        "kernel.decode_record_set(b'', log_partition=0, from_offset=0, to_offset=1)"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")
+    }
+    environment |= {"XDG_CACHE_HOME": str(cache if can_write else blocked), "HOME": str(blocked)}
+    environment["PYTHONPATH"] = str(tmp_path)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
+    assert bool(list(tmp_path.rglob("*.nbi"))) == can_write

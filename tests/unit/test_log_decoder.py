@@ -1,0 +1,423 @@
+"""Record sets to rows, by the readable decoder."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from uuid import UUID
+
+import pytest
+from crc32c import crc32c
+
+from coordinator_state.log_decoder import (
+    MAX_CORRUPT_BYTES,
+    MAX_TIMESTAMP_MS,
+    MIN_TIMESTAMP_MS,
+    DecodedRecordSet,
+    decode_record_set,
+)
+from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.record_batch import (
+    write_control_batch,
+    write_message_set,
+    write_record_batch,
+)
+from coordinator_state.record_types import RECORD_TYPES
+from coordinator_state.serde import encode_key
+from tests.logs import group_value, offset_key, offset_value
+
+KEY = offset_key("g", "t", 3)
+VALUE = offset_value(100, metadata="m", commitTimestamp=1234)
+GROUP_KEY = encode_key(RECORD_TYPES[2], {"group": "g"})
+
+
+def decode(raw: bytes, *, compact: bool = False, **offsets: int) -> DecodedRecordSet:
+    offsets = {"log_partition": 7, "from_offset": 0, "to_offset": 1000} | offsets
+    return decode_record_set(
+        raw,
+        log_partition=offsets["log_partition"],
+        from_offset=offsets["from_offset"],
+        to_offset=offsets["to_offset"],
+        compact=compact,
+    )
+
+
+def rows_of(raw: bytes, *, compact: bool = False, **offsets: int) -> list[dict[str, Any]]:
+    """The rows without what is null."""
+    rows = decode(raw, compact=compact, **offsets).rows
+    assert rows.schema.equals(LOG_ROW_SCHEMA)
+    return [
+        {name: value for name, value in row.items() if value is not None}
+        for row in rows.to_pylist()
+    ]
+
+
+def row_of(key: bytes | None, value: bytes | None, **batch: Any) -> dict[str, Any]:
+    """The row of one record, without the columns that every row has."""
+    (row,) = rows_of(write_record_batch(5, [(0, 9, key, value)], **batch))
+    assert (row.pop("log_partition"), row.pop("record_offset")) == (7, 5)
+    for name in ("record_timestamp_ms", "producer_id", "producer_epoch", "is_transactional"):
+        assert name in row
+        del row[name]
+    return row
+
+
+def offsets_of(raw: bytes, *, compact: bool = False, **offsets: int) -> list[int]:
+    return [row["record_offset"] for row in rows_of(raw, compact=compact, **offsets)]
+
+
+class TestOffset:
+    def test_every_column(self) -> None:
+        value = offset_value(
+            100,
+            4,
+            leaderEpoch=5,
+            metadata="m",
+            commitTimestamp=1234,
+            topicId=UUID("523e709f-f16a-4d78-ab10-04af559458d7"),
+        )
+        raw = write_record_batch(
+            5, [(0, 9, KEY, value)], producer_id=8, producer_epoch=2, is_transactional=True
+        )
+        assert rows_of(raw) == [
+            {
+                "row_kind": "offset",
+                "log_partition": 7,
+                "record_offset": 5,
+                "record_timestamp_ms": 9,
+                "producer_id": 8,
+                "producer_epoch": 2,
+                "is_transactional": True,
+                "record_type": 1,
+                "value_version": 4,
+                "is_tombstone": False,
+                "group_id": "g",
+                "topic": "t",
+                "partition": 3,
+                "committed_offset": 100,
+                "leader_epoch": 5,
+                "metadata": "m",
+                "commit_timestamp_ms": 1234,
+                "topic_id": "Uj5wn_FqTXirEASvVZRY1w",
+            }
+        ]
+
+    def test_without_a_producer(self) -> None:
+        (row,) = rows_of(write_record_batch(5, [(0, 9, KEY, VALUE)]))
+        assert (row["producer_id"], row["producer_epoch"]) == (-1, -1)
+        assert row["is_transactional"] is False
+
+    def test_legacy_key(self) -> None:
+        row = row_of(offset_key("g", "t", 3, record_type=0), offset_value(1, 0))
+        assert (row["row_kind"], row["record_type"], row["value_version"]) == ("offset", 0, 0)
+
+    def test_tombstone(self) -> None:
+        assert row_of(KEY, None) == {
+            "row_kind": "offset",
+            "record_type": 1,
+            "is_tombstone": True,
+            "group_id": "g",
+            "topic": "t",
+            "partition": 3,
+        }
+
+    @pytest.mark.parametrize(
+        ("version", "field", "value", "column"),
+        [
+            (3, "leaderEpoch", -1, "leader_epoch"),
+            (1, "expireTimestamp", -1, "expire_timestamp_ms"),
+            (4, "topicId", UUID(int=0), "topic_id"),
+        ],
+    )
+    def test_sentinels_are_null(self, version: int, field: str, value: Any, column: str) -> None:
+        assert column not in row_of(KEY, offset_value(1, version, **{field: value}))
+
+    def test_expire_timestamp(self) -> None:
+        assert row_of(KEY, offset_value(1, 1, expireTimestamp=77))["expire_timestamp_ms"] == 77
+
+    @pytest.mark.parametrize(
+        ("timestamp_ms", "expected"),
+        [
+            (-1, -1),
+            (MAX_TIMESTAMP_MS + 1, MAX_TIMESTAMP_MS),
+            (2**63 - 1, MAX_TIMESTAMP_MS),
+            (MIN_TIMESTAMP_MS - 1, MIN_TIMESTAMP_MS),
+        ],
+    )
+    def test_commit_timestamps_are_clamped(self, timestamp_ms: int, expected: int) -> None:
+        row = row_of(KEY, offset_value(1, commitTimestamp=timestamp_ms))
+        assert row["commit_timestamp_ms"] == expected
+
+    def test_record_timestamps_are_clamped_or_null(self) -> None:
+        records = [(0, 2**62, KEY, None), (1, -1, KEY, None), (2, -(2**62), KEY, None)]
+        rows = decode(write_record_batch(0, records)).rows
+        assert rows.column("record_timestamp_ms").to_pylist() == [
+            MAX_TIMESTAMP_MS,
+            None,
+            MIN_TIMESTAMP_MS,
+        ]
+
+    def test_bytes_behind_key_and_value_do_not_matter(self) -> None:
+        assert row_of(KEY + b"x", VALUE + b"y") == row_of(KEY, VALUE)
+
+    def test_of_an_old_message_set(self) -> None:
+        raw = write_message_set([(5, 0, KEY, VALUE), (8, 0, KEY, None)], magic=0, compression="lz4")
+        first, second = rows_of(raw)
+        assert (first["record_offset"], second["record_offset"]) == (5, 8)
+        assert (first["producer_id"], first["is_transactional"]) == (-1, False)
+        assert "record_timestamp_ms" not in first
+
+
+class TestMarker:
+    @pytest.mark.parametrize("control_type", [0, 1, 2, 9])
+    def test_of_any_type(self, control_type: int) -> None:
+        assert rows_of(write_control_batch(5, 8, 2, control_type, timestamp_ms=9)) == [
+            {
+                "row_kind": "marker",
+                "log_partition": 7,
+                "record_offset": 5,
+                "record_timestamp_ms": 9,
+                "producer_id": 8,
+                "producer_epoch": 2,
+                "is_transactional": True,
+                "control_type": control_type,
+            }
+        ]
+
+    @pytest.mark.parametrize(
+        ("key", "reason"),
+        [
+            (None, "control record: null key"),
+            (b"", "control record key: bytes at byte 0: 2 bytes needed, 0 left"),
+            (b"\0\0\0", "control record key: bytes at byte 2: 2 bytes needed, 1 left"),
+            (b"\xff\xff\0\1", "control record key: negative version -1"),
+        ],
+    )
+    def test_with_an_unreadable_key(self, key: bytes | None, reason: str) -> None:
+        row = row_of(key, b"v", is_control=True, producer_id=8, is_transactional=True)
+        assert (row["row_kind"], row["reason"]) == ("undecodable", reason)
+        assert (row.get("raw_key"), row["raw_value"]) == (key, b"v")
+
+    def test_is_not_taken_for_a_commit_of_type_0(self) -> None:
+        row = row_of(b"\0\0\0\1", b"\0\0\0\0\0\1", is_control=True)
+        assert row == {"row_kind": "marker", "control_type": 1}
+
+
+class TestRecord:
+    @pytest.mark.parametrize("value", [group_value(["m1"]), None])
+    def test_group_metadata(self, value: bytes | None) -> None:
+        expected = {
+            "row_kind": "record",
+            "record_type": 2,
+            "is_tombstone": value is None,
+            "group_id": "g",
+            "raw_key": GROUP_KEY,
+        }
+        assert row_of(GROUP_KEY, value) == expected | ({"raw_value": value} if value else {})
+
+    @pytest.mark.parametrize(
+        "record_type", [t for t, known in RECORD_TYPES.items() if known.versions is None]
+    )
+    def test_values_of_types_not_modelled_are_not_looked_at(self, record_type: int) -> None:
+        key_fields = {
+            field.name: "g" if index == 0 else "m"
+            for index, field in enumerate(RECORD_TYPES[record_type].key_fields)
+        }
+        key = encode_key(RECORD_TYPES[record_type], key_fields)
+        assert row_of(key, b"anything") == {
+            "row_kind": "record",
+            "record_type": record_type,
+            "is_tombstone": False,
+            "group_id": "g",
+            "raw_key": key,
+            "raw_value": b"anything",
+        }
+
+
+class TestUndecodable:
+    @pytest.mark.parametrize(
+        ("key", "value", "record_type", "reason"),
+        [
+            (None, VALUE, None, "null key"),
+            (b"", VALUE, None, "record key field type at byte 0: 2 bytes needed, 0 left"),
+            (b"\0", None, None, "record key field type at byte 0: 2 bytes needed, 1 left"),
+            (b"\x03\xe7g", VALUE, 999, "unknown record type 999"),
+            (b"\xff\xff", None, -1, "unknown record type -1"),
+            (KEY[:-1], VALUE, 1, "OffsetCommitKey field partition at byte 8: 4 bytes needed"),
+            (b"\0\1\0\1\xff\0\1t\0\0\0\0", VALUE, 1, "OffsetCommitKey field group at byte 4: not"),
+            (b"\0\1\xff\xff\0\1t\0\0\0\0", VALUE, 1, "OffsetCommitKey field group at byte"),
+            (KEY, b"", 1, "OffsetCommitValue field version at byte 0"),
+            (KEY, b"\0\x05" + bytes(40), 1, "OffsetCommitValue v5 field version at byte 0"),
+            (KEY, VALUE[:-1], 1, "OffsetCommitValue v3 field commitTimestamp at byte 17"),
+            (GROUP_KEY, b"\0\3", 2, "GroupMetadataValue v3 field protocolType at byte 2"),
+            (b"\0\5\0\1g", None, 5, "ConsumerGroupMemberMetadataKey field memberId at byte 5"),
+        ],
+    )
+    def test_record(
+        self, key: bytes | None, value: bytes | None, record_type: int | None, reason: str
+    ) -> None:
+        row = row_of(key, value)
+        assert row["row_kind"] == "undecodable"
+        assert row["reason"].startswith(reason)
+        assert (row.get("raw_key"), row.get("raw_value")) == (key, value)
+        assert row.get("record_type") == record_type
+
+    def test_corrupt_batch_is_one_record(self) -> None:
+        raw = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        raw[-1] ^= 1
+        decoded = decode(bytes(raw))
+        assert (decoded.records_read, decoded.next_offset) == (1, 7)
+        (row,) = rows_of(bytes(raw))
+        assert row.pop("reason").startswith("CRC-32C is ")
+        assert row == {
+            "row_kind": "undecodable",
+            "log_partition": 7,
+            "record_offset": 5,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "is_transactional": False,
+            "raw_value": bytes(raw),
+        }
+
+    def test_corrupt_batch_that_began_before_the_range_is_left_out(self) -> None:
+        raw = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        raw[-1] ^= 1
+        decoded = decode(bytes(raw), from_offset=6)
+        assert (decoded.records_read, decoded.next_offset) == (0, 7)
+
+    def test_of_a_great_corrupt_batch_the_beginning_is_kept(self) -> None:
+        raw = bytearray(write_record_batch(5, [(0, 9, KEY, bytes(2 * MAX_CORRUPT_BYTES))]))
+        raw[-1] ^= 1
+        (row,) = rows_of(bytes(raw))
+        assert row["raw_value"] == bytes(raw[:MAX_CORRUPT_BYTES])
+        cut = len(raw) - MAX_CORRUPT_BYTES
+        assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes cut)")
+
+    def test_records_behind_a_broken_one(self) -> None:
+        body_of_one = write_record_batch(0, [(0, 9, KEY, VALUE)])[61:]
+        batch = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE)] * 3, producer_id=4))
+        batch[61 + len(body_of_one)] = 0xFF
+        batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
+        first, rest = rows_of(bytes(batch))
+        assert (first["row_kind"], first["record_offset"]) == ("offset", 5)
+        assert (rest["row_kind"], rest["record_offset"]) == ("undecodable", 5)
+        assert rest["reason"].startswith("record 1 of 3: ")
+        assert rest["producer_id"] == 4
+        assert decode(bytes(batch)).records_read == 2
+
+
+def commits(base_offset: int, count: int, **batch: Any) -> bytes:
+    """A batch of commits of different keys."""
+    records = [(n, 9, offset_key("g", "t", base_offset + n), VALUE) for n in range(count)]
+    return write_record_batch(base_offset, records, **batch)
+
+
+class TestRange:
+    raw = commits(0, 5) + commits(5, 5, compression="gzip") + commits(12, 3)
+
+    @pytest.mark.parametrize(
+        ("from_offset", "to_offset", "expected"),
+        [(0, 100, [*range(10), 12, 13, 14]), (3, 7, [3, 4, 5, 6]), (10, 12, []), (11, 13, [12])],
+    )
+    def test_holds_the_offsets_asked_for(
+        self, from_offset: int, to_offset: int, expected: list[int]
+    ) -> None:
+        decoded = decode(self.raw, from_offset=from_offset, to_offset=to_offset)
+        assert decoded.rows.column("record_offset").to_pylist() == expected
+        assert decoded.records_read == len(expected)
+        assert decoded.next_offset == min(to_offset, 15)
+
+    def test_counts_the_bytes_of_batches_used(self) -> None:
+        sizes = [len(commits(0, 5)), len(commits(5, 5, compression="gzip")), len(commits(12, 3))]
+        assert decode(self.raw).bytes_read == sum(sizes)
+        assert decode(self.raw, from_offset=4, to_offset=6).bytes_read == sizes[0] + sizes[1]
+        assert decode(self.raw, from_offset=10, to_offset=12).bytes_read == 0
+
+    def test_empty_batches_and_gaps_move_the_next_offset(self) -> None:
+        empty = write_record_batch(20, [], last_offset_delta=9)
+        assert decode(self.raw + empty).next_offset == 30
+        assert decode(empty, from_offset=15, to_offset=18).next_offset == 18
+
+    def test_nothing_leaves_the_next_offset(self) -> None:
+        for raw in (b"", self.raw[:20], commits(0, 5)):
+            decoded = decode(raw, from_offset=5)
+            assert (decoded.next_offset, decoded.records_read, decoded.bytes_read) == (5, 0, 0)
+
+    def test_a_batch_behind_puts_a_corrupt_last_offset_right(self) -> None:
+        corrupt = bytearray(commits(0, 5))
+        struct.pack_into(">i", corrupt, 23, 500)
+        assert decode(bytes(corrupt)).next_offset == 501
+        decoded = decode(bytes(corrupt) + commits(5, 5))
+        assert (decoded.next_offset, decoded.records_read) == (10, 6)
+
+    def test_a_corrupt_rest_is_passed_by_one_offset(self) -> None:
+        rest = struct.pack(">qi", 5, 0) + bytes(50)
+        decoded = decode(commits(0, 5) + rest)
+        assert (decoded.next_offset, decoded.records_read) == (6, 6)
+        # Asked again, it is not counted again, and still nobody waits for ever.
+        again = decode(rest, from_offset=6)
+        assert (again.next_offset, again.records_read, again.bytes_read) == (7, 0, 0)
+
+
+class TestCompaction:
+    def batch(self, base_offset: int, value: bytes | None, key: bytes = KEY, **batch: Any) -> bytes:
+        return write_record_batch(base_offset, [(0, 9, key, value)], **batch)
+
+    def test_drops_what_a_later_commit_supersedes(self) -> None:
+        raw = b"".join(self.batch(offset, VALUE) for offset in range(4))
+        decoded = decode(raw, compact=True)
+        assert decoded.rows.column("record_offset").to_pylist() == [3]
+        assert (decoded.records_read, decoded.records_superseded) == (4, 3)
+        assert decode(raw).records_superseded == 0
+
+    def test_the_record_type_is_no_part_of_the_key(self) -> None:
+        legacy = offset_key("g", "t", 3, record_type=0)
+        assert offsets_of(self.batch(0, VALUE, legacy) + self.batch(1, VALUE), compact=True) == [1]
+
+    @pytest.mark.parametrize(
+        "other", [offset_key("h", "t", 3), offset_key("g", "u", 3), offset_key("g", "t", 4)]
+    )
+    def test_keeps_other_keys(self, other: bytes) -> None:
+        raw = self.batch(0, VALUE) + self.batch(1, VALUE, other)
+        assert offsets_of(raw, compact=True) == [0, 1]
+
+    def test_keeps_tombstones_and_the_commit_before_one(self) -> None:
+        values = [VALUE, VALUE, None, None]
+        raw = b"".join(self.batch(offset, value) for offset, value in enumerate(values))
+        assert offsets_of(raw, compact=True) == [1, 2, 3]
+
+    def test_drops_commits_on_both_sides_of_a_tombstone(self) -> None:
+        raw = self.batch(0, VALUE) + self.batch(1, None) + self.batch(2, VALUE)
+        assert offsets_of(raw, compact=True) == [1, 2]
+
+    @pytest.mark.parametrize(
+        "held_back",
+        [
+            {"producer_id": 5, "is_transactional": True},
+            {"producer_id": 5},
+            {"is_transactional": True},
+        ],
+    )
+    def test_records_of_producers_neither_go_nor_supersede(self, held_back: dict[str, Any]) -> None:
+        raw = (
+            self.batch(0, VALUE)
+            + self.batch(1, VALUE, **held_back)
+            + self.batch(2, VALUE, **held_back)
+        )
+        assert offsets_of(raw, compact=True) == [0, 1, 2]
+        assert offsets_of(raw + self.batch(3, VALUE), compact=True) == [1, 2, 3]
+
+    def test_keeps_every_other_row(self) -> None:
+        raw = (
+            self.batch(0, group_value(), GROUP_KEY)
+            + self.batch(1, group_value(), GROUP_KEY)
+            + write_control_batch(2, 5, 0, 1)
+            + self.batch(3, b"broken")
+            + self.batch(4, VALUE)
+            + self.batch(5, b"broken")
+        )
+        assert offsets_of(raw, compact=True) == [0, 1, 2, 3, 4, 5]
+
+    def test_looks_at_the_range_only(self) -> None:
+        raw = b"".join(self.batch(offset, VALUE) for offset in range(4))
+        assert offsets_of(raw, compact=True, to_offset=2) == [1]
