@@ -1,0 +1,245 @@
+"""The reference loader: one log partition, from batches to what its coordinator would answer.
+
+It reads every record in log order with the readable decoders and holds everything in dictionaries,
+as a broker does. It is slow, plain, and the oracle that the kernel, the source and the apply step
+are held to.
+
+Where a strict broker load would fail, it goes on and keeps the reason in `warnings`; with
+`strict=True` it raises `ReplayError` instead.
+
+Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
+CoordinatorLoaderImpl.java at 4.2.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
+from coordinator_state.groups import Group, GroupReplay, simple_group
+from coordinator_state.offsets import (
+    CommittedOffset,
+    OffsetKey,
+    OffsetReplay,
+    PendingOffsets,
+    Semantics,
+)
+from coordinator_state.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.record_batch import CorruptBatch, RecordBatch
+from coordinator_state.record_types import (
+    GROUP_METADATA_TYPE,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    OFFSET_COMMIT_TYPES,
+)
+from coordinator_state.serde import (
+    DecodedKey,
+    DecodedValue,
+    Fields,
+    decode_key,
+    decode_value,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadWarning:
+    """A record that the load could not use, and why."""
+
+    record_offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class ReferenceLoader:
+    """Replays one log partition under the rules of one loader."""
+
+    semantics: Semantics = Semantics.COORDINATOR
+    strict: bool = False
+    warnings: list[LoadWarning] = field(default_factory=list)
+    _offsets: OffsetReplay = field(init=False)
+    _groups: GroupReplay = field(default_factory=GroupReplay)
+
+    def __post_init__(self) -> None:
+        self._offsets = OffsetReplay(self.semantics)
+
+    # --- what the coordinator would answer -------------------------------------------------------
+
+    @property
+    def offsets(self) -> dict[OffsetKey, CommittedOffset]:
+        """Every stored offset, also of groups that are gone."""
+        return self._offsets.offsets
+
+    @property
+    def pending(self) -> PendingOffsets:
+        """Waiting transactional offsets by producer id."""
+        return self._offsets.pending
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """Every group, as ListGroups and DescribeGroups know it."""
+        if self.semantics is Semantics.COORDINATOR:
+            return self._groups.groups
+        with_offsets = {key.group_id for key in self.offsets}
+        for waiting in self.pending.values():
+            with_offsets.update(key.group_id for key in waiting)
+        return {
+            **{group_id: simple_group(group_id) for group_id in with_offsets},
+            **self._groups.groups,
+        }
+
+    def offset_fetch(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
+        """What OffsetFetch answers for all partitions of a group."""
+        if group_id not in self.groups:
+            return {}
+        return {key: value for key, value in self.offsets.items() if key.group_id == group_id}
+
+    # --- replay
+    # ------------------------------------------------------------------------------------
+
+    def load(self, batches: Iterable[RecordBatch | CorruptBatch]) -> None:
+        """Replay record batches in log order."""
+        for batch in batches:
+            if isinstance(batch, CorruptBatch):
+                self._refuse(batch.base_offset, batch.reason)
+                continue
+            for record in batch.records:
+                if batch.is_control:
+                    self._load_control(record.offset, batch.producer_id, record.key)
+                else:
+                    self.replay(
+                        record_offset=record.offset,
+                        key=record.key,
+                        value=record.value,
+                        producer_id=batch.producer_id,
+                        producer_epoch=batch.producer_epoch,
+                        is_transactional=batch.is_transactional,
+                    )
+            if batch.remainder is not None:
+                self._refuse(batch.remainder.base_offset, batch.remainder.reason)
+
+    def replay(
+        self,
+        *,
+        record_offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        is_transactional: bool = False,
+    ) -> None:
+        """Replay one data record."""
+        if key is None:
+            self._refuse(record_offset, "null key")
+            return
+        try:
+            decoded = decode_key(key)
+            decoded_value = _decode_if_modelled(decoded, value)
+        except UnknownRecordType as error:
+            self.warnings.append(LoadWarning(record_offset=record_offset, reason=str(error)))
+            return
+        except DecodeError as error:
+            self._refuse(record_offset, str(error))
+            return
+        fields = None if decoded_value is None else decoded_value.fields
+        if decoded.record_type.id in OFFSET_COMMIT_TYPES:
+            self._replay_offset(
+                decoded,
+                fields,
+                record_offset,
+                producer_id,
+                producer_epoch,
+                is_transactional,
+            )
+        elif (
+            self.semantics is Semantics.COORDINATOR or decoded.record_type.id == GROUP_METADATA_TYPE
+        ):
+            if fields is None and value is not None:
+                fields = {}
+            self._groups.replay_record(
+                decoded.record_type.id, decoded.group_id, fields, record_offset
+            )
+
+    def replay_end_transaction_marker(self, producer_id: int, control_type: int) -> None:
+        """Replay a COMMIT or ABORT marker."""
+        self._offsets.replay_end_transaction_marker(producer_id, control_type)
+
+    def _load_control(self, record_offset: int, producer_id: int, key: bytes | None) -> None:
+        if key is None:
+            self._refuse(record_offset, "null key")
+            return
+        try:
+            version, position = read_int16(memoryview(key), 0)
+            control_type, _ = read_int16(memoryview(key), position)
+        except DecodeError as error:
+            self._refuse(record_offset, str(error.within(record_type="control record key")))
+            return
+        if version < 0:
+            # `ControlRecordType.parseTypeId` refuses it too; above the known ones, it reads on.
+            self._refuse(record_offset, f"control record key: negative version {version}")
+            return
+        self.replay_end_transaction_marker(producer_id, control_type)
+
+    def _replay_offset(
+        self,
+        decoded: DecodedKey,
+        fields: Fields | None,
+        record_offset: int,
+        producer_id: int,
+        producer_epoch: int,
+        is_transactional: bool,
+    ) -> None:
+        key = OffsetKey(
+            decoded.fields["group"],
+            decoded.fields["topic"],
+            decoded.fields["partition"],
+        )
+        waits = self._offsets.is_transactional(producer_id, is_transactional)
+        if fields is None:
+            self._offsets.replay_tombstone(key, producer_id=producer_id, waits=waits)
+            return
+        if self.semantics is Semantics.COORDINATOR:
+            self._groups.replay_offset_commit(key.group_id)
+        record = committed_offset(
+            fields,
+            record_offset=record_offset,
+            producer_id=producer_id if waits else None,
+            producer_epoch=producer_epoch if waits else None,
+        )
+        self._offsets.replay_commit(key, record, waits=waits)
+
+    def _refuse(self, record_offset: int, reason: str) -> None:
+        if self.strict:
+            raise ReplayError(reason, record_offset=record_offset)
+        self.warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
+
+
+def committed_offset(
+    fields: Fields,
+    *,
+    record_offset: int,
+    producer_id: int | None = None,
+    producer_epoch: int | None = None,
+) -> CommittedOffset:
+    """The offset that a decoded OffsetCommit value carries; sentinels become None."""
+    leader_epoch = fields["leaderEpoch"]
+    expire_timestamp = fields["expireTimestamp"]
+    topic_id = fields["topicId"]
+    return CommittedOffset(
+        committed_offset=fields["offset"],
+        leader_epoch=None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
+        metadata=fields["metadata"],
+        commit_timestamp_ms=fields["commitTimestamp"],
+        expire_timestamp_ms=None if expire_timestamp == NO_TIMESTAMP else expire_timestamp,
+        topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
+        record_offset=record_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+def _decode_if_modelled(key: DecodedKey, value: bytes | None) -> DecodedValue | None:
+    if value is None or key.record_type.value is None:
+        return None
+    return decode_value(key.record_type, value)
