@@ -1,0 +1,1 @@
+"""Everything with an outside: Kafka source, Delta tables, embedded broker, command line."""

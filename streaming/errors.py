@@ -1,0 +1,33 @@
+"""Errors of the outer layer that a user can act on."""
+
+from __future__ import annotations
+
+
+class ConfigurationError(Exception):
+    """Bad usage or configuration: one line that names what, where and what to do.
+
+    The command line prints it after `Error: ` and exits with 2, without a stack trace.
+    """
+
+
+class LogTruncated(ConfigurationError):
+    """Offsets that the tables need, or already hold, are not in the log any more.
+
+    The rows of such a log partition can only be rebuilt from what is in the log now.
+    """
+
+    def __init__(
+        self, *, topic: str, log_partition: int, position: int, log_start: int, log_end: int
+    ) -> None:
+        gone = (
+            f"offsets {position} to {log_start - 1} are gone, the log starts at {log_start}"
+            if position < log_start
+            else f"offsets {log_end} to {position - 1} are gone, the log was truncated to {log_end}"
+        )
+        super().__init__(
+            f"log partition {log_partition} of {topic}: {gone}; its rows must be reloaded"
+        )
+        self.log_partition = log_partition
+        self.position = position
+        self.log_start = log_start
+        self.log_end = log_end

@@ -1,0 +1,78 @@
+"""A process that never outlives this one.
+
+A small supervisor process starts it and watches its own parent: it ends the process even after a
+SIGKILL of its parent, for which no exit handler runs. (Linux's parent-death signal will not do: it
+comes when the *thread* that started the child ends.)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# SIGTERM is passed on; SIGUSR1 stands for SIGKILL, so that the supervisor lives to reap the
+# process and the caller knows that it is gone. Handlers, unlike ignored signals, end at exec.
+_SUPERVISOR = """\
+import os, signal, subprocess, sys
+parent = int(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+signal.signal(signal.SIGUSR1, lambda *_: child.kill())
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
+child = subprocess.Popen(
+    sys.argv[2:],
+    stdin=subprocess.DEVNULL,
+    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []),
+)
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+while True:
+    try:
+        sys.exit(abs(child.wait(0.5)))
+    except subprocess.TimeoutExpired:
+        if os.getppid() != parent:
+            child.kill()
+"""
+
+
+class SupervisedProcess:
+    """A command running in a session of its own: Ctrl-C in the terminal does not reach it.
+
+    Args:
+        command: program and arguments.
+        folder: its working directory.
+        output: standard output and error are appended to this file.
+    """
+
+    def __init__(self, command: Sequence[str], *, folder: Path, output: Path) -> None:
+        supervisor = (sys.executable, "-I", "-S", "-c", _SUPERVISOR, str(os.getpid()))
+        with output.open("ab") as log:
+            self._supervisor = subprocess.Popen(
+                [*supervisor, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._supervisor.poll() is None
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask the process to end (SIGTERM); return whether it did so in time."""
+        self._supervisor.terminate()
+        try:
+            self._supervisor.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL) and return when it is gone."""
+        self._supervisor.send_signal(signal.SIGUSR1)
+        self._supervisor.wait()

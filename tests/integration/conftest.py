@@ -1,0 +1,77 @@
+"""Real brokers for the integration tests: one that they share, and fresh ones on request.
+
+A broker's log stays readable until its test is over; the folders are pytest's temporary ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+
+T = TypeVar("T")
+
+_POLL_S = 0.05
+
+
+class FreshBroker(Protocol):
+    """Starts another broker, which is stopped at the end of the test."""
+
+    def __call__(self, **arguments: Any) -> EmbeddedBroker: ...
+
+
+class Eventually(Protocol):
+    """Polls `look` until it returns something true; fails with the last answer at the deadline."""
+
+    def __call__(self, look: Callable[[], T], timeout_s: float = 30.0) -> T: ...
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """The broker that tests share: its `__consumer_offsets` exists and is loaded.
+
+    Take groups and topics of your own names; leave it running.
+    """
+    with EmbeddedBroker(folder=tmp_path_factory.mktemp("broker")) as shared:
+        shared.create_offsets_topic()
+        yield shared
+
+
+@pytest.fixture
+def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBroker]:
+    """A function that starts a broker with an empty folder, for tests that stop or damage it."""
+    started: list[EmbeddedBroker] = []
+
+    def start(**arguments: Any) -> EmbeddedBroker:
+        arguments.setdefault("folder", tmp_path_factory.mktemp("fresh-broker"))
+        fresh = EmbeddedBroker(**arguments)
+        started.append(fresh)
+        fresh.start()
+        return fresh
+
+    try:
+        yield start
+    finally:
+        for fresh in started:
+            fresh.close()
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Eventually:
+    """A function that waits for a condition with a deadline."""
+    pause = threading.Event()
+
+    def wait(look: Callable[[], T], timeout_s: float = 30.0) -> T:
+        deadline = time.monotonic() + timeout_s
+        while not (answer := look()):
+            if time.monotonic() > deadline:
+                pytest.fail(f"not so within {timeout_s} s, last answer: {answer!r}")
+            pause.wait(_POLL_S)
+        return answer
+
+    return wait
