@@ -1,0 +1,187 @@
+"""Kafka client settings by name: `--kafka KEY=VALUE` and the options `kafka.KEY` of the source.
+
+A name is Kafka's own property name (`security.protocol`) or kafka-python's (`ssl_cafile`); dots and
+underscores are alike. Which settings exist and of which type they are is read off kafka-python, so
+that the result fits its connection manager, admin client, consumer and producer alike. Certificates
+and keys are PEM files.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kafka.admin import KafkaAdminClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import SASL_MECHANISMS
+
+from streaming.errors import ConfigurationError
+
+# Settings that are Python objects, or that have an option of their own.
+_NOT_BY_NAME: Final = {
+    "bootstrap_servers",
+    "sasl_oauth_token_provider",
+    "socket_options",
+    "ssl_context",
+}
+_DEFAULTS: Final[dict[str, Any]] = {
+    name: default
+    for name, default in KafkaConnectionManager.DEFAULT_CONFIG.items()
+    if name in KafkaAdminClient.DEFAULT_CONFIG and name not in _NOT_BY_NAME
+}
+
+_SECRETS: Final = ("sasl_plain_password", "ssl_password")
+_SECRET_FILES: Final = {f"{name}_file": name for name in _SECRETS}
+_FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+# Names of the Java client and of librdkafka that mean exactly what kafka-python calls otherwise.
+_OTHER_NAMES: Final = {
+    "sasl_password": "sasl_plain_password",
+    "sasl_username": "sasl_plain_username",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_crl_location": "ssl_crlfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+}
+_HOSTNAME_CHECK: Final = "ssl_endpoint_identification_algorithm"
+
+_USE_PEM: Final = "use ssl.cafile, ssl.certfile and ssl.keyfile with PEM files"
+_REFUSED: Final = {
+    "bootstrap_servers": "use --bootstrap-servers",
+    "sasl_jaas_config": "use sasl.plain.username and sasl.plain.password (or its _file form)",
+    "sasl_oauth_token_provider": "a token provider is Python code and has no name here",
+    "ssl_keystore_location": _USE_PEM,
+    "ssl_keystore_password": _USE_PEM,
+    "ssl_truststore_location": _USE_PEM,
+    "ssl_truststore_password": _USE_PEM,
+}
+
+
+class Secret(str):
+    """A password that shows itself to nobody; its characters are the password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __format__(self, specification: str) -> str:
+        return format("***", specification)
+
+
+def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
+    """Turn settings by name into keyword arguments of kafka-python's clients.
+
+    `sasl_plain_password_file` and `ssl_password_file` name a file that holds the secret.
+
+    >>> kafka_client_config({"request.timeout.ms": "5000", "ssl_check_hostname": "false"})
+    {'request_timeout_ms': 5000, 'ssl_check_hostname': False}
+
+    Raises:
+        ConfigurationError: an unknown name, a value of the wrong type, a file that is not there,
+            or security settings that do not go together. No text shows a secret.
+    """
+    config: dict[str, Any] = {}
+    for name, text in options.items():
+        setting, value = _read_setting(name, text)
+        if setting in config:
+            raise ConfigurationError(f"Kafka setting {name!r} is given twice")
+        config[setting] = value
+    _check_security(config)
+    return config
+
+
+def _read_setting(name: str, text: str) -> tuple[str, Any]:
+    setting = name.strip().lower().replace(".", "_").replace("-", "_")
+    if setting in _REFUSED:
+        raise ConfigurationError(f"Kafka setting {name!r} is not supported: {_REFUSED[setting]}")
+    if setting == _HOSTNAME_CHECK:
+        if text not in ("", "https"):
+            raise ConfigurationError(f"Kafka setting {name!r} must be 'https' or empty")
+        return "ssl_check_hostname", text == "https"
+    setting = _OTHER_NAMES.get(setting, setting)
+    if setting in _SECRET_FILES:
+        return _SECRET_FILES[setting], _read_secret(name, Path(text))
+    if setting not in _DEFAULTS:
+        raise ConfigurationError(f"unknown Kafka setting {name!r}{_suggestion(setting)}")
+    if setting in _SECRETS:
+        return setting, Secret(text)
+    if setting in _FILES and not Path(text).is_file():
+        raise ConfigurationError(f"Kafka setting {name!r}: no file {text!r}")
+    return setting, _convert(name, text, _DEFAULTS[setting], is_version=setting == "api_version")
+
+
+def _convert(name: str, text: str, default: object, *, is_version: bool) -> Any:
+    """Read `text` as what the default is; a setting without a default is a string."""
+    try:
+        if is_version:
+            return tuple(int(part) for part in text.split("."))
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.strip().lower()]
+        if isinstance(default, int):
+            return int(text)
+    except (KeyError, ValueError):
+        wanted = (
+            "a version such as 3.9"
+            if is_version
+            else ("true or false" if isinstance(default, bool) else "a whole number")
+        )
+        raise ConfigurationError(f"Kafka setting {name!r} must be {wanted}, not {text!r}") from None
+    return text
+
+
+def _read_secret(name: str, path: Path) -> Secret:
+    try:
+        return Secret(path.read_text(encoding="utf-8").rstrip("\r\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(
+            f"Kafka setting {name!r}: cannot read {str(path)!r}: {reason}"
+        ) from error
+
+
+def _suggestion(setting: str) -> str:
+    known = [*_DEFAULTS, *_OTHER_NAMES, *_SECRET_FILES, _HOSTNAME_CHECK]
+    nearest = difflib.get_close_matches(setting, known, n=3, cutoff=0.5)
+    if not nearest:
+        return ""
+    return f"; the nearest known: {', '.join(name.replace('_', '.') for name in nearest)}"
+
+
+def _check_security(config: dict[str, Any]) -> None:
+    """Refuse what would otherwise fail deep inside a handshake, or not be secure at all."""
+    protocol = str(config.get("security_protocol", "PLAINTEXT")).upper()
+    if protocol not in _SECURITY_PROTOCOLS:
+        raise ConfigurationError(
+            f"security.protocol must be one of {', '.join(_SECURITY_PROTOCOLS)}, not {protocol!r}"
+        )
+    if "security_protocol" in config:
+        config["security_protocol"] = protocol
+    mechanism = config.get("sasl_mechanism", "")
+    if not protocol.startswith("SASL_"):
+        if mechanism:
+            raise ConfigurationError(
+                f"sasl.mechanism needs security.protocol SASL_SSL or SASL_PLAINTEXT, not {protocol}"
+            )
+    elif mechanism not in SASL_MECHANISMS or mechanism == "OAUTHBEARER":
+        usable = ", ".join(sorted(set(SASL_MECHANISMS) - {"OAUTHBEARER"}))
+        raise ConfigurationError(
+            f"security.protocol {protocol} needs sasl.mechanism, one of {usable}"
+        )
+    elif mechanism == "PLAIN" or mechanism.startswith("SCRAM-"):
+        for name in ("sasl_plain_username", "sasl_plain_password"):
+            if name not in config:
+                raise ConfigurationError(
+                    f"sasl.mechanism {mechanism} needs {name.replace('_', '.')}"
+                )
+    if not protocol.endswith("SSL") and "ssl_cafile" in config:
+        raise ConfigurationError(
+            f"ssl.cafile needs security.protocol SSL or SASL_SSL, not {protocol}"
+        )

@@ -1,0 +1,418 @@
+"""The log client against real brokers: what it reads, what it waits out, what it refuses."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    NewTopic,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+from coordinator_state.log_decoder import decode_record_set
+from coordinator_state.partitioner import partition_for
+from coordinator_state.record_batch import write_record_batch
+from streaming.broker import EmbeddedBroker
+from streaming.broker_configuration import HOST, free_port
+from streaming.errors import ConfigurationError, LogTruncated
+from streaming.fetch import OFFSETS_TOPIC, LogClient
+from streaming.java import find_java
+from streaming.kafka_config import kafka_client_config
+from tests.logs import offset_key, offset_value
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Eventually, FreshBroker
+
+
+@contextmanager
+def admin_of(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        yield admin
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[LogClient]:
+    with closing(LogClient(broker.bootstrap_servers)) as client:
+        yield client
+
+
+def commit(broker: EmbeddedBroker, group_id: str, *offsets: int) -> int:
+    """Commit offsets of a group one after the other; return its log partition."""
+    with admin_of(broker) as admin:
+        if "fetched" not in admin.list_topics():
+            admin.create_topics([NewTopic("fetched", 1, 1)])
+        for offset in offsets:
+            errors = admin.alter_group_offsets(
+                group_id, {TopicPartition("fetched", 0): OffsetAndMetadata(offset, "", -1)}
+            )
+            assert set(errors.values()) == {NoError}
+    return partition_for(group_id)
+
+
+def test_the_log_is_described(broker: EmbeddedBroker, client: LogClient) -> None:
+    description = client.describe()
+    assert description.topic == OFFSETS_TOPIC
+    assert len(description.leaders) == 50
+    assert {node_id for node_id, _ in description.leaders.values()} == {1}
+    assert set(client.earliest_offsets()) == set(client.high_watermarks()) == set(range(50))
+    with admin_of(broker) as admin:
+        assert description.cluster_id == admin.describe_cluster()["cluster_id"]
+        (topic,) = admin.describe_topics([OFFSETS_TOPIC])
+        assert len(description.topic_id) == 22
+        assert topic["topic_id"] is not None
+    description.require_same_log(cluster_id=description.cluster_id, topic_id=description.topic_id)
+
+
+def test_fetched_bytes_hold_what_a_consumer_reads(
+    broker: EmbeddedBroker, client: LogClient
+) -> None:
+    for number in range(3):
+        commit(broker, f"fetch-bytes-{number}", *range(5))
+    starts, ends = client.earliest_offsets(), client.high_watermarks()
+    fetched = client.fetch(starts)
+    assert set(fetched) == set(range(50))
+    found = {}
+    for log_partition, answer in fetched.items():
+        assert answer.high_watermark == ends[log_partition]
+        assert answer.log_start_offset == starts[log_partition]
+        decoded = decode_record_set(
+            answer.records,
+            log_partition=log_partition,
+            from_offset=starts[log_partition],
+            to_offset=ends[log_partition],
+        )
+        assert decoded.next_offset == ends[log_partition]
+        for row in decoded.rows.to_pylist():
+            found[log_partition, row["record_offset"]] = row["record_timestamp_ms"]
+    assert found == consumed(broker, ends)
+    assert len(found) >= 15
+
+
+def consumed(broker: EmbeddedBroker, ends: dict[int, int]) -> dict[tuple[int, int], int]:
+    """What kafka-python's own consumer reads of the topic: where, and the timestamp."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        exclude_internal_topics=False,
+    )
+    with closing(consumer):
+        consumer.assign([TopicPartition(OFFSETS_TOPIC, p) for p in ends])
+        found: dict[tuple[int, int], int] = {}
+        deadline = time.monotonic() + 30
+        while any(consumer.position(TopicPartition(OFFSETS_TOPIC, p)) < ends[p] for p in ends):
+            assert time.monotonic() < deadline
+            for at, records in consumer.poll(timeout_ms=200).items():
+                for record in records:
+                    if record.offset < ends[at.partition]:
+                        found[at.partition, record.offset] = record.timestamp
+        return found
+
+
+def test_the_first_batch_comes_whole_whatever_the_limit(
+    broker: EmbeddedBroker, client: LogClient
+) -> None:
+    log_partition = commit(broker, "fetch-limit", 1, 2, 3)
+    position = client.high_watermarks()[log_partition] - 3
+    (answer,) = client.fetch({log_partition: position}, max_bytes=1, max_partition_bytes=1).values()
+    decoded = decode_record_set(
+        answer.records,
+        log_partition=log_partition,
+        from_offset=position,
+        to_offset=position + 3,
+    )
+    assert decoded.next_offset == position + 1
+
+
+def test_a_fetch_at_the_end_waits_for_the_next_record(
+    broker: EmbeddedBroker, client: LogClient
+) -> None:
+    log_partition = commit(broker, "fetch-wait", 1)
+    positions = client.high_watermarks()
+    started_at = time.monotonic()
+    assert not any(answer.records for answer in client.fetch(positions, max_wait_ms=300).values())
+    assert time.monotonic() - started_at >= 0.3
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(client.fetch, positions, max_wait_ms=30_000)
+        commit(broker, "fetch-wait", 2)
+        arrived = [p for p, answer in waiting.result(timeout=20).items() if answer.records]
+    assert arrived == [log_partition]
+
+
+def test_sizes_and_leader_epochs_are_told(broker: EmbeddedBroker, client: LogClient) -> None:
+    log_partition = commit(broker, "fetch-size", 1, 2)
+    assert client.log_sizes()[log_partition] > 100
+    epochs = {p: epoch for p, (_, epoch) in client.describe().leaders.items()}
+    assert client.epoch_end_offsets(epochs) == client.high_watermarks()
+
+
+def test_a_position_behind_the_end_is_a_truncated_log(
+    broker: EmbeddedBroker, client: LogClient
+) -> None:
+    log_partition = commit(broker, "fetch-truncated", 1)
+    end = client.high_watermarks()[log_partition]
+    with pytest.raises(LogTruncated, match=f"offsets {end} to {end + 6} are gone") as truncated:
+        client.fetch({log_partition: end + 7})
+    assert truncated.value.log_partition == log_partition
+
+
+def test_a_topic_that_is_not_there_is_refused(broker: EmbeddedBroker) -> None:
+    with (
+        closing(LogClient(broker.bootstrap_servers, topic="nowhere")) as client,
+        pytest.raises(ConfigurationError, match=f"no topic nowhere at {HOST}"),
+    ):
+        client.describe()
+
+
+def test_a_partition_that_is_not_there_is_refused(client: LogClient) -> None:
+    with pytest.raises(ConfigurationError, match="has no partition 99"):
+        client.fetch({99: 0})
+
+
+def test_a_topic_that_was_created_again_is_noticed(
+    broker: EmbeddedBroker, eventually: Eventually
+) -> None:
+    with (
+        admin_of(broker) as admin,
+        closing(LogClient(broker.bootstrap_servers, topic="recreated")) as client,
+    ):
+        admin.create_topics([NewTopic("recreated", 1, 1)])
+        before = client.describe()
+        assert client.high_watermarks() == {0: 0}
+        admin.delete_topics(["recreated"])
+        eventually(lambda: "recreated" not in admin.list_topics())
+        admin.create_topics([NewTopic("recreated", 1, 1)])
+        with pytest.raises(ConfigurationError, match="was deleted and created again"):
+            client.fetch({0: 0}, max_wait_ms=0)
+        assert before.topic == "recreated"
+
+
+def test_an_address_without_a_broker_is_refused_soon(caplog: pytest.LogCaptureFixture) -> None:
+    address = f"{HOST}:{free_port()}"
+    started_at = time.monotonic()
+    with (
+        closing(LogClient(address, first_contact_timeout_ms=1_500)) as client,
+        pytest.raises(
+            ConfigurationError, match=f"cannot reach Kafka at {address}: .*--bootstrap-servers"
+        ),
+    ):
+        client.describe()
+    assert time.monotonic() - started_at < 5
+    warnings = [record for record in caplog.records if record.name == "streaming.leaders"]
+    assert 2 <= len(warnings) <= 8
+    assert all(record.exc_info is None for record in warnings)
+    assert not [record for record in caplog.records if record.name.startswith("kafka.")]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:port:9092", "localhost:http"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError):
+        LogClient(address, first_contact_timeout_ms=100).describe()
+
+
+def test_what_passes_by_itself_is_waited_out(
+    fresh_broker: FreshBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    log_partition = commit(broker, "restarted", 1)
+    with (
+        closing(LogClient(broker.bootstrap_servers)) as client,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        before = client.high_watermarks()
+        first = client.fetch({log_partition: 0})[log_partition]
+        epochs = {p: epoch for p, (_, epoch) in client.describe().leaders.items()}
+        with caplog.at_level(logging.WARNING):
+            broker.kill()
+            waiting = thread.submit(client.high_watermarks)
+            broker.start()
+            assert waiting.result(timeout=60) == before
+        told = [record for record in caplog.records if record.name == "streaming.leaders"]
+        assert told
+        assert all("\n" not in record.getMessage() for record in told)
+        assert client.fetch({log_partition: 0})[log_partition] == first
+        assert client.describe().leaders[log_partition][1] > epochs[log_partition]
+        assert client.epoch_end_offsets(epochs) == before
+
+        broker.stop()
+        segment = write_record_batch(7, [(0, 0, offset_key("g", "t", 0), offset_value(1))])
+        broker.replace_log(log_partition, segment, log_start_offset=7)
+        broker.start()
+        with pytest.raises(LogTruncated, match="offsets 0 to 6 are gone, the log starts at 7"):
+            client.fetch({log_partition: 0})
+
+    with closing(LogClient(broker.bootstrap_servers, retry_timeout_ms=1_000)) as client:
+        client.high_watermarks()
+        broker.kill()
+        with pytest.raises(TimeoutError, match="cannot list the high watermarks for 1 s"):
+            client.high_watermarks()
+
+
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'user_admin="admin-secret" user_nobody="nobody-secret";'
+)
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    """A broker that also listens with SASL/PLAIN, in the clear and over TLS.
+
+    Its ACLs give nothing to anyone but the admin, and to those who do not log in.
+    """
+
+    broker: EmbeddedBroker
+    plain_address: str
+    tls_address: str
+    certificate: Path
+
+    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
+        options = {
+            "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.plain.username": user,
+            "sasl.plain.password": password,
+            **({"ssl.cafile": str(self.certificate)} if tls else {}),
+            **{name.replace("_", "."): text for name, text in settings.items()},
+        }
+        return LogClient(
+            self.tls_address if tls else self.plain_address,
+            kafka_client_config(options),
+            first_contact_timeout_ms=2_000,
+        )
+
+
+@pytest.fixture(scope="module")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    folder = tmp_path_factory.mktemp("secured-broker")
+    keystore, certificate = folder / "broker.p12", folder / "broker.pem"
+    store = ("-alias", "broker", "-keystore", str(keystore), "-storepass", "changeit")
+    keytool(
+        *("-genkeypair", *store, "-keyalg", "EC", "-dname", "CN=broker"),
+        *("-ext", f"SAN=ip:{HOST}", "-storetype", "PKCS12"),
+    )
+    keytool("-exportcert", *store, "-rfc", "-file", str(certificate))
+    ports = dict(zip(("PLAINTEXT", "SASL", "TLS", "CONTROLLER"), free_ports(4), strict=True))
+    listeners = {name: f"{name}://{HOST}:{port}" for name, port in ports.items()}
+    advertised = [text for name, text in listeners.items() if name != "CONTROLLER"]
+    properties = {
+        "listeners": ",".join(listeners.values()),
+        "advertised.listeners": ",".join(advertised),
+        "controller.quorum.voters": f"1@{HOST}:{ports['CONTROLLER']}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,"
+        "TLS:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.sasl.plain.sasl.jaas.config": JAAS,
+        "listener.name.tls.plain.sasl.jaas.config": JAAS,
+        "listener.name.tls.ssl.keystore.location": keystore,
+        "listener.name.tls.ssl.keystore.password": "changeit",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with EmbeddedBroker(
+        folder=folder / "broker", port=ports["PLAINTEXT"], properties=properties
+    ) as broker:
+        broker.create_offsets_topic()
+        yield SecuredBroker(
+            broker=broker,
+            plain_address=f"{HOST}:{ports['SASL']}",
+            tls_address=f"{HOST}:{ports['TLS']}",
+            certificate=certificate,
+        )
+
+
+def keytool(*arguments: str) -> None:
+    subprocess.run([find_java().with_name("keytool"), *arguments], check=True, capture_output=True)
+
+
+def free_ports(count: int) -> list[int]:
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return sorted(ports)
+
+
+def assert_refused(client: LogClient, complaint: str) -> None:
+    with closing(client), pytest.raises(ConfigurationError, match=complaint) as refused:
+        client.describe()
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_who_may_not_read_the_log_is_told_why(secured_broker: SecuredBroker) -> None:
+    login = secured_broker.client
+    for tls in (False, True):
+        with closing(login("admin", "admin-secret", tls=tls)) as client:
+            assert len(client.high_watermarks()) == 50
+            assert len(client.log_sizes()) == 50
+        assert_refused(
+            login("admin", "wrong-secret", tls=tls), "refuses the login: .*Authentication failed"
+        )
+        assert_refused(
+            login("nobody", "nobody-secret", tls=tls), "needs the ACLs Read and Describe on topic"
+        )
+    assert_refused(
+        login("admin", "admin-secret", sasl_mechanism="SCRAM-SHA-256"), "refuses the login"
+    )
+    describing_only(secured_broker.broker, "nobody")
+    with closing(login("nobody", "nobody-secret")) as client:
+        assert client.log_sizes() == {}
+        with pytest.raises(ConfigurationError, match="ACLs Read and Describe"):
+            client.fetch({0: 0})
+
+
+def test_a_security_setting_that_does_not_fit_is_refused(
+    secured_broker: SecuredBroker, broker: EmbeddedBroker
+) -> None:
+    for address in (secured_broker.plain_address, secured_broker.tls_address):
+        assert_refused(
+            LogClient(address, first_contact_timeout_ms=500), r"check .*security\.protocol"
+        )
+    config = kafka_client_config({"security.protocol": "SSL"})
+    for address in (broker.bootstrap_servers, secured_broker.tls_address):
+        assert_refused(LogClient(address, config), "no TLS connection to .* the ssl.. settings")
+    empty = secured_broker.certificate.with_name("empty.pem")
+    empty.touch()
+    with pytest.raises(ConfigurationError, match="cannot use the files"):
+        secured_broker.client("admin", "admin-secret", tls=True, ssl_cafile=str(empty))
+
+
+def describing_only(broker: EmbeddedBroker, user: str) -> None:
+    with admin_of(broker) as admin:
+        admin.create_acls(
+            [
+                ACL(
+                    principal=f"User:{user}",
+                    host="*",
+                    operation=ACLOperation.DESCRIBE,
+                    permission_type=ACLPermissionType.ALLOW,
+                    resource_pattern=ResourcePattern(ResourceType.TOPIC, OFFSETS_TOPIC),
+                )
+            ]
+        )
+
+
+def test_closing_ends_the_thread(broker: EmbeddedBroker) -> None:
+    before = threading.active_count()
+    client = LogClient(broker.bootstrap_servers)
+    client.describe()
+    assert threading.active_count() == before + 1
+    client.close()
+    assert threading.active_count() == before

@@ -1,0 +1,338 @@
+"""The source in streaming queries on a real broker, against what a consumer reads of the topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.errors import NoError
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
+
+from coordinator_state.partitioner import partition_for
+from coordinator_state.serde import decode_key, decode_value
+from streaming.broker import EmbeddedBroker
+from streaming.fetch import OFFSETS_TOPIC
+from streaming.session import build_session
+from streaming.source import CoordinatorLogDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.integration.conftest import Eventually, FreshBroker
+
+Row = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    is_shared = SparkSession.getActiveSession() is not None
+    session = build_session()
+    session.dataSource.register(CoordinatorLogDataSource)
+    yield session
+    if not is_shared:
+        session.stop()
+
+
+class Log:
+    """Commits of groups on one broker."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self.broker = broker
+        with closing(self._admin()) as admin:
+            if "sourced" not in admin.list_topics():
+                admin.create_topics([NewTopic("sourced", 3, 1)])
+
+    def _admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers)
+
+    def commit(self, group_id: str, *offsets: int) -> None:
+        with closing(self._admin()) as admin:
+            for offset in offsets:
+                committed = OffsetAndMetadata(offset, f"at {offset}", -1)
+                errors = admin.alter_group_offsets(
+                    group_id, {TopicPartition("sourced", p): committed for p in range(3)}
+                )
+                assert set(errors.values()) == {NoError}
+
+    def remove(self, group_id: str) -> None:
+        with closing(self._admin()) as admin:
+            admin.delete_groups([group_id])
+
+    def commit_in_transactions(self, group_id: str, *, commits: int, aborts: int) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self.broker.bootstrap_servers, transactional_id=group_id
+        )
+        with closing(producer):
+            producer.init_transactions()
+            for number in range(commits + aborts):
+                producer.begin_transaction()
+                producer.send_offsets_to_transaction(
+                    {TopicPartition("sourced", 0): OffsetAndMetadata(number, "", -1)},
+                    ConsumerGroupMetadata(group_id, -1, "", None),
+                )
+                if number < commits:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+
+    def consumed(self) -> dict[tuple[int, int], Row]:
+        """What kafka-python's consumer reads of the topic, by log partition and record offset."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.broker.bootstrap_servers,
+            auto_offset_reset="earliest",
+            exclude_internal_topics=False,
+        )
+        with closing(consumer):
+            everywhere = [TopicPartition(OFFSETS_TOPIC, p) for p in range(50)]
+            consumer.assign(everywhere)
+            ends = consumer.end_offsets(everywhere)
+            found: dict[tuple[int, int], Row] = {}
+            deadline = time.monotonic() + 30
+            while any(consumer.position(at) < ends[at] for at in everywhere):
+                assert time.monotonic() < deadline
+                for at, records in consumer.poll(timeout_ms=200).items():
+                    for record in records:
+                        found[at.partition, record.offset] = expected_row(record)
+            return found
+
+
+def expected_row(record: Any) -> Row:
+    """The columns of a row that a consumer's record tells."""
+    key = decode_key(record.key)
+    row: dict[str, Any] = {
+        "record_timestamp_ms": record.timestamp,
+        "record_type": key.record_type.id,
+        "group_id": key.group_id,
+        "is_tombstone": record.value is None,
+        "row_kind": "offset" if key.record_type.id in (0, 1) else "record",
+    }
+    if row["row_kind"] == "record":
+        return row | {"raw_key": record.key, "raw_value": record.value}
+    row |= {"topic": key.fields["topic"], "partition": key.fields["partition"]}
+    if record.value is not None:
+        value = decode_value(key.record_type, record.value)
+        row |= {
+            "committed_offset": value.fields["offset"],
+            "metadata": value.fields["metadata"],
+            "commit_timestamp_ms": value.fields["commitTimestamp"],
+        }
+    return row
+
+
+class Query:
+    """Queries on one checkpoint; `batches` are the rows of their micro-batches."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
+        self.spark = spark
+        self.checkpoint = checkpoint
+        self.batches: list[list[Row]] = []
+
+    def start(
+        self, broker: EmbeddedBroker, options: Mapping[str, str], *, live: bool = False
+    ) -> StreamingQuery:
+        def collect(frame: DataFrame, _batch_id: int) -> None:
+            self.batches.append(frame.toArrow().to_pylist())
+
+        writer = (
+            self.spark.readStream.format("coordinator_log")
+            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            .options(**options)
+            .load()
+            .writeStream.option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(collect)
+        )
+        if live:
+            return writer.trigger(processingTime="0 seconds").start()
+        return writer.trigger(availableNow=True).start()
+
+    def run(self, broker: EmbeddedBroker, **options: str) -> list[list[Row]]:
+        """Run to the end of what is there; return the micro-batches of this run."""
+        before = len(self.batches)
+        query = self.start(broker, options)
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+        return self.batches[before:]
+
+    def rows(self) -> list[Row]:
+        return [row for batch in self.batches for row in batch]
+
+
+def by_offset(rows: list[Row]) -> dict[tuple[int, int], Row]:
+    found = {}
+    for row in rows:
+        if row["row_kind"] != "progress":
+            at = (row["log_partition"], row["record_offset"])
+            assert at not in found, f"read twice: {at}"
+            found[at] = row
+    return found
+
+
+def progress_of(batch: list[Row]) -> dict[int, Row]:
+    found = {row["log_partition"]: row for row in batch if row["row_kind"] == "progress"}
+    assert len(found) == sum(row["row_kind"] == "progress" for row in batch)
+    return found
+
+
+def assert_same_records(found: Mapping[tuple[int, int], Row], log: Log) -> None:
+    """The rows are the consumer's records, and the markers that a consumer does not show."""
+    data = {at: row for at, row in found.items() if row["row_kind"] != "marker"}
+    expected = log.consumed()
+    assert set(data) == set(expected)
+    for at, row in expected.items():
+        assert {name: data[at][name] for name in row} == row
+
+
+def assert_accounted(batches: list[list[Row]]) -> None:
+    """Each micro-batch has every log partition, goes on where the last one ended, and adds up."""
+    positions: dict[int, int] = {}
+    for batch in batches:
+        progress = progress_of(batch)
+        assert set(progress) == set(range(50))
+        for log_partition, row in progress.items():
+            assert row["from_offset"] == positions.get(log_partition, row["from_offset"])
+            assert row["from_offset"] <= row["record_offset"] <= row["high_watermark"]
+            positions[log_partition] = row["record_offset"]
+            emitted = sum(
+                other["log_partition"] == log_partition and other["row_kind"] != "progress"
+                for other in batch
+            )
+            assert row["records_read"] == emitted + row["records_superseded"]
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Query:
+    return Query(spark, tmp_path / "checkpoint")
+
+
+def test_all_history_is_what_a_consumer_reads_and_the_markers(
+    broker: EmbeddedBroker, query: Query
+) -> None:
+    log = Log(broker)
+    log.commit("source-plain", *range(8))
+    log.commit("source-removed", 1)
+    log.remove("source-removed")
+    log.commit_in_transactions("source-transactional", commits=3, aborts=2)
+    batches = query.run(broker, history="all")
+    assert len(batches) == 1
+    assert_accounted(batches)
+    found = by_offset(query.rows())
+    assert_same_records(found, log)
+    log_partition = partition_for("source-transactional")
+    ours = [row for at, row in sorted(found.items()) if at[0] == log_partition]
+    markers = [row["control_type"] for row in ours if row["row_kind"] == "marker"]
+    assert markers == [1, 1, 1, 0, 0]
+    producers = {row["producer_id"] for row in ours if row["is_transactional"]}
+    assert len(producers) == 1
+
+    assert query.run(broker, history="all") == []
+    log.commit("source-plain", 9)
+    (batch,) = query.run(broker, history="all")
+    assert [row["committed_offset"] for row in batch if row["row_kind"] == "offset"] == [9] * 3
+
+
+def test_limited_micro_batches_add_up_and_keep_the_last_commits(
+    broker: EmbeddedBroker, query: Query
+) -> None:
+    log = Log(broker)
+    log.commit("source-limited", *range(40))
+    batches = query.run(broker, max_records_per_trigger="50", tasks="3")
+    assert len(batches) > 2
+    assert_accounted(batches)
+    found = by_offset(query.rows())
+    expected = log.consumed()
+    assert sum(row["records_superseded"] for b in batches for row in progress_of(b).values()) > 0
+    assert set(found) >= {at for at, row in last_per_key(expected).items()}
+    last = last_per_key(found)
+    for at, row in last_per_key(expected).items():
+        assert {name: last[at][name] for name in row} == row
+
+
+def last_per_key(records: Mapping[tuple[int, int], Row]) -> dict[tuple[int, int], Row]:
+    last = {}
+    for at, row in sorted(records.items()):
+        if row["row_kind"] == "offset":
+            last[row["group_id"], row["topic"], row["partition"]] = (at, row)
+    return dict(last.values())
+
+
+def test_chosen_log_partitions_from_chosen_offsets(broker: EmbeddedBroker, query: Query) -> None:
+    log = Log(broker)
+    log.commit("source-chosen", *range(5))
+    log_partition = partition_for("source-chosen")
+    end = max(offset for p, offset in log.consumed() if p == log_partition) + 1
+    (batch,) = query.run(
+        broker,
+        history="all",
+        log_partitions=str(log_partition),
+        start_offsets=f'{{"{log_partition}": {end - 4}}}',
+    )
+    (progress,) = progress_of(batch).values()
+    assert [progress["from_offset"], progress["record_offset"]] == [end - 4, end]
+    assert progress["records_read"] == 4
+    assert [offset for _, offset in by_offset(batch)] == list(range(end - 4, end))
+
+
+def test_a_running_query_survives_a_crash_of_the_broker(
+    fresh_broker: FreshBroker, query: Query, eventually: Eventually
+) -> None:
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    log = Log(broker)
+    log.commit("source-crash", 1, 2)
+    running = query.start(broker, {"history": "all", "long_poll_ms": "200"}, live=True)
+
+    def committed() -> set[int]:
+        assert running.isActive, running.exception()
+        return {row["committed_offset"] for row in query.rows() if row["row_kind"] == "offset"}
+
+    try:
+        eventually(lambda: {1, 2} <= committed(), 60)
+        broker.kill()
+        broker.start()
+        broker.wait_until_loaded()
+        log.commit("source-crash", 3)
+        eventually(lambda: 3 in committed(), 60)
+        broker.restart()
+        broker.wait_until_loaded()
+        log.commit("source-crash", 4)
+        eventually(lambda: 4 in committed(), 60)
+    finally:
+        running.stop()
+    assert_same_records(by_offset(query.rows()), log)
+
+
+def test_a_checkpoint_of_another_cluster_is_refused(
+    broker: EmbeddedBroker, fresh_broker: FreshBroker, query: Query
+) -> None:
+    Log(broker).commit("source-cluster", 1)
+    query.run(broker)
+    other = fresh_broker()
+    other.create_offsets_topic()
+    with refused(r"ConfigurationError: the offsets are of cluster \S+, but this is cluster"):
+        query.run(other)
+
+
+def test_a_missing_topic_and_a_wrong_option_end_the_query(
+    broker: EmbeddedBroker, query: Query
+) -> None:
+    with refused("ConfigurationError: there is no topic nowhere"):
+        query.run(broker, topic="nowhere")
+    with refused("ConfigurationError: unknown option 'nonsense'"):
+        query.run(broker, nonsense="1")
+
+
+def refused(complaint: str) -> Any:
+    from pyspark.errors import PySparkException
+
+    return pytest.raises(PySparkException, match=complaint)

@@ -1,0 +1,142 @@
+"""Kafka settings by name: which are known, what they become, and that no secret shows."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.net.manager import KafkaConnectionManager
+
+from streaming.errors import ConfigurationError
+from streaming.kafka_config import Secret, kafka_client_config
+
+PASSWORD = "correct horse"  # noqa: S105
+SASL = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.plain.username": "reader",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "setting", "value"),
+    [
+        ("request.timeout.ms", "5000", "request_timeout_ms", 5000),
+        ("request_timeout_ms", "5000", "request_timeout_ms", 5000),
+        ("Request.Timeout.MS", "5000", "request_timeout_ms", 5000),
+        ("client.id", "materializer", "client_id", "materializer"),
+        ("api_version", "3.9", "api_version", (3, 9)),
+        ("security.protocol", "ssl", "security_protocol", "SSL"),
+        ("ssl.check.hostname", "False", "ssl_check_hostname", False),
+        ("ssl.endpoint.identification.algorithm", "", "ssl_check_hostname", False),
+        ("ssl.endpoint.identification.algorithm", "https", "ssl_check_hostname", True),
+        ("client.dns.lookup", "use_all_dns_ips", "client_dns_lookup", "use_all_dns_ips"),
+    ],
+)
+def test_a_setting_becomes_a_typed_argument(
+    name: str, text: str, setting: str, value: object
+) -> None:
+    assert kafka_client_config({name: text}) == {setting: value}
+
+
+def test_names_of_other_clients_mean_the_same(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.pem"
+    certificate.touch()
+    options = SASL | {"ssl.ca.location": str(certificate), "ssl.key.password": PASSWORD}
+    del options["sasl.plain.username"]
+    options |= {"sasl.username": "reader", "sasl.password": PASSWORD}
+    assert kafka_client_config(options) == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "reader",
+        "sasl_plain_password": PASSWORD,
+        "ssl_cafile": str(certificate),
+        "ssl_password": PASSWORD,
+    }
+
+
+def test_every_client_of_kafka_python_knows_every_setting() -> None:
+    from streaming import kafka_config
+
+    for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaConnectionManager):
+        assert set(kafka_config._DEFAULTS) <= set(client.DEFAULT_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"securty.protocol": "SSL"}, "unknown Kafka setting 'securty.protocol'; .*security.prot"),
+        ({"zzz": "1"}, "^unknown Kafka setting 'zzz'$"),
+        ({"request.timeout.ms": "soon"}, "'request.timeout.ms' must be a whole number, not 'soon'"),
+        ({"ssl.check.hostname": "yes"}, "must be true or false"),
+        ({"api.version": "new"}, "must be a version such as 3.9"),
+        ({"ssl.endpoint.identification.algorithm": "http"}, "must be 'https' or empty"),
+        ({"sasl.jaas.config": "x"}, "use sasl.plain.username and sasl.plain.password"),
+        ({"ssl.truststore.location": "x.jks"}, "PEM files"),
+        ({"bootstrap.servers": "x:1"}, "--bootstrap-servers"),
+        ({"sasl.oauth.token.provider": "x"}, "Python code"),
+        ({"client.id": "a", "client_id": "b"}, "given twice"),
+        ({"security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
+        ({"security.protocol": "SSL", "ssl.cafile": "/no/such.pem"}, "no file '/no/such.pem'"),
+        ({"security.protocol": "SASL_SSL"}, "needs sasl.mechanism, one of"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "needs sasl.mech"),
+        ({"sasl.mechanism": "PLAIN"}, "needs security.protocol SASL_SSL"),
+        (SASL, "SCRAM-SHA-512 needs sasl.plain.password"),
+        (SASL | {"sasl.plain.password.file": "/no/such"}, "cannot read '/no/such': No such file"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint) as refused:
+        kafka_client_config(options)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_certificate_needs_a_protocol_that_uses_it(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.pem"
+    certificate.touch()
+    with pytest.raises(ConfigurationError, match=r"ssl.cafile needs security.protocol SSL"):
+        kafka_client_config({"ssl.cafile": str(certificate)})
+
+
+@pytest.mark.parametrize("setting", ["sasl_plain_password", "ssl_password"])
+def test_a_secret_is_read_from_its_file_without_the_line_end(tmp_path: Path, setting: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text(f"{PASSWORD}\n")
+    options = SASL | {"sasl.plain.password": "other"} if setting == "ssl_password" else SASL
+    config = kafka_client_config({**options, f"{setting}_file": str(file)})
+    assert config[setting] == PASSWORD
+
+
+def test_a_secret_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        kafka_client_config({**SASL, "sasl.plain.password.file": str(file)})
+
+
+def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.touch()
+    options = SASL | {"sasl.plain.password": PASSWORD, "sasl.plain.password.file": str(file)}
+    with pytest.raises(ConfigurationError, match="given twice") as refused:
+        kafka_client_config(options)
+    assert PASSWORD not in str(refused.value)
+
+
+def shown(value: Any) -> list[str]:
+    return [repr(value), str(value), f"{value}", f"{value!r}"]
+
+
+def test_a_secret_shows_nowhere_and_is_still_the_secret() -> None:
+    config = kafka_client_config(SASL | {"sasl.plain.password": PASSWORD})
+    secret = config["sasl_plain_password"]
+    for text in shown(config) + shown(secret):
+        assert PASSWORD not in text
+    assert secret.encode() == PASSWORD.encode()
+    assert "\0".join(["reader", secret]) == f"reader\0{PASSWORD}"
+    copy = pickle.loads(pickle.dumps(secret))  # noqa: S301
+    assert copy == PASSWORD
+    assert isinstance(copy, Secret)
