@@ -1,0 +1,96 @@
+"""The settings of a run, checked in one place for the command line and the Python API."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+
+from streaming.errors import ConfigurationError
+
+Semantics = Literal["auto", "coordinator", "scala"]
+History = Literal["off", "sampled", "all"]
+
+_TRIGGER = re.compile(r"\d+ (millisecond|second|minute|hour|day)s?")
+
+
+def _checked_trigger(trigger: str) -> str:
+    if not _TRIGGER.fullmatch(trigger):
+        raise ValueError("an interval is a number and a unit, such as '1 second'")
+    return trigger
+
+
+def _checked_servers(servers: str) -> str:
+    for server in servers.split(","):
+        _, colon, port = server.strip().rpartition(":")
+        if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16:
+            raise ValueError(f"{server.strip()!r} is not HOST:PORT")
+    return servers
+
+
+class RunSettings(BaseModel):
+    """What `coordinator-state run` runs with; the fields are its options.
+
+    `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
+    them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
+    out of the representation.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bootstrap_servers: Annotated[str, AfterValidator(_checked_servers)]
+    tables: str = Field(min_length=1)
+    checkpoint: str = ""
+    trigger: Annotated[str, AfterValidator(_checked_trigger)] = "1 second"
+    available_now: bool = False
+    semantics: Semantics = "auto"
+    history: History = "sampled"
+    max_records_per_trigger: int | None = Field(default=None, gt=0)
+    max_bytes_per_trigger: int | None = Field(default=None, gt=0)
+    log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    change_data_feed: bool = False
+    master: str = "local[2]"
+
+    @field_validator("tables", "checkpoint")
+    @classmethod
+    def _absolute(cls, folder: str) -> str:
+        """Spark's processes have working directories of their own; addresses stay as they are."""
+        return folder if not folder or "://" in folder else str(Path(folder).absolute())
+
+    def model_post_init(self, _context: Any) -> None:
+        """Fill in the default that depends on another field."""
+        if not self.checkpoint:
+            name = PurePosixPath(self.tables).name or "tables"
+            object.__setattr__(self, "checkpoint", str(Path("checkpoints", name).absolute()))
+
+    @classmethod
+    def checked(cls, **options: Any) -> RunSettings:
+        """Settings from options that are set (those that are None keep their default).
+
+        Raises:
+            ConfigurationError: one line that names each option in the words of the command line.
+        """
+        try:
+            return cls(**{name: value for name, value in options.items() if value is not None})
+        except ValidationError as error:
+            faults = "; ".join(_fault(**fault) for fault in error.errors())
+            raise ConfigurationError(faults) from error
+
+
+def _fault(*, loc: tuple[int | str, ...], msg: str, type: str, **_rest: Any) -> str:
+    option = f"--{str(loc[0]).replace('_', '-')}"
+    if type == "missing":
+        return f"{option} is missing"
+    if type == "extra_forbidden":
+        return f"there is no option {option}"
+    return f"{option}: {msg.removeprefix('Value error, ')}"

@@ -1,0 +1,218 @@
+"""Wires the source to the tables: the only file that starts a query."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordinator_state.offsets import Semantics
+from streaming import tables_folder
+from streaming.apply import MicroBatchApply
+from streaming.checkpoint import read_checkpoint, require_fit
+from streaming.config import RunSettings
+from streaming.errors import ConfigurationError
+from streaming.fetch import LogClient, LogDescription
+from streaming.kafka_config import kafka_client_config
+from streaming.load_progress import LoadProgress
+from streaming.progress import OnProgress
+from streaming.semantics import detect_semantics
+from streaming.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+QUERY_NAME = "coordinator-state"
+_POLL_S = 0.2
+_OWN_ERROR = re.compile(r"streaming\.errors\.\w+: (?P<text>.+)")
+
+
+class Stopped(Exception):
+    """A micro-batch that came after the request to stop; it is applied at the next start."""
+
+
+@dataclass(slots=True)
+class _StoppableApply:
+    """`foreachBatch` function that finishes what it has begun and begins nothing after `stop`."""
+
+    apply: MicroBatchApply
+    stop: threading.Event
+    lock: threading.Lock
+    error: BaseException | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self.lock:
+            if self.stop.is_set():
+                raise Stopped
+            try:
+                self.apply(batch, batch_id)
+            except BaseException as error:
+                # Spark wraps it in a Java exception with only the text left.
+                self.error = error
+                raise
+
+
+def run_query(
+    settings: RunSettings,
+    *,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+    session: SparkSession | None = None,
+) -> None:
+    """Replay `__consumer_offsets` into Delta tables until `stop` is set, or to its end.
+
+    With `available_now` it ends at the high watermarks of the start. A session that is passed in
+    is left running.
+
+    Raises:
+        ConfigurationError: anything a user can mend: the address, the topic, rights, a tables
+        folder or
+            checkpoint that does not fit.
+    """
+    stop = stop or threading.Event()
+    kafka_config = kafka_client_config(settings.kafka)
+    log = _describe(settings, kafka_config)
+    semantics = (
+        detect_semantics(settings.bootstrap_servers, kafka_config)
+        if settings.semantics == "auto"
+        else Semantics(settings.semantics)
+    )
+    logger.info(
+        "cluster %s, %s log partitions, %s semantics",
+        log.cluster_id,
+        len(log.leaders),
+        semantics.value,
+    )
+    with tables_folder.locked(settings.tables):
+        progress = tables_folder.existing_progress(
+            settings.tables,
+            cluster_id=log.cluster_id,
+            topic_id=log.topic_id,
+            semantics=semantics,
+        ) or LoadProgress.nothing(
+            cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+        )
+        checkpoint = read_checkpoint(settings.checkpoint)
+        if checkpoint is not None:
+            require_fit(checkpoint, progress, settings.tables)
+        own_session = session is None
+        session = session or build_session(master=settings.master)
+        try:
+            _run(session, settings, log, progress, on_progress, stop)
+        finally:
+            if own_session:
+                session.stop()
+
+
+def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDescription:
+    client = LogClient(settings.bootstrap_servers, kafka_config)
+    try:
+        log = client.describe()
+    finally:
+        client.close()
+    unknown = set(settings.log_partitions or ()) - set(log.leaders)
+    if unknown:
+        raise ConfigurationError(
+            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, there is no "
+            f"{', '.join(str(number) for number in sorted(unknown))}"
+        )
+    return log
+
+
+def _run(
+    session: SparkSession,
+    settings: RunSettings,
+    log: LogDescription,
+    progress: LoadProgress,
+    on_progress: OnProgress | None,
+    stop: threading.Event,
+) -> None:
+    tables_folder.create(
+        session,
+        settings.tables,
+        progress,
+        log_partitions=len(log.leaders),
+        change_data_feed=settings.change_data_feed,
+    )
+    apply = MicroBatchApply(
+        tables=settings.tables,
+        semantics=progress.semantics,
+        history=settings.history,
+        progress=progress,
+        on_progress=on_progress,
+    )
+    stoppable = _StoppableApply(apply, stop, threading.Lock())
+    query = _start(session, settings, progress, stoppable)
+    _wait(query, stoppable, stop)
+
+
+def _start(
+    session: SparkSession,
+    settings: RunSettings,
+    progress: LoadProgress,
+    stoppable: _StoppableApply,
+) -> StreamingQuery:
+    from streaming.source import CoordinatorLogDataSource
+
+    session.dataSource.register(CoordinatorLogDataSource)
+    reader = session.readStream.format(CoordinatorLogDataSource.name())
+    for name, value in _source_options(session, settings, progress).items():
+        reader = reader.option(name, value)
+    writer = (
+        reader.load()
+        .writeStream.queryName(QUERY_NAME)
+        .option("checkpointLocation", settings.checkpoint)
+        .foreachBatch(stoppable)
+    )
+    if settings.available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=settings.trigger).start()
+
+
+def _source_options(
+    session: SparkSession, settings: RunSettings, progress: LoadProgress
+) -> dict[str, str]:
+    options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
+    options["kafka.bootstrap.servers"] = settings.bootstrap_servers
+    options["history"] = settings.history
+    options["tasks"] = str(session.sparkContext.defaultParallelism)
+    options["start_offsets"] = json.dumps(
+        {str(p): row.next_offset for p, row in progress.rows.items()}
+    )
+    if settings.log_partitions is not None:
+        options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
+    for name in ("max_records_per_trigger", "max_bytes_per_trigger"):
+        value = getattr(settings, name)
+        if value is not None:
+            options[name] = str(value)
+    return options
+
+
+def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Event) -> None:
+    """Until the query ends by itself, fails, or is to stop once its micro-batch is finished."""
+    try:
+        while query.isActive and not stop.wait(_POLL_S):
+            pass
+        error = query.exception()
+    finally:
+        stop_was_asked = stop.is_set()
+        stop.set()
+        with stoppable.lock:
+            pass
+        query.stop()
+    if stoppable.error is not None:
+        raise stoppable.error
+    if error is not None and not stop_was_asked:
+        raise _own_error(str(error)) or error
+
+
+def _own_error(text: str) -> ConfigurationError | None:
+    """An error of ours that a Python worker raised and Spark passed on as text."""
+    found = _OWN_ERROR.search(text)
+    return None if found is None else ConfigurationError(found["text"].strip())

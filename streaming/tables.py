@@ -1,0 +1,268 @@
+"""The Delta tables: names, columns, keys and properties, one constant per table.
+
+Columns are pyarrow schemas, so that readers without Spark share them. Every time is a UTC
+timestamp with microseconds. `key` is what a row is found by; `log_partition` is part of every
+MERGE condition, since record offsets of two log partitions cannot be compared and a topic that was
+expanded leaves orphans of a group behind in its old one.
+
+Tables keep to the plain Delta protocol (reader 1, writer 2: no deletion vectors, clustering or
+column mapping), so that delta-rs, DuckDB and Trino can read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+FORMAT_VERSION = "1"
+"""Changes when a program of before could not read the tables of after."""
+
+PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
+PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"
+PROPERTY_TOPIC_ID = "coordinator_state.topic_id"
+PROPERTY_LOG_PARTITIONS = "coordinator_state.log_partitions"
+PROPERTY_SEMANTICS = "coordinator_state.semantics"
+
+STATE_LOADING = "loading"
+STATE_CURRENT = "current"
+STATE_FAILED = "failed"
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def _column(name: str, column_type: pa.DataType) -> pa.Field:
+    return pa.field(name, column_type, nullable=False)
+
+
+def _nullable(name: str, column_type: pa.DataType) -> pa.Field:
+    return pa.field(name, column_type, nullable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A Delta table of the tables folder."""
+
+    name: str
+    key: tuple[str, ...]
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+
+    def path(self, tables: str) -> str:
+        """Where the table lives below the tables folder."""
+        return f"{tables.rstrip('/')}/{self.name}"
+
+
+GROUP_OFFSETS = Table(
+    name="group_offsets",
+    key=("log_partition", "group_id", "topic", "partition"),
+    schema=pa.schema(
+        [
+            _column("group_id", pa.string()),
+            _column("topic", pa.string()),
+            _column("partition", pa.int32()),
+            _column("log_partition", pa.int32()),
+            _column("committed_offset", pa.int64()),
+            _nullable("leader_epoch", pa.int32()),
+            _column("metadata", pa.string()),
+            _column("commit_timestamp", TIMESTAMP),
+            _nullable("expire_timestamp", TIMESTAMP),
+            _nullable("topic_id", pa.string()),
+            _nullable("producer_id", pa.int64()),
+            _column("record_offset", pa.int64()),
+        ]
+    ),
+)
+
+PENDING_OFFSETS = Table(
+    name="pending_offsets",
+    key=("log_partition", "producer_id", "group_id", "topic", "partition"),
+    schema=pa.schema(
+        [
+            _column("log_partition", pa.int32()),
+            _column("producer_id", pa.int64()),
+            _column("group_id", pa.string()),
+            _column("topic", pa.string()),
+            _column("partition", pa.int32()),
+            _column("producer_epoch", pa.int32()),
+            _column("committed_offset", pa.int64()),
+            _nullable("leader_epoch", pa.int32()),
+            _column("metadata", pa.string()),
+            _column("commit_timestamp", TIMESTAMP),
+            _nullable("expire_timestamp", TIMESTAMP),
+            _nullable("topic_id", pa.string()),
+            _column("record_offset", pa.int64()),
+            _nullable("record_timestamp", TIMESTAMP),
+        ]
+    ),
+)
+
+GROUPS = Table(
+    name="groups",
+    key=("log_partition", "group_id"),
+    schema=pa.schema(
+        [
+            _column("group_id", pa.string()),
+            _column("log_partition", pa.int32()),
+            _column("group_type", pa.string()),
+            _column("state", pa.string()),
+            _column("protocol_type", pa.string()),
+            _nullable("protocol", pa.string()),
+            _nullable("leader", pa.string()),
+            _nullable("generation", pa.int32()),
+            _nullable("group_epoch", pa.int32()),
+            _nullable("assignment_epoch", pa.int32()),
+            _column("member_count", pa.int32()),
+            _nullable("state_timestamp", TIMESTAMP),
+            _nullable("replay_warning", pa.string()),
+            _column("record_offset", pa.int64()),
+        ]
+    ),
+)
+
+_TOPIC_PARTITIONS = pa.list_(
+    pa.struct(
+        [
+            _nullable("topic", pa.string()),
+            _nullable("topic_id", pa.string()),
+            _nullable("partition", pa.int32()),
+        ]
+    )
+)
+
+GROUP_MEMBERS = Table(
+    name="group_members",
+    key=("log_partition", "group_id", "member_id"),
+    schema=pa.schema(
+        [
+            _column("group_id", pa.string()),
+            _column("member_id", pa.string()),
+            _column("log_partition", pa.int32()),
+            _nullable("group_instance_id", pa.string()),
+            _column("client_id", pa.string()),
+            _column("client_host", pa.string()),
+            _nullable("rack_id", pa.string()),
+            _nullable("session_timeout_ms", pa.int32()),
+            _nullable("rebalance_timeout_ms", pa.int32()),
+            _nullable("subscribed_topics", pa.list_(pa.string())),
+            _nullable("subscribed_regex", pa.string()),
+            _nullable("member_epoch", pa.int32()),
+            _nullable("member_state", pa.string()),
+            _nullable("assignment", _TOPIC_PARTITIONS),
+            _nullable("target_assignment", _TOPIC_PARTITIONS),
+            _nullable("subscription_bytes", pa.binary()),
+            _nullable("assignment_bytes", pa.binary()),
+            _column("record_offset", pa.int64()),
+        ]
+    ),
+)
+
+COORDINATOR_RECORDS = Table(
+    name="coordinator_records",
+    key=("log_partition", "group_id", "record_type", "record_key"),
+    schema=pa.schema(
+        [
+            _column("group_id", pa.string()),
+            _column("record_type", pa.int32()),
+            _column("record_type_name", pa.string()),
+            _column("record_key", pa.string()),
+            _column("log_partition", pa.int32()),
+            _nullable("value_version", pa.int32()),
+            _nullable("value", pa.string()),
+            _column("raw_key", pa.binary()),
+            _nullable("raw_value", pa.binary()),
+            _column("is_tombstone", pa.bool_()),
+            _column("record_offset", pa.int64()),
+            _nullable("record_timestamp", TIMESTAMP),
+        ]
+    ),
+)
+
+OFFSET_COMMITS = Table(
+    name="offset_commits",
+    key=("log_partition", "record_offset"),
+    partition_by=("day",),
+    schema=pa.schema(
+        [
+            _column("log_partition", pa.int32()),
+            _column("record_offset", pa.int64()),
+            _nullable("record_timestamp", TIMESTAMP),
+            _column("group_id", pa.string()),
+            _column("topic", pa.string()),
+            _column("partition", pa.int32()),
+            _column("is_tombstone", pa.bool_()),
+            _nullable("committed_offset", pa.int64()),
+            _nullable("leader_epoch", pa.int32()),
+            _nullable("metadata", pa.string()),
+            _nullable("commit_timestamp", TIMESTAMP),
+            _nullable("expire_timestamp", TIMESTAMP),
+            _nullable("topic_id", pa.string()),
+            _nullable("producer_id", pa.int64()),
+            _nullable("producer_epoch", pa.int32()),
+            _column("outcome", pa.string()),
+            _column("outcome_record_offset", pa.int64()),
+            _nullable("outcome_timestamp", TIMESTAMP),
+            _nullable("day", pa.date32()),
+        ]
+    ),
+)
+
+QUARANTINE = Table(
+    name="quarantine",
+    key=("log_partition", "record_offset"),
+    schema=pa.schema(
+        [
+            _column("log_partition", pa.int32()),
+            _column("record_offset", pa.int64()),
+            _nullable("record_timestamp", TIMESTAMP),
+            _nullable("record_type", pa.int32()),
+            _column("reason", pa.string()),
+            _nullable("raw_key", pa.binary()),
+            _nullable("raw_value", pa.binary()),
+            _nullable("producer_id", pa.int64()),
+        ]
+    ),
+)
+
+LOAD_PROGRESS = Table(
+    name="load_progress",
+    key=("log_partition",),
+    schema=pa.schema(
+        [
+            _column("log_partition", pa.int32()),
+            _column("state", pa.string()),
+            _column("next_offset", pa.int64()),
+            _column("high_watermark", pa.int64()),
+            _nullable("leader_epoch", pa.int32()),
+            _column("cluster_id", pa.string()),
+            _column("topic_id", pa.string()),
+            _column("semantics", pa.string()),
+            _column("records_read", pa.int64()),
+            _column("records_applied", pa.int64()),
+            _column("records_superseded", pa.int64()),
+            _column("records_ignored", pa.int64()),
+            _column("records_quarantined", pa.int64()),
+            _column("records_pending", pa.int64()),
+            _column("bytes_read", pa.int64()),
+            _column("query_id", pa.string()),
+            _column("batch_id", pa.int64()),
+            _nullable("table_versions", pa.map_(pa.string(), pa.int64())),
+            _column("updated_at", TIMESTAMP),
+        ]
+    ),
+)
+
+TABLES = (
+    GROUP_OFFSETS,
+    PENDING_OFFSETS,
+    GROUPS,
+    GROUP_MEMBERS,
+    COORDINATOR_RECORDS,
+    OFFSET_COMMITS,
+    QUARANTINE,
+    LOAD_PROGRESS,
+)
+"""Every table, in the order a micro-batch writes them but for `pending_offsets`, which comes just
+before `load_progress`."""
+
+APPEND_TABLES = (OFFSET_COMMITS, QUARANTINE)

@@ -1,0 +1,189 @@
+"""The whole query on a real broker: restarts, lost checkpoints, refusals, other readers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.structs import OffsetAndMetadata
+
+from coordinator_state.partitioner import partition_for
+from streaming.broker import EmbeddedBroker
+from streaming.offset_fetch import offset_fetch
+from streaming.table_reader import TableReader
+from streaming.tables import LOAD_PROGRESS
+from tests.integration.conftest import Eventually, FreshBroker
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def admin(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    client.create_topics({"query-orders": {"num_partitions": 2, "replication_factor": 1}})
+    yield client
+    client.close()
+
+
+def _commit(admin: KafkaAdminClient, group: str, committed_offset: int) -> None:
+    target = TopicPartition("query-orders", 0)
+    admin.alter_group_offsets(group, {target: OffsetAndMetadata(committed_offset, "by hand", -1)})
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from streaming.cli import main; main()", *arguments]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _command(*arguments), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def _run_to_end(broker: EmbeddedBroker, tables: Path, checkpoint: Path) -> None:
+    done = _run(
+        "run",
+        "--bootstrap-servers",
+        broker.bootstrap_servers,
+        "--tables",
+        str(tables),
+        "--checkpoint",
+        str(checkpoint),
+        "--available-now",
+        "--silent",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _answer(tables: Path, group: str) -> int:
+    (found,) = offset_fetch(str(tables), group, [("query-orders", 0)])
+    assert found.error is None or found.error == "NONE"
+    return found.committed_offset
+
+
+def test_killed_and_restarted_then_without_its_checkpoint(
+    broker: EmbeddedBroker, admin: KafkaAdminClient, tmp_path: Path, eventually: Eventually
+) -> None:
+    tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
+    _commit(admin, "query-a", 1)
+    live = subprocess.Popen(
+        _command(
+            "run",
+            "--bootstrap-servers",
+            broker.bootstrap_servers,
+            "--tables",
+            str(tables),
+            "--checkpoint",
+            str(checkpoint),
+        ),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        eventually(lambda: (tables / "load_progress/_delta_log").is_dir(), 120)
+        eventually(lambda: _has_progress(tables), 120)
+        _commit(admin, "query-a", 2)
+        # Whatever it is doing, it dies with its JVM and its workers.
+        os.killpg(live.pid, signal.SIGKILL)
+    finally:
+        if live.poll() is None:
+            os.killpg(live.pid, signal.SIGKILL)
+        live.wait()
+    _commit(admin, "query-b", 3)
+    _run_to_end(broker, tables, checkpoint)
+    assert (_answer(tables, "query-a"), _answer(tables, "query-b")) == (2, 3)
+
+    shutil.rmtree(checkpoint)
+    _commit(admin, "query-a", 4)
+    admin.delete_groups(["query-b"])
+    _run_to_end(broker, tables, checkpoint)
+    assert (_answer(tables, "query-a"), _answer(tables, "query-b")) == (4, -1)
+    _assert_history_is_whole(tables)
+    _assert_other_engines_agree(tables)
+    verified = _run(
+        "verify", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+    _assert_refusals(broker, tables, checkpoint, tmp_path)
+
+
+def _has_progress(tables: Path) -> bool:
+    return TableReader(tables).read(LOAD_PROGRESS.name).num_rows > 0
+
+
+def _assert_history_is_whole(tables: Path) -> None:
+    reader = TableReader(tables)
+    history = [
+        row
+        for row in reader.read("offset_commits").to_pylist()
+        if row["group_id"] in ("query-a", "query-b")
+    ]
+    places = [(row["log_partition"], row["record_offset"]) for row in history]
+    assert len(set(places)) == len(places)
+    seen = sorted(
+        (row["group_id"], row["committed_offset"] or 0, row["is_tombstone"]) for row in history
+    )
+    assert seen == [
+        ("query-a", 1, False),
+        ("query-a", 2, False),
+        ("query-a", 4, False),
+        ("query-b", 0, True),
+        ("query-b", 3, False),
+    ]
+    for row in reader.read(LOAD_PROGRESS.name).to_pylist():
+        outcomes = ("applied", "superseded", "ignored", "quarantined", "pending")
+        assert row["records_read"] == sum(row[f"records_{outcome}"] for outcome in outcomes)
+
+
+def _assert_other_engines_agree(tables: Path) -> None:
+    """DuckDB, over the Parquet files that delta-rs says are the table."""
+    from deltalake import DeltaTable
+
+    opened = DeltaTable(str(tables / "group_offsets"))
+    assert (opened.protocol().min_reader_version, opened.protocol().min_writer_version) == (1, 2)
+    found = duckdb.sql(
+        "SELECT committed_offset, log_partition FROM read_parquet($files) WHERE group_id = $group",
+        params={"files": opened.file_uris(), "group": "query-a"},
+    ).fetchall()
+    assert found == [(4, partition_for("query-a"))]
+
+
+def _assert_refusals(
+    broker: EmbeddedBroker, tables: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    """One clear line and exit 2, no stack trace."""
+    cases = {
+        "does not fit": ["--tables", str(tmp_path / "new"), "--checkpoint", str(checkpoint)],
+        "--semantics coordinator": ["--tables", str(tables), "--semantics", "scala"],
+        "there is no 50": ["--tables", str(tables), "--log-partitions", "50"],
+    }
+    for expected, options in cases.items():
+        refused = _run("run", "--bootstrap-servers", broker.bootstrap_servers, *options)
+        assert refused.returncode == 2, refused.stderr
+        assert expected in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_no_broker_and_no_topic(fresh_broker: FreshBroker, tmp_path: Path) -> None:
+    empty = fresh_broker()
+    missing = _run(
+        "run", "--bootstrap-servers", empty.bootstrap_servers, "--tables", str(tmp_path / "t")
+    )
+    assert missing.returncode == 2, missing.stderr
+    assert "__consumer_offsets" in missing.stderr
+    address = empty.bootstrap_servers
+    empty.stop()
+    gone = _run("run", "--bootstrap-servers", address, "--tables", str(tmp_path / "t"))
+    assert gone.returncode == 2, gone.stderr
+    assert address in gone.stderr
+    assert "Traceback" not in missing.stderr + gone.stderr

@@ -1,0 +1,278 @@
+"""The tables against the reference loader: random logs, cuts, crashes between writes, redelivery.
+
+One micro-batch carries many log partitions, each with a random log of its own, so that one run of
+Spark tries many logs. `COORDINATOR_STATE_LOGS` sets how many per semantics.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from coordinator_state.groups import Group
+from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log_decoder import decode_record_set
+from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import read_record_batches
+from streaming import delta, tables_folder
+from streaming.apply import QUERY_ID_PROPERTY, MicroBatchApply
+from streaming.load_progress import LoadProgress
+from streaming.table_reader import TableReader
+from streaming.tables import TABLES
+from tests.logs import Event, logs, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOGS_PER_RUN = 25
+RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "50")) // LOGS_PER_RUN)
+MICRO_BATCHES = 3
+
+Row = dict[str, Any]
+
+
+class Crash(Exception):
+    """Stands for a killed process: nothing after it happens."""
+
+
+def _start(tables: str, semantics: Semantics, history: str, fault: str = "") -> MicroBatchApply:
+    """A new process: everything it knows, it reads from the tables."""
+    identity: dict[str, Any] = {"cluster_id": "c", "topic_id": "t", "semantics": semantics}
+    progress = tables_folder.existing_progress(tables, **identity)
+
+    def crash(table: str) -> None:
+        if table == fault:
+            raise Crash(table)
+
+    return MicroBatchApply(
+        tables=tables,
+        semantics=semantics,
+        history=history,
+        progress=progress or LoadProgress.nothing(**identity),
+        fault=crash,
+    )
+
+
+def _micro_batch(
+    segments: dict[int, tuple[bytes, int]], ranges: dict[int, tuple[int, int]], history: str
+) -> pa.Table:
+    batches = []
+    for log_partition, (start, end) in ranges.items():
+        decoded = decode_record_set(
+            segments[log_partition][0],
+            log_partition=log_partition,
+            from_offset=start,
+            to_offset=end,
+            compact=history != "all",
+        )
+        progress = {
+            "row_kind": "progress",
+            "log_partition": log_partition,
+            "record_offset": end,
+            "from_offset": start,
+            "high_watermark": segments[log_partition][1],
+            "log_leader_epoch": 0,
+            "records_read": decoded.records_read,
+            "records_superseded": decoded.records_superseded,
+            "bytes_read": decoded.bytes_read,
+        }
+        batches += [
+            decoded.rows,
+            pa.RecordBatch.from_pylist([progress], schema=LOG_ROW_SCHEMA),
+        ]
+    return pa.Table.from_batches(batches)
+
+
+def _offset_row(log_partition: int, key: Any, record: Any, names: tuple[str, ...]) -> Row:
+    values = asdict(record)
+    return {"log_partition": log_partition, **key._asdict(), **{n: values[n] for n in names}}
+
+
+def _in_ms(row: Row, names: tuple[str, ...]) -> Row:
+    return {
+        name: (
+            None
+            if row[name.removesuffix("_ms")] is None
+            else round(row[name.removesuffix("_ms")].timestamp() * 1000)
+        )
+        if name.endswith("_timestamp_ms")
+        else row[name]
+        for name in names
+    }
+
+
+_KEY = ("log_partition", "group_id", "topic", "partition")
+_OFFSET = (
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp_ms",
+    "expire_timestamp_ms",
+    "topic_id",
+    "record_offset",
+    "producer_id",
+)
+_GROUP = (
+    "group_type",
+    "state",
+    "protocol_type",
+    "protocol",
+    "leader",
+    "state_timestamp_ms",
+    "record_offset",
+    "replay_warning",
+)
+_MEMBER = (
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "rack_id",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+)
+
+
+def _member_rows(log_partition: int, group: Group) -> list[Row]:
+    return [
+        {
+            "log_partition": log_partition,
+            "group_id": group.group_id,
+            **{name: getattr(member, name) for name in _MEMBER},
+            "subscribed_topics": (
+                None if member.subscribed_topics is None else list(member.subscribed_topics)
+            ),
+            "assignment": (
+                None if member.assignment is None else [asdict(a) for a in member.assignment]
+            ),
+            "subscription_bytes": member.subscription,
+            "assignment_bytes": member.assignment_bytes,
+        }
+        for member in group.members
+    ]
+
+
+def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
+    reader = TableReader(tables)
+    found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
+    _same(
+        [_in_ms(row, (*_KEY, *_OFFSET)) for row in found["group_offsets"]],
+        [
+            _offset_row(p, key, record, _OFFSET)
+            for p, loader in loaders.items()
+            for key, record in loader.offsets.items()
+        ],
+    )
+    _same(
+        [_in_ms(row, (*_KEY, *_OFFSET, "producer_epoch")) for row in found["pending_offsets"]],
+        [
+            _offset_row(p, key, record, (*_OFFSET, "producer_epoch"))
+            for p, loader in loaders.items()
+            for waiting in loader.pending.values()
+            for key, record in waiting.items()
+        ],
+    )
+    _same(
+        [
+            _in_ms(row, ("log_partition", "group_id", *_GROUP, "generation", "member_count"))
+            for row in found["groups"]
+        ],
+        [
+            {
+                "log_partition": p,
+                "group_id": group_id,
+                **{name: getattr(group, name) for name in _GROUP},
+                "generation": group.generation if group.group_type == "classic" else None,
+                "member_count": len(group.members),
+            }
+            for p, loader in loaders.items()
+            for group_id, group in loader.groups.items()
+        ],
+    )
+    members = [
+        row
+        for p, loader in loaders.items()
+        for g in loader.groups.values()
+        for row in _member_rows(p, g)
+    ]
+    names = tuple(members[0]) if members else ()
+    _same([{name: row[name] for name in names} for row in found["group_members"]], members)
+    for row in found["load_progress"]:
+        assert row["records_read"] == sum(
+            row[f"records_{what}"]
+            for what in ("applied", "superseded", "ignored", "quarantined", "pending")
+        )
+    places = [(row["log_partition"], row["record_offset"]) for row in found["offset_commits"]]
+    assert len(set(places)) == len(places), "history has a record twice"
+    undecodable = [(p, w.record_offset) for p, load in loaders.items() for w in load.warnings]
+    quarantined = [(row["log_partition"], row["record_offset"]) for row in found["quarantine"]]
+    assert sorted(quarantined) == sorted(undecodable)
+
+
+def _same(found: list[Row], expected: list[Row]) -> None:
+    missing = [row for row in expected if row not in found]
+    surplus = [row for row in found if row not in expected]
+    assert (missing, surplus) == ([], [])
+    assert len(found) == len(expected)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_tables_equal_the_loader(spark: SparkSession, tmp_path: Path, semantics: Semantics) -> None:
+    runs = iter(range(1_000_000))
+
+    # Shrinking would run Spark hundreds of times; `tests/property` shrinks the same rules. The
+    # first example of hypothesis is empty logs.
+    @settings(max_examples=RUNS + 1, phases=[Phase.generate], database=None)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        tables = str(tmp_path / f"run-{next(runs)}" / "tables")
+        drawn = {n: data.draw(logs(f"{n}-", max_size=40)) for n in range(LOGS_PER_RUN)}
+        choose = random.Random(data.draw(st.integers(0, 1 << 32)))
+        _check(spark, tables, semantics, drawn, choose)
+
+    check()
+
+
+def _check(
+    spark: SparkSession,
+    tables: str,
+    semantics: Semantics,
+    drawn: dict[int, list[Event]],
+    choose: random.Random,
+) -> None:
+    history = choose.choice(["sampled", "all"])
+    segments = {p: segment(events) for p, events in drawn.items()}
+    spark.sparkContext.setLocalProperty(QUERY_ID_PROPERTY, "query")
+    apply = _start(tables, semantics, history)
+    tables_folder.create(spark, tables, apply.progress, log_partitions=len(drawn))
+    cuts = {
+        p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
+        for p, (_, end) in segments.items()
+    }
+    for number in range(MICRO_BATCHES):
+        ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
+        batch = delta.frame_of(spark, _micro_batch(segments, ranges, history))
+        if choose.random() < 0.5:
+            fault = choose.choice([table.name for table in TABLES])
+            with pytest.raises(Crash):
+                _start(tables, semantics, history, fault)(batch, number)
+            apply = _start(tables, semantics, history)
+        apply(batch, number)
+        if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
+            apply = _start(tables, semantics, history)
+            apply(batch, number)
+    loaders = {}
+    for p, (buffer, _) in segments.items():
+        loaders[p] = ReferenceLoader(semantics)
+        loaders[p].load(read_record_batches(buffer))
+    _assert_equal(tables, loaders)

@@ -1,0 +1,358 @@
+"""What a micro-batch does to groups: where records, offsets and micro-batches meet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from coordinator_state.consumer_protocol import encode_subscription
+from coordinator_state.groups import (
+    EMPTY,
+    NO_RECORD_OFFSET,
+    STABLE,
+    Group,
+    simple_group,
+)
+from coordinator_state.offsets import Semantics
+from streaming.apply_groups import (
+    RECORD_SCHEMA,
+    GroupChange,
+    GroupId,
+    plan_groups,
+    plan_records,
+    records_table,
+)
+from streaming.apply_offsets import plan_offsets
+from streaming.exact_replay import PendingOffset, RecordCounts
+from streaming.group_rows import group_rows, member_rows
+from tests.log_rows import (
+    ABORT,
+    LOG_PARTITION,
+    Row,
+    commit,
+    marker,
+    record,
+    table_of,
+)
+from tests.logs import BASE_TIMESTAMP_MS, group_value
+
+COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
+both = pytest.mark.parametrize("semantics", list(Semantics))
+
+G: GroupId = (LOG_PARTITION, "g")
+
+
+@dataclass
+class Tables:
+    """`groups` and what it depends on, changed as `apply` changes them."""
+
+    semantics: Semantics
+    groups: dict[GroupId, Group] = field(default_factory=dict)
+    with_offsets: set[GroupId] = field(default_factory=set)
+    pending: list[PendingOffset] = field(default_factory=list)
+    asked: set[GroupId] = field(default_factory=set)
+
+    def apply(self, *rows: Row, always: bool = False) -> dict[GroupId, GroupChange]:
+        table, counts = table_of(rows), RecordCounts()
+        plan = plan_offsets(table, self.pending, self.semantics, counts)
+        for change in plan.changes.to_pylist():
+            # One key per group is enough here: the group has an offset or it has none.
+            (self.with_offsets.discard if change["is_tombstone"] else self.with_offsets.add)(
+                (change["log_partition"], change["group_id"])
+            )
+        changes = plan_groups(
+            table,
+            plan_records(table, counts),
+            self.groups,
+            self.semantics,
+            plan,
+            self._with_offsets,
+            always=always,
+        )
+        for identity, planned in changes.items():
+            stored = self.groups.get(identity)
+            assert stored is None or planned.position >= stored.record_offset
+            if planned.group is None:
+                self.groups.pop(identity, None)
+            else:
+                self.groups[identity] = planned.group
+        self.pending = plan.pending
+        return changes
+
+    def _with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
+        self.asked = groups
+        return groups & self.with_offsets
+
+
+def test_records_come_decoded_and_in_log_order() -> None:
+    counts = RecordCounts()
+    rows = [
+        record(12, None),
+        record(10, group_value(["m1"], version=3)),
+        record(11, b"\x00\x00\x00\x00\x00\x05\x00", 5, memberId="m"),
+        commit(13, 1),
+    ]
+    records = plan_records(table_of(rows), counts)
+
+    assert [r["record_offset"] for r in records] == [10, 11, 12]
+    assert [r["record_type_name"] for r in records] == [
+        "GroupMetadata",
+        "ConsumerGroupMemberMetadata",
+        "GroupMetadata",
+    ]
+    value, unmodelled, tombstone = records
+    assert value["fields"]["generation"] == 1
+    assert (value["value_version"], json.loads(value["value"])["protocol"]) == (3, "range")
+    assert (unmodelled["fields"], unmodelled["value"], unmodelled["value_version"]) == (
+        {},
+        None,
+        None,
+    )
+    assert json.loads(unmodelled["record_key"]) == {"groupId": "g", "memberId": "m"}
+    assert (tombstone["fields"], tombstone["value"]) == (None, None)
+
+
+def test_the_last_record_of_each_key_is_kept_tombstones_included() -> None:
+    counts = RecordCounts()
+    rows = [
+        record(10, group_value()),
+        record(11, group_value(["m1"])),
+        record(12, group_value(), group="h"),
+        record(13, None, group="h"),
+        record(14, b"\x00\x00", 5, memberId="m"),
+        record(15, b"\x00\x00", 5, memberId="n"),
+    ]
+    records = plan_records(table_of(rows), counts)
+    table = records_table(records)
+
+    assert table.schema == RECORD_SCHEMA
+    assert table["record_offset"].to_pylist() == [11, 13, 14, 15]
+    assert table["is_tombstone"].to_pylist() == [False, True, False, False]
+    assert (counts.applied[LOG_PARTITION], counts.superseded[LOG_PARTITION]) == (4, 2)
+
+
+def test_a_key_is_readable_json_in_any_script() -> None:
+    (only,) = plan_records(table_of([record(1, None, group="\u0433\u2603")]), RecordCounts())
+
+    assert only["record_key"] == '{"group": "\u0433\u2603"}'
+
+
+@both
+def test_an_offset_commit_makes_a_simple_group(semantics: Semantics) -> None:
+    tables = Tables(semantics)
+    assert tables.apply(commit(1, 1)) == {
+        G: GroupChange(group=simple_group("g"), position=NO_RECORD_OFFSET)
+    }
+    # The next one finds it there.
+    assert tables.apply(commit(2, 2)) == {}
+
+
+@both
+def test_a_group_record_replaces_a_simple_group_and_keeps_it_through_commits(
+    semantics: Semantics,
+) -> None:
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1))
+    tables.apply(record(2, group_value(["m1"])), commit(3, 2))
+    assert (tables.groups[G].state, tables.groups[G].record_offset) == (STABLE, 2)
+
+    tables.apply(commit(4, 3))
+    tables.apply(commit(5, None))
+    assert tables.groups[G].record_offset == 2
+    tables.apply(record(6, group_value()))
+    assert (tables.groups[G].state, tables.groups[G].record_offset) == (EMPTY, 6)
+
+
+@pytest.mark.parametrize(("semantics", "after_tombstone"), [(COORDINATOR, None), (SCALA, "g")])
+def test_a_group_tombstone_where_offsets_survive(
+    semantics: Semantics, after_tombstone: str | None
+) -> None:
+    """`coordinator` forgets the group until its next commit, `scala` makes it simple."""
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1), record(2, group_value(["m1"])))
+    changes = tables.apply(record(3, None))
+
+    group = None if after_tombstone is None else simple_group(after_tombstone)
+    assert changes == {G: GroupChange(group=group, position=3)}
+
+    tables.apply(commit(4, 2))
+    assert tables.groups == {G: simple_group("g")}
+
+
+@both
+def test_a_commit_behind_the_group_tombstone_in_one_micro_batch(semantics: Semantics) -> None:
+    tables = Tables(semantics)
+    tables.apply(record(1, group_value(["m1"])))
+    changes = tables.apply(record(2, None), commit(3, 1))
+
+    assert changes == {G: GroupChange(group=simple_group("g"), position=2)}
+
+
+@pytest.mark.parametrize(
+    ("semantics", "left"), [(COORDINATOR, {}), (SCALA, {G: simple_group("g")})]
+)
+def test_a_commit_before_the_group_tombstone_in_one_micro_batch(
+    semantics: Semantics, left: dict[GroupId, Group]
+) -> None:
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1), record(2, None))
+
+    assert tables.groups == left
+
+
+@pytest.mark.parametrize(
+    ("semantics", "left"), [(COORDINATOR, {G: simple_group("g")}), (SCALA, {})]
+)
+def test_the_last_offset_goes(semantics: Semantics, left: dict[GroupId, Group]) -> None:
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1))
+    tables.apply(commit(2, None))
+
+    assert tables.groups == left
+
+
+@both
+def test_a_waiting_offset_makes_the_group(semantics: Semantics) -> None:
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1, producer_id=9))
+    assert tables.groups == {G: simple_group("g")}
+
+    tables.apply(marker(2, 9))
+    assert tables.groups == {G: simple_group("g")}
+
+
+@pytest.mark.parametrize(
+    ("semantics", "left"), [(COORDINATOR, {G: simple_group("g")}), (SCALA, {})]
+)
+def test_an_aborted_transaction_takes_its_group_along_under_scala_only(
+    semantics: Semantics, left: dict[GroupId, Group]
+) -> None:
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1, producer_id=9))
+    tables.apply(marker(2, 9, ABORT))
+
+    assert tables.groups == left
+
+
+def test_under_scala_a_stored_offset_keeps_the_group_of_an_aborted_transaction() -> None:
+    tables = Tables(SCALA)
+    tables.apply(commit(1, 1), commit(2, 2, producer_id=9))
+    tables.apply(marker(3, 9, ABORT))
+
+    assert tables.groups == {G: simple_group("g")}
+    assert tables.asked == {G}
+
+
+def test_under_scala_offsets_of_a_group_with_a_record_are_not_asked_for() -> None:
+    tables = Tables(SCALA)
+    tables.apply(record(1, group_value(["m1"])), commit(2, 1))
+    tables.apply(commit(3, None))
+
+    assert tables.asked == set()
+    assert tables.groups[G].record_offset == 1
+
+
+def test_the_types_of_groups_that_are_not_replayed() -> None:
+    value = b"\x00\x00\x00\x00\x00\x05\x00"
+    consumer, scala = Tables(COORDINATOR), Tables(SCALA)
+    for tables in (consumer, scala):
+        tables.apply(commit(1, 1), record(2, value, 3))
+
+    assert (consumer.groups[G].group_type, consumer.groups[G].record_offset) == ("consumer", 2)
+    assert scala.groups == {G: simple_group("g")}
+
+    consumer.apply(record(3, None, 3))
+    assert consumer.groups == {}
+
+
+def test_a_record_that_changes_nothing_leaves_the_group_alone() -> None:
+    """Such a group may be known without its members; rewriting it would lose them."""
+    tables = Tables(COORDINATOR)
+    tables.apply(record(1, group_value(["m1"])))
+
+    assert tables.apply(record(2, None, 5, memberId="m1"), commit(3, 1)) == {}
+    assert tables.groups[G].record_offset == 1
+
+
+@both
+def test_after_a_crash_groups_that_did_not_change_are_given_too(semantics: Semantics) -> None:
+    """The table may be ahead of what is known; the plan puts it back in step."""
+    tables = Tables(semantics)
+    tables.apply(commit(1, 1))
+    rows = (commit(2, 2), record(3, group_value(["m1"])))
+    before = dict(tables.groups)
+    tables.apply(*rows)
+    after = dict(tables.groups)
+    tables.groups = before
+
+    assert tables.apply(*rows, always=True).keys() == {G}
+    assert tables.groups == after
+
+
+def test_under_scala_always_gives_unchanged_simple_groups() -> None:
+    tables = Tables(SCALA)
+    tables.apply(commit(1, 1))
+
+    assert tables.apply(commit(2, 2)) == {}
+    assert tables.apply(commit(3, 3), always=True) == {
+        G: GroupChange(group=simple_group("g"), position=NO_RECORD_OFFSET)
+    }
+
+
+def test_rows_of_groups_and_members() -> None:
+    tables = Tables(COORDINATOR)
+    changes = tables.apply(
+        record(1, group_value(["m1", "m2"], generation=4)),
+        record(2, group_value(["n1"], protocol_type="connect"), group="connect"),
+        record(3, b"\x00\x00", 3, groupId="consumer"),
+        record(4, None, group="gone"),
+    )
+    groups = {r["group_id"]: r for r in group_rows(changes)}
+
+    assert groups["g"] == {
+        "log_partition": LOG_PARTITION,
+        "group_id": "g",
+        "is_gone": False,
+        "position": 1,
+        "group_type": "classic",
+        "state": STABLE,
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "leader": "m1",
+        "generation": 4,
+        "member_count": 2,
+        "state_timestamp_ms": BASE_TIMESTAMP_MS,
+        "replay_warning": None,
+        "record_offset": 1,
+    }
+    assert groups["gone"] == {
+        "log_partition": LOG_PARTITION,
+        "group_id": "gone",
+        "is_gone": True,
+        "position": 4,
+    }
+    assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, "Unknown")
+    assert groups["consumer"]["replay_warning"]
+
+    members = {(r["group_id"], r["member_id"]): r for r in member_rows(changes)}
+    assert set(members) == {("g", "m1"), ("g", "m2"), ("connect", "n1")}
+    assert members["g", "m2"] == {
+        "log_partition": LOG_PARTITION,
+        "group_id": "g",
+        "member_id": "m2",
+        "group_instance_id": None,
+        "client_id": "client of m2",
+        "client_host": "/127.0.0.1",
+        "rack_id": None,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topics": ["t"],
+        "assignment": [{"topic": "t", "topic_id": None, "partition": 1}],
+        "subscription_bytes": encode_subscription({"topics": ["t"], "userData": None}),
+        "assignment_bytes": members["g", "m2"]["assignment_bytes"],
+        "record_offset": 1,
+    }
+    connect = members["connect", "n1"]
+    assert (connect["subscribed_topics"], connect["assignment"]) == (None, None)

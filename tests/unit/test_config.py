@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from pydantic import ValidationError
+
+import streaming.query
+from streaming.cli import cli
+from streaming.commands.run import run
+from streaming.config import RunSettings
+from streaming.errors import ConfigurationError
+
+NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "there/tables"}
+ON_COMMAND_LINE = ["--bootstrap-servers", "localhost:9092", "--tables", "there/tables"]
+
+RunWith = Callable[..., RunSettings]
+
+
+@pytest.fixture
+def run_with(monkeypatch: pytest.MonkeyPatch) -> RunWith:
+    """Run the command with a query that only takes down its settings."""
+
+    def run_with(
+        *arguments: str, environment: dict[str, str] | None = None, needed: bool = True
+    ) -> RunSettings:
+        seen: list[RunSettings] = []
+        monkeypatch.setattr(
+            streaming.query, "run_query", lambda settings, **_rest: seen.append(settings)
+        )
+        command_line = ["run", *(ON_COMMAND_LINE if needed else []), *arguments]
+        result = CliRunner().invoke(cli, command_line, env=environment)
+        assert result.exit_code == 0, result.output
+        (settings,) = seen
+        return settings
+
+    return run_with
+
+
+def failing_run(*arguments: str, environment: dict[str, str] | None = None) -> Result:
+    result = CliRunner().invoke(cli, ["run", *ON_COMMAND_LINE, *arguments], env=environment)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    return result
+
+
+def test_the_command_line_and_the_python_api_have_the_same_defaults(run_with: RunWith) -> None:
+    assert run_with() == RunSettings(**NEEDED)
+
+
+def test_every_setting_is_an_option_and_every_option_a_setting_or_of_the_terminal() -> None:
+    options = {str(option.name) for option in run.params}
+
+    assert options >= set(RunSettings.model_fields)
+    assert options - set(RunSettings.model_fields) == {"silent", "config", "verbose", "log_level"}
+
+
+@pytest.mark.parametrize(
+    ("folders", "tables", "checkpoint"),
+    [
+        ({"tables": "a/b/"}, "a/b", "checkpoints/b"),
+        ({"tables": "a", "checkpoint": "c"}, "a", "c"),
+    ],
+)
+def test_the_checkpoint_is_named_after_the_tables_folder_and_both_are_absolute(
+    folders: dict[str, str], tables: str, checkpoint: str
+) -> None:
+    settings = RunSettings(**NEEDED | folders)
+
+    assert settings.tables == str(Path.cwd() / tables)
+    assert settings.checkpoint == str(Path.cwd() / checkpoint)
+
+
+def test_addresses_of_other_file_systems_are_kept() -> None:
+    settings = RunSettings(**NEEDED | {"tables": "s3://bucket/t", "checkpoint": "s3://bucket/c"})
+
+    assert (settings.tables, settings.checkpoint) == ("s3://bucket/t", "s3://bucket/c")
+
+
+def test_settings_are_frozen_and_do_not_show_kafka_properties() -> None:
+    settings = RunSettings(**NEEDED, kafka={"sasl.plain.password": "hush"})
+
+    assert "hush" not in f"{settings!r} {settings}"
+    with pytest.raises(ValidationError):
+        settings.tables = "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tables": None}, "--tables is missing"),
+        ({"bootstrap_servers": "localhost"}, "--bootstrap-servers: 'localhost' is not HOST:PORT"),
+        ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is not HOST:PORT"),
+        ({"trigger": "soon"}, "--trigger: an interval is a number and a unit"),
+        ({"semantics": "new"}, "--semantics: Input should be 'auto', 'coordinator' or 'scala'"),
+        ({"max_records_per_trigger": 0}, "--max-records-per-trigger: Input should be greater"),
+        ({"log_partitions": [-1]}, "--log-partitions: Input should be greater"),
+        ({"colour": "red"}, "there is no option --colour"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_in_one_line(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RunSettings.checked(**NEEDED | options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_ipv6_addresses_and_lists_of_brokers_are_taken() -> None:
+    servers = "[::1]:9092, broker-2:9093"
+
+    assert RunSettings.checked(**NEEDED | {"bootstrap_servers": servers}) is not None
+
+
+def test_command_line_before_environment_before_file(run_with: RunWith, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('trigger = "1 hour"\nsemantics = "scala"\nhistory = "off"\n')
+    environment = {
+        "COORDINATOR_STATE_CONFIG": str(file),
+        "COORDINATOR_STATE_TRIGGER": "2 minutes",
+        "COORDINATOR_STATE_SEMANTICS": "coordinator",
+    }
+
+    settings = run_with("--trigger", "3 seconds", environment=environment)
+
+    assert settings.trigger == "3 seconds"
+    assert settings.semantics == "coordinator"
+    assert settings.history == "off"
+
+
+def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'bootstrap-servers = "localhost:9092"\ntables = "there/tables"\n'
+        "max_records_per_trigger = 5\navailable_now = true\nlog_partitions = '0,7'\n"
+        "timeout = 5  # of verify\n"
+        '[kafka]\n"security.protocol" = "SSL"\nssl.check.hostname = false\n'
+    )
+
+    settings = run_with("--config", str(file), needed=False)
+
+    assert settings == RunSettings(
+        **NEEDED,
+        max_records_per_trigger=5,
+        available_now=True,
+        log_partitions=(0, 7),
+        kafka={"security.protocol": "SSL", "ssl.check.hostname": "false"},
+    )
+
+
+def test_kafka_properties_are_merged_key_by_key(run_with: RunWith, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[kafka]\n"sasl.plain.password" = "hush"\n"client.id" = "a"\nx = "file"\n')
+
+    settings = run_with(
+        "--config",
+        str(file),
+        "--kafka",
+        "client.id=c",
+        environment={"COORDINATOR_STATE_KAFKA": '{"client.id": "b", "x": "environment"}'},
+    )
+
+    assert settings.kafka == {
+        "sasl.plain.password": "hush",
+        "client.id": "c",
+        "x": "environment",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.plain.password", "ssl_key_password", "sasl.jaas.config", "ssl.keystore.key"]
+)
+def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> None:
+    result = failing_run("--kafka", f"{name}=hush")
+
+    assert f"{name} is a secret" in result.stderr
+    assert "hush" not in result.stderr
+
+
+def test_the_path_of_a_secret_is_none(run_with: RunWith) -> None:
+    settings = run_with("--kafka", "sasl.plain.password.file=secrets/password")
+
+    assert settings.kafka == {"sasl.plain.password.file": "secrets/password"}
+
+
+def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
+    result = failing_run(environment={"COORDINATOR_STATE_KAFKA": "password=hush"})
+
+    assert "COORDINATOR_STATE_KAFKA is not a mapping of Kafka properties" in result.stderr
+    assert "hush" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("tables = ", "cannot read the config file"),
+        ("tabels = 'x'", "there is no option tabels"),
+        ("kafka = 'x'", "[kafka] of the config file is not a mapping"),
+        ("history = 'some'", "'some' is not one of 'off', 'sampled', 'all'"),
+    ],
+)
+def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(content)
+
+    result = failing_run("--config", str(file))
+
+    assert message in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kafka", "client.id"], "'client.id' is not KEY=VALUE"),
+        (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
+        (["--trigger", "1 second", "--available-now"], "exclude each other"),
+        (["--trigger", "often"], "--trigger: an interval is a number and a unit"),
+        (["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
+    ],
+)
+def test_a_wrong_option_is_told(arguments: list[str], message: str) -> None:
+    assert message in failing_run(*arguments).stderr
+
+
+def test_available_now_wins_over_an_interval_in_the_environment(run_with: RunWith) -> None:
+    environment = {"COORDINATOR_STATE_TRIGGER": "1 hour"}
+
+    assert run_with("--available-now", environment=environment).available_now
+
+
+def test_every_option_of_every_command_has_its_environment_variable() -> None:
+    for command in cli.commands.values():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                name = parameter.opts[0].lstrip("-").replace("-", "_").upper()
+                assert parameter.envvar == f"COORDINATOR_STATE_{name}", parameter.opts
