@@ -1,0 +1,163 @@
+"""The command line: the group of commands, what they all share, and what becomes of errors.
+
+Exit status: 0 done, 1 a difference, 2 bad usage or configuration, 3 failed for another reason, 130
+interrupted. Logging is configured here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming.commands.broker import broker
+from streaming.commands.decode import decode
+from streaming.commands.demo import demo
+from streaming.commands.offsets import offsets
+from streaming.commands.options import StateOption, read_config_file
+from streaming.commands.partition_for import partition_for
+from streaming.commands.run import run
+from streaming.commands.show import show
+from streaming.commands.verify import verify
+from streaming.errors import ConfigurationError
+from streaming.output import StderrHandler, write_error
+
+EXIT_BAD_USAGE = 2
+EXIT_FAILED = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a process that SIGPIPE ended."""
+
+STREAMING_EXTRA = {
+    "confluent_kafka",
+    "delta",
+    "deltalake",
+    "kafka",
+    "platformdirs",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "tenacity",
+    "tomli",
+}
+"""Modules that only `pip install 'coordinator-state[streaming]'` brings."""
+
+_OWN_LOGGERS = ("coordinator_state", "streaming")
+_VERBOSE = "coordinator_state.verbose"
+logger = logging.getLogger(__name__)
+
+
+class StateGroup(click.Group):
+    """Turns what a command raises into a line on stderr and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except KeyboardInterrupt:
+            status = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            # The interpreter flushes stdout once more at exit; that must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = EXIT_BROKEN_PIPE
+        except Exception as error:
+            message, status = _verdict(error)
+            write_error(message)
+            logger.debug("trace of the error above", exc_info=True)
+        ctx.exit(status)
+
+
+def _verdict(error: Exception) -> tuple[str, int]:
+    """What to say about an error, and the exit status."""
+    if isinstance(error, ConfigurationError):
+        return str(error), EXIT_BAD_USAGE
+    if isinstance(error, ModuleNotFoundError) and _package(error) in STREAMING_EXTRA:
+        needed = f"this command needs {error.name}"
+        return f"{needed}: pip install 'coordinator-state[streaming]'", EXIT_BAD_USAGE
+    first_line = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {first_line}", EXIT_FAILED
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
+def _remember_verbose(ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:
+    ctx.meta[_VERBOSE] = verbose
+
+
+def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str) -> None:
+    """Own loggers at the level asked for; libraries only where they are verbose too.
+
+    Libraries report to us by exceptions, and kafka-python's warnings of a broker that is away for a
+    second would bury the one line that matters.
+    """
+    verbose = ctx.meta[_VERBOSE]
+    root = logging.getLogger()
+    root.handlers[:] = [StderrHandler()]
+    root.setLevel(logging.INFO if verbose else logging.CRITICAL)
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
+
+
+def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        commands = cli.commands.values()
+        known = {str(option.name) for command in commands for option in command.params}
+        ctx.default_map = read_config_file(path, known)
+
+
+SHARED_OPTIONS = (
+    StateOption(
+        ["--config"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_use_config_file,
+        help="TOML file with options by their names.",
+    ),
+    StateOption(
+        ["--verbose"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_remember_verbose,
+        help="Log everything, and the trace of an error.",
+    ),
+    StateOption(
+        ["--log-level"],
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        expose_value=False,
+        callback=_configure_logging,
+        help="What is logged on stderr.",
+    ),
+)
+
+
+@click.group(cls=StateGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="coordinator-state")
+def cli() -> None:
+    """Kafka's __consumer_offsets as Delta tables: what the group coordinator would answer.
+
+    Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment and in a TOML
+    file given with --config; the command line wins, then the environment. Data goes to stdout,
+    everything else to stderr. Exit status: 0 done, 1 a difference, 2 bad usage or configuration,
+    3 failed otherwise, 130 interrupted.
+    """
+
+
+for _command in (run, demo, show, offsets, verify, decode, partition_for, broker):
+    _command.params.extend(SHARED_OPTIONS)
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the console script."""
+    cli(prog_name="coordinator-state")

@@ -1,0 +1,1 @@
+"""The commands of `coordinator-state`, one file each; the heavy imports wait until one runs."""

@@ -1,0 +1,37 @@
+"""`coordinator-state demo`; its Python twin is `streaming.demo.run_demo`."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from streaming.commands.options import option, output_option
+from streaming.commands.signals import interrupt_on_sigterm
+
+
+@click.command()
+@option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    help="How long the traffic runs. [default: until Ctrl-C]",
+)
+@output_option
+@click.pass_context
+def demo(ctx: click.Context, *, seconds: float | None, output: str) -> None:
+    """Run it all on this machine: broker, live groups, query, both answers.
+
+    Starts a Kafka broker on this machine, lets several real consumer groups commit (one of them
+    in a transaction that never ends), materialises their log and prints what the tables say
+    beside what the broker says. Leaves nothing running. The Python twin is
+    streaming.demo.run_demo.
+
+    \b
+    Examples:
+      coordinator-state demo --seconds 20
+      coordinator-state demo
+    """
+    from streaming.demo import run_demo
+
+    with interrupt_on_sigterm():
+        ctx.exit(run_demo(seconds=math.inf if seconds is None else seconds, output=output))

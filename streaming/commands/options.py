@@ -1,0 +1,175 @@
+"""Options that commands share, and where their values come from.
+
+Every option is also the environment variable `COORDINATOR_STATE_<OPTION>` and a key of the TOML
+file that `--config` names. The command line wins over the environment, the environment over the
+file. Only click is needed, so that the commands of the pure core have all of it without the
+`streaming` extra.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from streaming.errors import ConfigurationError
+from streaming.output import OUTPUTS
+
+ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
+
+_SECRET = re.compile(r"(password|secret|jaas|keystore\.key)(?!.*file$)")
+"""A name that ends in `file` holds the path of a secret, which may be seen."""
+
+
+class StateOption(click.Option):
+    """An option that the environment can set too."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.envvar = f"{ENVIRONMENT_PREFIX}{str(self.name).upper()}"
+
+
+class KafkaPropertiesOption(StateOption):
+    """Kafka client properties, merged from the file, the environment and the command line.
+
+    On the command line `--kafka KEY=VALUE`, in the environment a JSON object, in the file a
+    `[kafka]` table. A secret on a command line is seen by every process of the machine, so it is
+    refused there.
+    """
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        merged = dict(_mapping(ctx.lookup_default("kafka") or {}, "[kafka] of the config file"))
+        in_environment = self.resolve_envvar_value(ctx)
+        if in_environment is not None:
+            merged.update(_mapping(_json_of(in_environment), str(self.envvar)))
+        given = opts.get("kafka")
+        if not isinstance(given, (list, tuple)):
+            return merged, ParameterSource.DEFAULT_MAP
+        for pair in given:
+            name, equals, value = pair.partition("=")
+            if not equals or not name:
+                raise click.BadParameter(f"{pair!r} is not KEY=VALUE", ctx=ctx, param=self)
+            if is_secret(name):
+                raise click.BadParameter(
+                    f"{name} is a secret: set it in [kafka] of the config file or in {self.envvar}",
+                    ctx=ctx,
+                    param=self,
+                )
+            merged[name] = value
+        return merged, ParameterSource.COMMANDLINE
+
+    def type_cast_value(self, _ctx: click.Context, value: Any) -> Any:
+        return value
+
+
+def is_secret(kafka_property: str) -> bool:
+    """Whether the value of a Kafka client property must not be shown.
+
+    >>> is_secret("sasl.jaas.config"), is_secret("ssl_key_password"), is_secret("client.id")
+    (True, True, False)
+    """
+    return _SECRET.search(kafka_property.replace("_", ".")) is not None
+
+
+option = partial(click.option, cls=StateOption)
+
+tables_option = option(
+    "--tables", metavar="DIR", required=True, help="The folder that holds the Delta tables."
+)
+bootstrap_servers_option = option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT[,…]",
+    required=True,
+    help="Brokers to find the cluster by.",
+)
+optional_bootstrap_servers_option = option(
+    "--bootstrap-servers", metavar="HOST:PORT[,…]", help="Brokers to find the cluster by."
+)
+kafka_option = click.option(
+    "--kafka",
+    cls=KafkaPropertiesOption,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A Kafka client property (TLS, SASL, …), repeatable. Secrets go into [kafka] of the config"
+    " file or, as a JSON object, into COORDINATOR_STATE_KAFKA.",
+)
+as_of_option = option(
+    "--as-of",
+    metavar="TIME|VERSION",
+    help="The tables as they were: an ISO 8601 time (UTC) or a version of load_progress.",
+)
+log_partitions_option = option(
+    "--log-partitions", metavar="N[,N…]", help="Only these partitions of __consumer_offsets."
+)
+output_option = option(
+    "--output",
+    type=click.Choice(list(OUTPUTS)),
+    default="text",
+    show_default=True,
+    help="Aligned text, or JSON with one object per line.",
+)
+
+
+def log_partitions_of(text: str | None) -> list[int] | None:
+    """The numbers of `--log-partitions`.
+
+    Raises:
+        ConfigurationError: they are no list of numbers.
+    """
+    if text is None:
+        return None
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        raise ConfigurationError(f"--log-partitions: {text!r} is not N[,N…]")
+    return [int(number) for number in numbers]
+
+
+def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
+    """The options that a TOML file sets; a dash in a name stands for an underscore.
+
+    Raises:
+        ConfigurationError: unreadable, not TOML, or a key that is no option of any command.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read the config file {path}: {error}") from error
+    options = {name.replace("-", "_"): value for name, value in found.items()}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ConfigurationError(f"config file {path}: there is no option {', '.join(unknown)}")
+    return options
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _mapping(value: Any, where: str) -> dict[str, str]:
+    """Property names to values as text; TOML reads an unquoted dotted name as nested tables."""
+    if not isinstance(value, dict):
+        # The text itself is not shown: it may hold a secret.
+        raise ConfigurationError(f"{where} is not a mapping of Kafka properties")
+    flat: dict[str, str] = {}
+    for name, member in value.items():
+        if isinstance(member, dict):
+            flat |= {f"{name}.{inner}": text for inner, text in _mapping(member, where).items()}
+        else:
+            flat[name] = str(member).lower() if isinstance(member, bool) else str(member)
+    return flat

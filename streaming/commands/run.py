@@ -1,0 +1,87 @@
+"""`coordinator-state run`: keep the tables; its Python twin is `streaming.query.run_query`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from streaming.commands.options import (
+    bootstrap_servers_option,
+    kafka_option,
+    log_partitions_of,
+    log_partitions_option,
+    option,
+    tables_option,
+)
+from streaming.commands.signals import stop_on_signals
+
+
+@click.command()
+@bootstrap_servers_option
+@tables_option
+@option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Where Spark keeps the query's checkpoint. "
+    "[default: checkpoints/<name of the tables folder>]",
+)
+@option(
+    "--trigger",
+    metavar="INTERVAL",
+    default="1 second",
+    show_default=True,
+    help="Time between the starts of two micro-batches.",
+)
+@option("--available-now", is_flag=True, help="Stop when the end the log has now is reached.")
+@option(
+    "--semantics",
+    type=click.Choice(["auto", "coordinator", "scala"]),
+    default="auto",
+    show_default=True,
+    help="The rules of the coordinator since Kafka 4, or of the Scala one before; "
+    "auto asks the cluster.",
+)
+@option(
+    "--history",
+    type=click.Choice(["off", "sampled", "all"]),
+    default="sampled",
+    show_default=True,
+    help="What offset_commits keeps: nothing, at least the last commit of each key and "
+    "micro-batch, or every commit.",
+)
+@option("--max-records-per-trigger", type=click.IntRange(min=1), help="Bound of one micro-batch.")
+@option("--max-bytes-per-trigger", type=click.IntRange(min=1), help="Bound of one micro-batch.")
+@log_partitions_option
+@option("--change-data-feed", is_flag=True, help="Turn on Delta's change data feed for new tables.")
+@option("--master", default="local[2]", show_default=True, help="The Spark master.")
+@kafka_option
+@option("--silent", is_flag=True, help="Show no progress.")
+@click.pass_context
+def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **options: Any) -> None:
+    """Replay __consumer_offsets into Delta tables, and go on.
+
+    Starts at the beginning of the log the first time and goes on from the checkpoint after that.
+    Ctrl-C and SIGTERM let the running micro-batch finish. Progress and one line per micro-batch
+    go to stderr. The Python twin is streaming.query.run_query(RunSettings(...)).
+
+    \b
+    Examples:
+      coordinator-state run --bootstrap-servers localhost:9092 --tables tables
+      coordinator-state run --bootstrap-servers localhost:9092 --tables tables --available-now
+      coordinator-state run --config run.toml --trigger "5 seconds" --history all
+    """
+    from streaming.config import RunSettings
+    from streaming.progress_display import ProgressDisplay
+    from streaming.query import run_query
+
+    sources = {name: ctx.get_parameter_source(name) for name in ("trigger", "available_now")}
+    if set(sources.values()) == {ParameterSource.COMMANDLINE}:
+        raise click.UsageError("--trigger and --available-now exclude each other", ctx)
+    settings = RunSettings.checked(log_partitions=log_partitions_of(log_partitions), **options)
+    display = nullcontext() if silent else ProgressDisplay(is_terminal=sys.stderr.isatty())
+    with stop_on_signals() as stop, display as on_progress:
+        run_query(settings, on_progress=on_progress, stop=stop)

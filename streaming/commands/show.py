@@ -1,0 +1,171 @@
+"""`coordinator-state show`; its Python twin is `streaming.table_reader.TableReader.read`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from streaming.commands.options import as_of_option, option, output_option, tables_option
+from streaming.output import output_of
+
+
+class View(NamedTuple):
+    """A table, the columns that text shows, and the order of its rows."""
+
+    table: str
+    columns: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+_TOPIC_PARTITION = ("group_id", "topic", "partition")
+_LOG_ORDER = ("log_partition", "record_offset")
+
+VIEWS = {
+    "groups": View(
+        "groups",
+        (
+            "group_id",
+            "group_type",
+            "state",
+            "protocol_type",
+            "protocol",
+            "generation",
+            "member_count",
+            "log_partition",
+            "replay_warning",
+        ),
+        ("group_id", "log_partition"),
+    ),
+    "members": View(
+        "group_members",
+        (
+            "group_id",
+            "member_id",
+            "group_instance_id",
+            "client_id",
+            "client_host",
+            "subscribed_topics",
+            "assignment",
+        ),
+        ("group_id", "member_id"),
+    ),
+    "offsets": View(
+        "group_offsets",
+        (
+            *_TOPIC_PARTITION,
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "expire_timestamp",
+            "record_offset",
+        ),
+        _TOPIC_PARTITION,
+    ),
+    "pending": View(
+        "pending_offsets",
+        (
+            *_TOPIC_PARTITION,
+            "producer_id",
+            "producer_epoch",
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "record_offset",
+        ),
+        (*_TOPIC_PARTITION, "producer_id"),
+    ),
+    "progress": View(
+        "load_progress",
+        (
+            "log_partition",
+            "state",
+            "next_offset",
+            "high_watermark",
+            "records_read",
+            "records_applied",
+            "records_superseded",
+            "records_ignored",
+            "records_quarantined",
+            "records_pending",
+            "batch_id",
+            "updated_at",
+        ),
+        ("log_partition",),
+    ),
+    "quarantine": View(
+        "quarantine",
+        (*_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
+        _LOG_ORDER,
+    ),
+    "records": View(
+        "coordinator_records",
+        (
+            "group_id",
+            "record_type",
+            "record_type_name",
+            "record_key",
+            "is_tombstone",
+            "value_version",
+            "value",
+            "log_partition",
+            "record_offset",
+        ),
+        ("group_id", "record_type", "record_key"),
+    ),
+    "history": View(
+        "offset_commits",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            *_TOPIC_PARTITION,
+            "committed_offset",
+            "is_tombstone",
+            "outcome",
+            "metadata",
+        ),
+        _LOG_ORDER,
+    ),
+}
+
+
+@click.command()
+@click.argument("what", type=click.Choice(list(VIEWS)))
+@tables_option
+@option("--group", metavar="GROUP", help="Only rows of this group.")
+@as_of_option
+@output_option
+def show(*, what: str, tables: str, group: str | None, as_of: str | None, output: str) -> None:
+    """Show the rows of a table as of a finished micro-batch.
+
+    WHAT is groups, members, offsets, pending, progress (of loading, per log partition), quarantine,
+    records (of every other type, last per key) or history (of commits). Text shows the columns that
+    matter most, JSON all of them. For what a coordinator would answer, see the command offsets. The
+    Python twin is streaming.table_reader.TableReader.read.
+
+    \b
+    Examples:
+      coordinator-state show groups --tables tables
+      coordinator-state show offsets --tables tables --group payments --output json
+      coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
+    """
+    from streaming.table_reader import TableReader, parse_as_of
+
+    view = VIEWS[what]
+    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    if group is not None and not has_groups(view):
+        raise click.UsageError(f"{what} has no groups to choose by --group")
+    filters = None if group is None else [("group_id", "=", group)]
+    found = reader.read(view.table, filters=filters)
+    found = found.sort_by([(column, "ascending") for column in view.order])
+    rows = (
+        row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
+    )
+    output_of(output).rows(rows, view.columns)
+
+
+def has_groups(view: View) -> bool:
+    """Whether the rows of a table are about groups."""
+    return "group_id" in view.columns

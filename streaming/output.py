@@ -1,0 +1,168 @@
+"""Everything that reaches the terminal: data on stdout as text or JSON, the rest on stderr.
+
+Text is for people: aligned columns (a folded table on a terminal), `-` for null, and every
+character that a terminal would obey instead of show written as an escape, since group ids and
+metadata are what some client chose. JSON is one object per line. Commands never format; they hand
+rows to an `Output`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import click
+
+Row = Mapping[str, Any]
+
+
+def printable(text: str) -> str:
+    r"""The text with what a terminal would act on written as escapes, without ambiguity.
+
+    >>> printable("orders\x1b[31m")
+    'orders\\x1b[31m'
+    """
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        character
+        if character.isprintable() and character != "\\"
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def json_line(value: Any) -> str:
+    """One JSON document on one line; bytes as base64, times as ISO 8601 in UTC."""
+    return json.dumps(value, default=_json_value, separators=(",", ":"))
+
+
+def write_error(message: str) -> None:
+    """One line on stderr, the last word of a command that failed."""
+    click.echo(f"Error: {printable(message)}", err=True)
+
+
+def write_note(message: str) -> None:
+    """One line on stderr beside the data."""
+    click.echo(printable(message), err=True)
+
+
+class Output(ABC):
+    """Where a command's data goes."""
+
+    @abstractmethod
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        """A table; text shows `columns` only, JSON all there is."""
+
+    @abstractmethod
+    def result(self, fields: Row, text: str, /) -> None:
+        """One answer: its fields for JSON, a sentence for people."""
+
+
+class JsonOutput(Output):
+    """One JSON object per line."""
+
+    def rows(self, rows: Iterable[Row], _columns: Sequence[str], /) -> None:
+        for row in rows:
+            click.echo(json_line(row))
+
+    def result(self, fields: Row, _text: str, /) -> None:
+        click.echo(json_line(fields))
+
+
+class TextOutput(Output):
+    """Aligned columns and sentences."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+        if sys.stdout.isatty():
+            _show_folded(columns, cells)
+        else:
+            _show_aligned(columns, cells)
+
+    def result(self, _fields: Row, text: str, /) -> None:
+        for line in text.split("\n"):
+            click.echo(printable(line))
+
+
+OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+
+
+def output_of(name: str) -> Output:
+    """The output that `--output` names."""
+    return OUTPUTS[name]()
+
+
+class StderrHandler(logging.Handler):
+    """Log records as lines on stderr, whatever stands for it while a progress line is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case str():
+            return printable(value)
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return printable(", ".join(_element(element) for element in value))
+        case dict() | date():
+            return printable(json_line(value).strip('"'))
+        case _:
+            return str(value)
+
+
+def _element(value: Any) -> str:
+    """A topic partition of an assignment as `topic:partition`."""
+    if isinstance(value, dict) and "partition" in value:
+        return f"{value.get('topic') or value.get('topic_id')}:{value['partition']}"
+    return value if isinstance(value, str) else json_line(value)
+
+
+def _show_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Columns wide enough for their widest cell: nothing is cut, so that a pipe gets all of it."""
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for line in (columns, *cells):
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _show_folded(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """The same on a terminal, where a cell that does not fit goes on in the next line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in cells:
+        # Text, since a plain string would be read for markup.
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)

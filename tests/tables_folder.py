@@ -1,0 +1,127 @@
+"""Folders of tables written without Spark, for the tests of what only reads them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from streaming.tables import (
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    PROPERTY_CLUSTER_ID,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_LOG_PARTITIONS,
+    PROPERTY_SEMANTICS,
+    PROPERTY_TOPIC_ID,
+    TABLES,
+)
+
+NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+
+Row = dict[str, Any]
+
+_DEFAULTS: dict[str, Row] = {
+    "group_offsets": {"metadata": "", "commit_timestamp": NOW, "record_offset": 0},
+    "pending_offsets": {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "committed_offset": 9,
+        "metadata": "",
+        "commit_timestamp": NOW,
+        "record_offset": 0,
+        "record_timestamp": NOW,
+    },
+    "groups": {
+        "group_type": "classic",
+        "state": "Empty",
+        "protocol_type": "",
+        "member_count": 0,
+        "record_offset": 0,
+    },
+    "group_members": {"client_id": "c", "client_host": "/127.0.0.1", "record_offset": 0},
+    "coordinator_records": {
+        "record_type": 3,
+        "record_type_name": "ConsumerGroupMetadata",
+        "record_key": "{}",
+        "raw_key": b"",
+        "is_tombstone": False,
+        "record_offset": 0,
+        "record_timestamp": NOW,
+    },
+    "load_progress": {
+        "state": "current",
+        "next_offset": 0,
+        "high_watermark": 0,
+        "cluster_id": "cluster",
+        "topic_id": "topic",
+        "semantics": "coordinator",
+        "records_read": 0,
+        "records_applied": 0,
+        "records_superseded": 0,
+        "records_ignored": 0,
+        "records_quarantined": 0,
+        "records_pending": 0,
+        "bytes_read": 0,
+        "query_id": "query",
+        "batch_id": 0,
+        "updated_at": NOW,
+    },
+}
+
+
+def create_tables(folder: Path, **properties: str) -> str:
+    """Empty tables with the properties that `run` gives them; returns the folder's name."""
+    for table in TABLES:
+        DeltaTable.create(
+            table.path(str(folder)),
+            schema=table.schema,
+            partition_by=list(table.partition_by) or None,
+        )
+    _set_properties(
+        folder,
+        {
+            PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+            PROPERTY_CLUSTER_ID: "cluster",
+            PROPERTY_TOPIC_ID: "topic",
+            PROPERTY_LOG_PARTITIONS: "1",
+            PROPERTY_SEMANTICS: "coordinator",
+            **{f"coordinator_state.{name}": value for name, value in properties.items()},
+        },
+    )
+    return str(folder)
+
+
+def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) -> None:
+    """Replace the rows of the named tables and, last, those of `load_progress`."""
+    for name, found in rows.items():
+        write_rows(folder, name, found)
+    versions = {
+        table.name: DeltaTable(table.path(folder)).version()
+        for table in TABLES
+        if table is not LOAD_PROGRESS
+    }
+    versioned = [{"table_versions": sorted(versions.items()), **row} for row in progress]
+    write_rows(folder, LOAD_PROGRESS.name, versioned)
+
+
+def write_rows(folder: str, name: str, rows: list[Row]) -> None:
+    """Replace the rows of one table, each filled up with defaults."""
+    (table,) = (table for table in TABLES if table.name == name)
+    filled = [{"log_partition": 0, **_DEFAULTS.get(name, {}), **row} for row in rows]
+    found = pa.Table.from_pylist(filled, schema=table.schema)
+    write_deltalake(table.path(folder), found, mode="overwrite")
+
+
+def _set_properties(folder: Path, properties: dict[str, str]) -> None:
+    """Spark creates tables with any property; delta-rs only reads them."""
+    log = Path(LOAD_PROGRESS.path(str(folder))) / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"] = properties
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from datetime import date, datetime, timezone
+
+import pytest
+
+from streaming.output import OUTPUTS, json_line, output_of, printable
+
+HOSTILE = "\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def as_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Put a terminal for stdout, 80 columns wide and without colours of its own."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    return terminal
+
+
+def test_nothing_that_a_terminal_obeys_is_printed() -> None:
+    shown = printable(HOSTILE)
+
+    assert shown.isprintable()
+    assert shown == r"\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
+
+
+def test_what_can_be_printed_stays() -> None:
+    assert printable("payments-é-☃ 😀") == "payments-é-☃ 😀"
+
+
+def test_an_escape_cannot_be_taken_for_the_text_of_one() -> None:
+    assert printable(r"\x1b") != printable("\x1b")
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_no_output_lets_a_group_drive_the_terminal(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = output_of(name)
+    output.rows([{"group_id": HOSTILE, "list": [HOSTILE]}], ["group_id", "list"])
+    output.result({"group_id": HOSTILE}, f"group {HOSTILE}")
+
+    assert all(line.isprintable() for line in capsys.readouterr().out.split("\n"))
+
+
+def test_nor_does_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = as_terminal(monkeypatch)
+    output_of("text").rows([{"group_id": HOSTILE}, {"group_id": "[bold]"}], ["group_id"])
+
+    assert all(line.isprintable() for line in terminal.getvalue().split("\n"))
+    assert "[bold]" in terminal.getvalue()
+
+
+def test_a_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    output_of("text").rows([], ["group_id", "topic"])
+
+    assert capsys.readouterr().out == "group_id  topic\n"
+
+
+def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    values = [None, "", True, b"\x01\xff", 5, {"a": 1}, ["t", {"topic": None, "partition": 1}]]
+    for value in values:
+        output_of("text").rows([{"v": value}], ["v"])
+    lines = capsys.readouterr().out.splitlines()[1::2]
+
+    assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, None:1"]
+
+
+def test_nothing_is_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    output_of("text").rows([{"v": "x" * 5000}], ["v"])
+
+    assert "x" * 5000 in capsys.readouterr().out
+
+
+def test_on_a_terminal_a_long_cell_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = as_terminal(monkeypatch)
+    output_of("text").rows([{"v": "x" * 200}], ["v"])
+
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert terminal.getvalue().count("x") == 200
+
+
+def test_values_without_a_json_form_of_their_own() -> None:
+    moment = datetime(2026, 11, 21, 3, 14, 0, 1500, tzinfo=timezone.utc)
+
+    assert json.loads(json_line([b"\x00", moment, date(2026, 11, 21)])) == [
+        "AA==",
+        "2026-11-21T03:14:00.001Z",
+        "2026-11-21",
+    ]
+    with pytest.raises(TypeError, match="object has no JSON form"):
+        json_line(object())

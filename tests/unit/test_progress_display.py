@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from streaming.progress import ProgressEvent
+from streaming.progress_display import ProgressDisplay, progress_line
+
+
+def event(
+    *, records: int = 0, next_offset: int = 0, end: int = 0, **fields: object
+) -> ProgressEvent:
+    return ProgressEvent(
+        **{
+            "batch_id": 0,
+            "records_read": records,
+            "offsets_read": records,
+            "records_read_total": 1_234_567,
+            "records_quarantined": 0,
+            "next_offset_total": next_offset,
+            "high_watermark_total": end,
+            "duration_ms": 1_000,
+            "states": {0: "current", 1: "loading", 2: "loading"},
+            **fields,
+        }  # type: ignore[arg-type]
+    )
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("left", "time_left"),
+    [(0, ""), (30, ", 3 s left"), (900, ", 1 min 30 s left"), (75_000, ", 2 h 5 min left")],
+)
+def test_the_line_tells_records_rate_time_left_and_states(left: int, time_left: str) -> None:
+    line = progress_line(event(end=left), records_per_s=54_321.4, offsets_per_s=10)
+
+    assert line == (
+        f"1,234,567 records read, 54,321 records/s{time_left}; "
+        "log partitions: 1 current, 2 loading, 0 failed"
+    )
+
+
+def test_the_log_may_end_before_the_next_offset() -> None:
+    # A high watermark is as planned; a leader that changed may be behind it for a moment.
+    assert event(next_offset=5, end=3).offsets_left == 0
+
+
+def test_plain_lines_come_every_few_seconds_with_the_rate_of_the_last_half_minute() -> None:
+    clock, lines = Clock(), list[str]()
+    with ProgressDisplay(is_terminal=False, clock=clock, write=lines.append) as display:
+        for second in range(1, 101):
+            clock.now = float(second)
+            # A slow start must not weigh on the rate for ever.
+            display(event(records=10 if second < 50 else 1_000))
+
+    rates = [line.split(", ")[1].partition(";")[0] for line in lines]
+    assert len(lines) == 20
+    assert (rates[0], rates[-1]) == ("10 records/s", "1,000 records/s")
+
+
+def test_on_a_terminal_one_line_is_kept_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with ProgressDisplay(is_terminal=True) as display:
+        display(event(records=5))
+    shown = capsys.readouterr()
+
+    assert shown.out == ""
+    assert "1,234,567 records read, 5 records/s" in shown.err

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.table_reader import LoadState, TableReader, parse_as_of
+from tests.tables_folder import apply_micro_batch, create_tables, write_rows
+
+GROUP = {"group_id": "g"}
+
+
+def test_reads_every_table_at_the_version_that_load_progress_names(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    write_rows(tables, "groups", [GROUP, {"group_id": "of a micro-batch under way"}])
+
+    assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
+
+
+def test_the_newest_of_the_versions_counts_where_rows_name_several(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[])
+    old = {"log_partition": 0, "table_versions": [("groups", 0)]}
+    new = {"log_partition": 1, "table_versions": [("groups", 1)]}
+    write_rows(tables, "load_progress", [old, new])
+
+    assert TableReader(tables).read("groups").num_rows == 1
+
+
+def test_a_table_is_empty_before_the_first_micro_batch(tmp_path: Path) -> None:
+    reader = TableReader(create_tables(tmp_path))
+
+    assert reader.read("group_offsets", ["topic"]).schema.names == ["topic"]
+    assert reader.read("group_offsets").num_rows == 0
+    assert reader.load_states == {}
+
+
+def test_filters_are_a_list_or_an_expression_for_every_table(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(
+        tables,
+        groups=[GROUP, {"group_id": "h"}],
+        progress=[{"log_partition": 0}, {"log_partition": 1}],
+    )
+    reader = TableReader(tables)
+
+    assert reader.read("groups", filters=[("group_id", "=", "h")]).num_rows == 1
+    assert reader.read("groups", ["state"], pc.field("group_id") == "h").num_columns == 1
+    found = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
+    assert found.to_pylist() == [{"log_partition": 1}]
+
+
+def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path, log_partitions="7", semantics="scala")
+    apply_micro_batch(tables, progress=[{"next_offset": 5, "high_watermark": 6}])
+    reader = TableReader(tables)
+
+    assert (reader.cluster_id, reader.topic_id) == ("cluster", "topic")
+    assert (reader.log_partitions, reader.semantics) == (7, "scala")
+    assert reader.load_states == {
+        0: LoadState(log_partition=0, state="current", next_offset=5, high_watermark=6)
+    }
+
+
+def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    between = datetime.now(timezone.utc)
+    apply_micro_batch(tables, groups=[], progress=[{"next_offset": 2}])
+
+    for as_of in (1, between):
+        reader = TableReader(tables, as_of=as_of)
+        assert reader.version == 1
+        assert reader.load_states[0].next_offset == 1
+        assert reader.read("groups").num_rows == 1
+    assert TableReader(tables).read("groups").num_rows == 0
+
+
+@pytest.mark.parametrize("as_of", [99, datetime(2000, 1, 1, tzinfo=timezone.utc)])
+def test_as_of_what_was_never_there_is_one_line(tmp_path: Path, as_of: int | datetime) -> None:
+    tables = create_tables(tmp_path)
+
+    with pytest.raises(ConfigurationError, match=f"{tables} has nothing as of") as caught:
+        TableReader(tables, as_of=as_of)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
+        TableReader(tmp_path / "nowhere")
+
+
+def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no tables of coordinator-state"):
+        TableReader(tmp_path)
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path, format_version="2")
+
+    with pytest.raises(ConfigurationError, match="format version 2, this program reads 1"):
+        TableReader(tables)
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{}])
+    (tmp_path / "groups").rename(tmp_path / "moved away")
+
+    with pytest.raises(ConfigurationError, match="groups"):
+        TableReader(tables).read("groups")
+
+
+def test_as_of_is_a_version_or_a_time_in_utc() -> None:
+    assert parse_as_of("17") == 17
+    moment = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+    assert parse_as_of("2026-11-21T03:14:00Z") == moment
+    assert parse_as_of("2026-11-21 03:14") == moment
+    assert parse_as_of("2026-11-21T04:14:00+01:00") == moment
+    with pytest.raises(ConfigurationError, match="'yesterday' is neither a version nor a time"):
+        parse_as_of("yesterday")
