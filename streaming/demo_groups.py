@@ -1,0 +1,299 @@
+"""The demo's consumer groups: real clients, each of which does one thing that a group can do.
+
+What a group does is a generator that makes one small step (poll, commit) between two `yield`s. It
+yields whether what it is there to show has happened: only then may its traffic end. Ended there,
+its clients stay connected, so that groups keep their members; closing the generator closes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+ORDERS = "orders"
+INVOICES = "invoices"
+ORDERS_PARTITIONS = (TopicPartition(ORDERS, 0), TopicPartition(ORDERS, 1))
+
+TRANSACTION_TIMEOUT_MS = 7 * 24 * 3_600_000
+"""Longer than any demo: the broker aborts what is open for longer."""
+BROKER_PROPERTIES: Mapping[str, object] = {
+    # Its default, 15 minutes, would not let the hanging transaction hang for as long as asked.
+    "transaction.max.timeout.ms": TRANSACTION_TIMEOUT_MS,
+}
+
+_POLL_MS = 100
+_CLOSE_MS = 5_000
+_AUTO_COMMIT_MS = 500
+_STEPS_BETWEEN_REBALANCES = 10
+_ORDERS_PER_STEP = (5, 3)
+"""Into each partition, so that no two offsets are equal by chance."""
+
+Steps: TypeAlias = Generator[bool, None, None]
+Records: TypeAlias = Mapping[TopicPartition, list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Makes the clients of one cluster; leaving the `with` block closes them."""
+
+    bootstrap_servers: str
+
+    @contextmanager
+    def consumer(self, group_id: str, **config: Any) -> Iterator[KafkaConsumer]:
+        """A member of the group once it subscribes; it commits by itself unless told not to."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers,
+            client_id=f"{group_id}-consumer",
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=_AUTO_COMMIT_MS,
+            # A member learns by its heartbeat that another one joins or leaves.
+            heartbeat_interval_ms=500,
+            metrics_enabled=False,
+            **config,
+        )
+        try:
+            yield consumer
+        finally:
+            consumer.close(timeout_ms=_CLOSE_MS)
+
+    @contextmanager
+    def producer(self, **config: Any) -> Iterator[KafkaProducer]:
+        """A producer. Closing it neither commits nor aborts: an open transaction stays open."""
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap_servers,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            metrics_enabled=False,
+            **config,
+        )
+        try:
+            yield producer
+        finally:
+            producer.close(timeout=_CLOSE_MS / 1000)
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """An admin client."""
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+
+def create_topics(clients: Clients) -> None:
+    """Create the topics first: an offset of a topic that does not exist cannot be committed."""
+    with clients.admin() as admin:
+        admin.create_topics([NewTopic(ORDERS, len(ORDERS_PARTITIONS), 1), NewTopic(INVOICES, 1, 1)])
+
+
+def produce_orders(clients: Clients) -> Steps:
+    """What the groups consume."""
+    with clients.producer(client_id="shop") as producer:
+        for number in count():
+            for partition, orders in zip(ORDERS_PARTITIONS, _ORDERS_PER_STEP, strict=True):
+                for item in range(orders):
+                    order = {"order": f"{number}-{partition.partition}-{item}"}
+                    value = json.dumps(order).encode()
+                    producer.send(partition.topic, value, partition=partition.partition)
+            producer.flush()
+            yield True
+
+
+def _commit_automatically(clients: Clients, group_id: str) -> Steps:
+    with clients.consumer(group_id) as consumer:
+        consumer.subscribe([ORDERS])
+        has_committed = False
+        while True:
+            consumer.poll(_POLL_MS)
+            has_committed = has_committed or _has_committed(consumer)
+            yield has_committed
+
+
+def _commit_with_metadata(clients: Clients, group_id: str) -> Steps:
+    with clients.consumer(group_id, enable_auto_commit=False) as consumer:
+        consumer.subscribe([ORDERS])
+        has_committed = False
+        while True:
+            records = consumer.poll(_POLL_MS)
+            if records:
+                consumer.commit(_consumed(records))
+                has_committed = True
+            yield has_committed
+
+
+def _assign_partitions(clients: Clients, group_id: str) -> Steps:
+    with clients.consumer(group_id, enable_auto_commit=False) as consumer:
+        consumer.assign(ORDERS_PARTITIONS)
+        while True:
+            _commit_positions(consumer)
+            yield True
+
+
+def _rebalance(clients: Clients, group_id: str) -> Steps:
+    """The first member stays; the second one leaves and comes back."""
+    with clients.consumer(group_id) as first:
+        first.subscribe([ORDERS])
+        for times_left in count():
+            with clients.consumer(group_id) as second:
+                second.subscribe([ORDERS])
+                while not (len(first.assignment()) == len(second.assignment()) == 1):
+                    yield from _poll(first, second)
+                for _ in range(_STEPS_BETWEEN_REBALANCES):
+                    yield from _poll(first, second, has_happened=times_left > 0)
+            while len(first.assignment()) < len(ORDERS_PARTITIONS):
+                yield from _poll(first)
+            for _ in range(_STEPS_BETWEEN_REBALANCES):
+                yield from _poll(first)
+
+
+def _delete_offset(clients: Clients, group_id: str) -> Steps:
+    with clients.consumer(group_id, enable_auto_commit=False) as consumer, clients.admin() as admin:
+        consumer.assign(ORDERS_PARTITIONS)
+        deleted = ORDERS_PARTITIONS[1]
+        while True:
+            _commit_positions(consumer)
+            error = admin.delete_group_offsets(group_id, [deleted])[deleted]
+            if error is not NoError:
+                raise error(f"the offset of {group_id} was not deleted")
+            yield True
+
+
+def _delete_group(clients: Clients, group_id: str) -> Steps:
+    with clients.consumer(group_id, enable_auto_commit=False) as consumer, clients.admin() as admin:
+        consumer.assign(ORDERS_PARTITIONS)
+        while True:
+            _commit_positions(consumer)
+            error = admin.delete_groups([group_id])[group_id]
+            if error != "OK":
+                raise RuntimeError(f"the group {group_id} was not deleted: {error}")
+            yield True
+
+
+def _commit_transactions(clients: Clients, group_id: str) -> Steps:
+    with _transactional(clients, group_id) as (consumer, producer):
+        has_committed = False
+        while True:
+            if _begin_transaction(consumer, producer):
+                producer.commit_transaction()
+                has_committed = True
+            yield has_committed
+
+
+def _abort_transactions(clients: Clients, group_id: str) -> Steps:
+    """Commits once, so that there is something that the aborted offsets do not replace."""
+    with _transactional(clients, group_id) as (consumer, producer):
+        yield from _commit_one_transaction(consumer, producer)
+        has_aborted = False
+        while True:
+            records = _begin_transaction(consumer, producer)
+            if records:
+                producer.abort_transaction()
+                for partition, of_partition in records.items():
+                    consumer.seek(partition, of_partition[0].offset)
+                has_aborted = True
+            yield has_aborted
+
+
+def _leave_transaction_open(clients: Clients, group_id: str) -> Steps:
+    """Commits once, so that there is an older offset to go on with, and then never again."""
+    with _transactional(clients, group_id) as (consumer, producer):
+        yield from _commit_one_transaction(consumer, producer)
+        while not _begin_transaction(consumer, producer):
+            yield False
+        while True:
+            yield True
+
+
+@contextmanager
+def _transactional(
+    clients: Clients, group_id: str
+) -> Iterator[tuple[KafkaConsumer, KafkaProducer]]:
+    """Both ends of a consume-transform-produce loop."""
+    with (
+        clients.consumer(group_id, enable_auto_commit=False) as consumer,
+        clients.producer(transactional_id=group_id) as producer,
+    ):
+        consumer.subscribe([ORDERS])
+        producer.init_transactions()
+        yield consumer, producer
+
+
+def _begin_transaction(consumer: KafkaConsumer, producer: KafkaProducer) -> Records:
+    """Consume, produce, and send the offsets; without anything to consume, nothing is begun."""
+    records: Records = consumer.poll(_POLL_MS)
+    if records:
+        producer.begin_transaction()
+        for of_partition in records.values():
+            producer.send(INVOICES, of_partition[-1].value)
+        producer.send_offsets_to_transaction(_consumed(records), consumer.group_metadata())
+        producer.flush()
+    return records
+
+
+def _commit_one_transaction(consumer: KafkaConsumer, producer: KafkaProducer) -> Steps:
+    while not _begin_transaction(consumer, producer):
+        yield False
+    producer.commit_transaction()
+
+
+def _consumed(records: Records) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        partition: OffsetAndMetadata(
+            of_partition[-1].offset + 1,
+            f"{len(of_partition)} orders at once",
+            of_partition[-1].leader_epoch,
+        )
+        for partition, of_partition in records.items()
+    }
+
+
+def _poll(*consumers: KafkaConsumer, has_happened: bool = False) -> Steps:
+    for consumer in consumers:
+        consumer.poll(_POLL_MS)
+    yield has_happened
+
+
+def _commit_positions(consumer: KafkaConsumer) -> None:
+    consumer.poll(_POLL_MS)
+    consumer.commit(
+        {at: OffsetAndMetadata(consumer.position(at), "", -1) for at in consumer.assignment()}
+    )
+
+
+def _has_committed(consumer: KafkaConsumer) -> bool:
+    return any(consumer.committed(partition) is not None for partition in consumer.assignment())
+
+
+@dataclass(frozen=True, slots=True)
+class DemoGroup:
+    """A consumer group of the demo and, in a few words, what it does."""
+
+    group_id: str
+    traffic: str
+    steps: Callable[[Clients, str], Steps]
+
+
+NEIGHBOUR = DemoGroup("billing", "commits automatically", _commit_automatically)
+"""In the log partition of `HANGING`, whose open transaction must not hold it up."""
+HANGING = DemoGroup("fraud-check", "leaves a transaction open", _leave_transaction_open)
+DEMO_GROUPS = (
+    NEIGHBOUR,
+    DemoGroup("shipping", "commits with metadata", _commit_with_metadata),
+    DemoGroup("audit", "assigns its partitions itself", _assign_partitions),
+    DemoGroup("search", "rebalances again and again", _rebalance),
+    DemoGroup("payments", "commits in transactions", _commit_transactions),
+    DemoGroup("refunds", "aborts its transactions", _abort_transactions),
+    HANGING,
+    DemoGroup("returns", "has an offset deleted", _delete_offset),
+    DemoGroup("trial", "is deleted", _delete_group),
+)

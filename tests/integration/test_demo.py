@@ -1,0 +1,241 @@
+"""The demo as a user runs it: its outcome, its exit status, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from coordinator_state.partitioner import partition_for
+from streaming.demo import run_demo
+from streaming.demo_groups import DEMO_GROUPS, HANGING, NEIGHBOUR
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Eventually
+
+# Two JVMs start in each of these runs, on a machine that may have other things to do.
+pytestmark = pytest.mark.timeout(1_200)
+
+COMMAND = (sys.executable, "-c", "from streaming.cli import main; main()", "demo")
+ADDRESS = re.compile(r"Kafka \S+ at (?P<host>\S+):(?P<port>\d+);")
+
+
+class Finished(NamedTuple):
+    """A run of the demo; `folder` was its folder for temporary files."""
+
+    folder: Path
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        (line,) = self.stdout.splitlines()
+        report: dict[str, Any] = json.loads(line)
+        return report
+
+    def group(self, group_id: str) -> dict[str, Any]:
+        (row,) = (row for row in self.report["groups"] if row["group_id"] == group_id)
+        found: dict[str, Any] = row
+        return found
+
+
+def start(folder: Path, repository: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the demo in a process group of its own, which a terminal's Ctrl-C would reach."""
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(repository)}
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def read_until(stream: IO[str], text: str) -> str:
+    """The lines up to the one with the text."""
+    read = ""
+    for line in stream:
+        read += line
+        if text in line:
+            return read
+    raise AssertionError(f"no line with {text!r} in:\n{read}")
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Processes that were started, by whichever process, with the folder for temporary files.
+
+    Empty where the system does not show the environment of processes; what listens is looked at
+    as well.
+    """
+    marker = f"TMPDIR={folder}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker in environment.read_bytes().split(b"\0"):
+                command = environment.with_name("cmdline").read_bytes()
+                found.append(command.replace(b"\0", b" ").decode(errors="replace")[:200])
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def is_listening(stderr: str) -> bool:
+    address = ADDRESS.search(stderr)
+    assert address, stderr
+    try:
+        socket.create_connection((address["host"], int(address["port"])), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def assert_nothing_left(run: Finished, eventually: Eventually) -> None:
+    assert not is_listening(run.stderr)
+    assert not list(run.folder.glob("coordinator-state-demo-*"))
+    # Spark's JVM ends when it sees that its parent has ended.
+    eventually(lambda: not processes_of(run.folder))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Finished]:
+    """One run of the demo for all who look at its outcome."""
+    folder = tmp_path_factory.mktemp("demo")
+    with start(folder, repository, "--seconds", "8", "--output", "json") as process:
+        try:
+            stdout, stderr = process.communicate()
+        finally:
+            process.kill()
+    yield Finished(folder, process.returncode, stdout, stderr)
+
+
+def test_the_tables_say_what_the_broker_says(demo: Finished) -> None:
+    assert demo.exit_code == 0, demo.stdout + demo.stderr
+    report = demo.report
+    assert report["is_equal"]
+    assert report["verify"]["is_equal"], report["verify"]
+    assert report["verify"]["moving"] == []
+    assert [row["group_id"] for row in report["groups"]] == [g.group_id for g in DEMO_GROUPS]
+    for row in report["groups"]:
+        assert row["is_equal"], row
+        assert row["tables"] == row["broker"]
+        for offset in row["offsets"]:
+            assert offset["tables"] == offset["broker"]
+
+
+def test_every_record_is_accounted_for(demo: Finished) -> None:
+    records = demo.report["records"]
+    outcomes = ("applied", "superseded", "ignored", "quarantined", "pending")
+    assert records["is_accounted_for"]
+    assert records["read"] == sum(records[outcome] for outcome in outcomes) > 0
+    assert records["quarantined"] == 0
+    assert records["pending"] == len(demo.report["pending"])
+
+
+@pytest.mark.parametrize(
+    ("group_id", "state", "members"),
+    [
+        ("billing", "Stable", 1),
+        ("shipping", "Stable", 1),
+        ("audit", "Empty", 0),
+        ("search", "Stable", 2),
+        ("payments", "Stable", 1),
+        ("refunds", "Stable", 1),
+        ("fraud-check", "Stable", 1),
+        ("returns", "Empty", 0),
+    ],
+)
+def test_groups_are_as_their_members_left_them(
+    demo: Finished, group_id: str, state: str, members: int
+) -> None:
+    tables = demo.group(group_id)["tables"]
+    protocol_type = "" if state == "Empty" else "consumer"
+    assert tables == {
+        "group_type": "classic",
+        "state": state,
+        "protocol_type": protocol_type,
+        "members": members,
+    }
+
+
+def test_committed_metadata_is_in_the_tables(demo: Finished) -> None:
+    for offset in demo.group("shipping")["offsets"]:
+        assert offset["tables"]["metadata"].endswith("orders at once")
+
+
+def test_what_was_deleted_is_in_no_table(demo: Finished) -> None:
+    kept, deleted = demo.group("returns")["offsets"]
+    assert kept["tables"]["committed_offset"] > 0
+    assert deleted["tables"] is None
+    gone = demo.group("trial")
+    assert gone["tables"] is None
+    assert [offset["tables"] for offset in gone["offsets"]] == [None, None]
+
+
+def test_aborted_transactions_leave_the_offset_of_before(demo: Finished) -> None:
+    (aborted, _), (committed, _) = (
+        demo.group(group_id)["offsets"] for group_id in ("refunds", "payments")
+    )
+    assert 0 < aborted["tables"]["committed_offset"] < committed["tables"]["committed_offset"]
+
+
+def test_an_open_transaction_is_pending_beside_the_older_offset(demo: Finished) -> None:
+    pending = demo.report["pending"]
+    assert pending
+    committed = {
+        (HANGING.group_id, at["topic"], at["partition"]): at["tables"]["committed_offset"]
+        for at in demo.group(HANGING.group_id)["offsets"]
+    }
+    for row in pending:
+        key = (row["group_id"], row["topic"], row["partition"])
+        assert row["broker"] == "UNSTABLE_OFFSET_COMMIT"
+        assert row["committed_offset"] == committed[key] < row["pending_offset"]
+
+
+def test_an_open_transaction_holds_up_no_other_group(demo: Finished) -> None:
+    neighbour = demo.report["neighbour"]
+    assert neighbour["log_partition"] == partition_for(HANGING.group_id)
+    assert neighbour["log_partition"] == partition_for(NEIGHBOUR.group_id)
+    assert neighbour["record_offset"] > neighbour["pending_record_offset"]
+
+
+def test_nothing_is_left(demo: Finished, eventually: Eventually) -> None:
+    assert_nothing_left(demo, eventually)
+
+
+def test_interrupts_end_the_traffic_and_then_everything(
+    tmp_path: Path, repository: Path, eventually: Eventually
+) -> None:
+    with start(tmp_path, repository) as process:
+        try:
+            assert process.stderr is not None
+            stderr = read_until(process.stderr, "until Ctrl-C")
+            os.killpg(process.pid, signal.SIGINT)
+            stderr += read_until(process.stderr, "ending the traffic")
+            os.killpg(process.pid, signal.SIGINT)
+            stdout, rest = process.communicate()
+        finally:
+            process.kill()
+    assert process.returncode == 130, stderr + rest
+    assert "Traceback" not in rest
+    assert stdout == ""
+    assert_nothing_left(Finished(tmp_path, process.returncode, stdout, stderr + rest), eventually)
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(ConfigurationError, match="is not an empty folder"):
+        run_demo(seconds=0, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

@@ -1,0 +1,110 @@
+"""The demo's last words where the two sides differ; where they agree a real demo is looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming.demo_report import DemoReport, show_report
+from streaming.output import output_of
+from streaming.verification import Verification
+
+STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer", "members": 1}
+OFFSET = {"committed_offset": 7, "leader_epoch": 0, "metadata": ""}
+
+
+def group(**changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": "billing",
+        "traffic": "commits",
+        "log_partition": 9,
+        "tables": STABLE,
+        "broker": STABLE,
+        "offsets": [{"topic": "orders", "partition": 0, "tables": OFFSET, "broker": OFFSET}],
+        "is_equal": True,
+        **changes,
+    }
+
+
+def pending(**changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": "fraud-check",
+        "topic": "orders",
+        "partition": 0,
+        "producer_id": 3,
+        "committed_offset": 7,
+        "pending_offset": 9,
+        "record_offset": 11,
+        "broker": "UNSTABLE_OFFSET_COMMIT",
+        "is_equal": True,
+        **changes,
+    }
+
+
+EQUAL = DemoReport(
+    groups=[group()],
+    pending=[pending()],
+    neighbour={
+        "log_partition": 9,
+        "group_id": "billing",
+        "record_offset": 20,
+        "pending_group_id": "fraud-check",
+        "pending_record_offset": 11,
+    },
+    records={
+        "read": 1_015,
+        "applied": 1_000,
+        "superseded": 5,
+        "ignored": 4,
+        "quarantined": 3,
+        "pending": 3,
+    },
+    verification=Verification(),
+)
+DIFFERENT = [
+    replace(EQUAL, groups=[group(is_equal=False)]),
+    replace(EQUAL, pending=[pending(broker=None, is_equal=False)]),
+    replace(EQUAL, records={**EQUAL.records, "read": 1_016}),
+    replace(EQUAL, verification=Verification(behind={9: 1})),
+]
+
+
+def shown(report: DemoReport, output: str, capsys: pytest.CaptureFixture[str]) -> str:
+    show_report(report, output_of(output), is_json=output == "json")
+    return capsys.readouterr().out
+
+
+def test_equal_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert EQUAL.is_equal
+    text = shown(EQUAL, "text", capsys)
+    assert (
+        "1,015 records read = 1,000 applied + 5 superseded + 4 ignored + 3 quarantined + 3 pending"
+        in text
+    )
+    assert "verify: equal" in text
+
+
+@pytest.mark.parametrize("report", DIFFERENT)
+def test_any_difference_counts(report: DemoReport, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not report.is_equal
+    assert not json.loads(shown(report, "json", capsys))["is_equal"]
+
+
+def test_both_answers_are_shown_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    other = {**STABLE, "state": "Empty", "members": 0}
+    offset = {"topic": "orders", "partition": 0, "tables": None, "broker": OFFSET}
+    row = group(broker=other, offsets=[offset], is_equal=False)
+    text = shown(replace(EQUAL, groups=[row]), "text", capsys)
+    assert re_spaced("Stable ≠ Empty 1 ≠ 0 - 7 false") in re_spaced(text)
+
+
+def test_records_not_accounted_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "1,016 records read ≠ 1,000 applied" in shown(DIFFERENT[2], "text", capsys)
+
+
+def re_spaced(text: str) -> str:
+    """The words of a table, whatever its widths."""
+    return " ".join(text.split())
