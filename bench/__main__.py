@@ -1,0 +1,108 @@
+"""`python -m bench`: the comparison as a command. Exit status 1 where tables are not equal."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.backfill import BackfillReport, compare_backfill
+from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
+
+_EXIT_DIFFERENT = 1
+_MEASURED = ("measured", "records", "seconds", "records_per_s", "times_broker", "peak_memory_mb")
+_DIFFERENCES_SHOWN = 10
+_OWN_LOGGERS = ("bench", "streaming")
+
+
+@click.command()
+@click.option(
+    "--commits",
+    type=click.IntRange(min=1),
+    default=2_000_000,
+    show_default=True,
+    help="Offset commits to produce.",
+)
+@click.option(
+    "--keys",
+    type=click.IntRange(min=1),
+    default=50_000,
+    show_default=True,
+    help="(group, topic, partition)s that they are for, ten to a group.",
+)
+@click.option(
+    "--groups-sampled",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Groups about which the broker is asked.",
+)
+@click.option("--keep", is_flag=True, help="Keep the broker's folder and the tables; tell where.")
+@click.option("--output", type=click.Choice(list(OUTPUTS)), default="text", show_default=True)
+@click.pass_context
+def bench(
+    ctx: click.Context, *, commits: int, keys: int, groups_sampled: int, keep: bool, output: str
+) -> None:
+    """Compare the backfill of this program with the broker's own load of the same log."""
+    if keys > commits:
+        raise click.UsageError("--keys: every key is committed at least once, so --commits too few")
+    logging.getLogger().handlers[:] = [StderrHandler()]
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    with ExitStack() as stack:
+        if keep:
+            folder = Path(tempfile.mkdtemp(prefix="coordinator-state-bench-"))
+            write_note(f"everything is kept in {folder}")
+        else:
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-bench-"))
+            )
+        report = compare_backfill(folder, commits=commits, keys=keys, groups_sampled=groups_sampled)
+    show(report, output_of(output))
+    ctx.exit(0 if report.is_equal else _EXIT_DIFFERENT)
+
+
+def show(report: BackfillReport, output: Output) -> None:
+    """The measurements as a table, then a verdict for the tables of each run."""
+    output.rows([_row(report, number) for number in range(len(report.measurements))], _MEASURED)
+    for name, equality in report.equalities.items():
+        output.result(
+            {
+                "run": name,
+                "is_equal": equality.is_equal,
+                "offsets": equality.offsets,
+                "offsets_wrong": len(equality.wrong_offsets),
+                "groups_sampled": equality.groups_sampled,
+                "answers_equal": equality.broker.counts,
+                "answers_different": len(equality.broker.differing),
+                "records_read": equality.records_read,
+                "records_unaccounted": equality.records_unaccounted,
+            },
+            f"{name}: {equality.summary}",
+        )
+        for key, (expected, found) in list(equality.wrong_offsets.items())[:_DIFFERENCES_SHOWN]:
+            write_note(f"{name}: {key}: committed {expected}, in the tables {found}")
+        for difference in equality.broker.differences[:_DIFFERENCES_SHOWN]:
+            write_note(f"{name}: {difference}")
+
+
+def _row(report: BackfillReport, number: int) -> dict[str, Any]:
+    measurement = report.measurements[number]
+    times_broker = report.times_broker(measurement)
+    peak_memory_bytes = measurement.peak_memory_bytes
+    return {
+        "measured": measurement.name,
+        "records": measurement.records,
+        "seconds": round(measurement.duration_s, 2),
+        "records_per_s": round(measurement.records_per_s),
+        "times_broker": None if times_broker is None else round(times_broker, 3),
+        "peak_memory_mb": None if peak_memory_bytes is None else peak_memory_bytes // 10**6,
+    }
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m bench")
