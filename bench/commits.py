@@ -53,7 +53,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """A sequence of `count` commits over `key_count` keys, the same ones whenever it is gone through.
+    """`count` commits over `key_count` keys, the same ones whenever they are gone through.
 
     `dict(commits)` is what a coordinator that loaded them all would answer. They are a millisecond
     apart, the first at `from_ms`; a broker forgets offsets older than `offsets.retention.minutes`.

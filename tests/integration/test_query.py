@@ -151,9 +151,9 @@ def _assert_other_engines_agree(tables: Path) -> None:
 
     opened = DeltaTable(str(tables / "group_offsets"))
     assert (opened.protocol().min_reader_version, opened.protocol().min_writer_version) == (1, 2)
-    found = duckdb.sql(
+    found = duckdb.execute(
         "SELECT committed_offset, log_partition FROM read_parquet($files) WHERE group_id = $group",
-        params={"files": opened.file_uris(), "group": "query-a"},
+        {"files": opened.file_uris(), "group": "query-a"},
     ).fetchall()
     assert found == [(4, partition_for("query-a"))]
 
