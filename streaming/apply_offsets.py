@@ -176,8 +176,6 @@ def _key_codes(
     codes = np.zeros(keys.num_rows, dtype=np.int64)
     for name in ("group_id", "topic", "partition", "log_partition"):
         column = keys[name].combine_chunks().dictionary_encode()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
         indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = codes * max(1, len(column.dictionary)) + indices
         # Back to small numbers, so that the next product cannot overflow.

@@ -18,8 +18,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from coordinator_state.groups import Group
+from coordinator_state.kernel import decode_record_set
 from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
