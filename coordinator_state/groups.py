@@ -31,7 +31,7 @@ from typing import Any, Final
 from coordinator_state.consumer_protocol import decode_assignment, decode_subscription
 from coordinator_state.errors import DecodeError
 from coordinator_state.record_types import GROUP_METADATA_TYPE, NO_TIMESTAMP
-from coordinator_state.serde import Fields
+from coordinator_state.struct_reader import Fields
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"

@@ -34,13 +34,8 @@ from coordinator_state.record_types import (
     NO_TIMESTAMP,
     OFFSET_COMMIT_TYPES,
 )
-from coordinator_state.serde import (
-    DecodedKey,
-    DecodedValue,
-    Fields,
-    decode_key,
-    decode_value,
-)
+from coordinator_state.serde import DecodedKey, DecodedValue, decode_key, decode_value
+from coordinator_state.struct_reader import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +101,10 @@ class ReferenceLoader:
                 continue
             for record in batch.records:
                 if batch.is_control:
-                    self._load_control(record.offset, batch.producer_id, record.key)
+                    self._load_control(record.record_offset, batch.producer_id, record.key)
                 else:
                     self.replay(
-                        record_offset=record.offset,
+                        record_offset=record.record_offset,
                         key=record.key,
                         value=record.value,
                         producer_id=batch.producer_id,

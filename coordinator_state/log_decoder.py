@@ -131,7 +131,7 @@ class OffsetRange:
                 yield self._corrupt_row(batch)
             return
         for record in batch.records:
-            if self._holds(record.offset):
+            if self._holds(record.record_offset):
                 yield self.row_of(batch, record)
         if batch.remainder is not None and self._holds(batch.remainder.base_offset):
             yield self._corrupt_row(batch.remainder) | _producer_columns(batch)
@@ -142,7 +142,7 @@ class OffsetRange:
         return (
             {
                 "log_partition": self.log_partition,
-                "record_offset": record.offset,
+                "record_offset": record.record_offset,
                 "record_timestamp_ms": timestamp_ms,
             }
             | _producer_columns(batch)

@@ -134,7 +134,7 @@ def _read_message(message: memoryview, magic: int, offset: int) -> Record:
         raise CorruptRecordBatch(
             f"message of {len(message)} bytes ends at byte {position}", position=position
         )
-    return Record(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value)
+    return Record(record_offset=offset, timestamp_ms=timestamp_ms, key=key, value=value)
 
 
 def _read_inner_messages(
@@ -157,17 +157,17 @@ def _read_inner_messages(
         messages.append(_read_inner_message(memoryview(message), magic, offset))
     if not messages:
         raise CorruptRecordBatch("compressed message without messages inside", position=0)
-    shift = wrapper.offset - messages[-1].offset if magic > 0 else 0
+    shift = wrapper.record_offset - messages[-1].record_offset if magic > 0 else 0
     placed = tuple(
         Record(
-            offset=message.offset + shift,
+            record_offset=message.record_offset + shift,
             timestamp_ms=wrapper.timestamp_ms if is_log_append_time else message.timestamp_ms,
             key=message.key,
             value=message.value,
         )
         for message in messages
     )
-    if not all(0 <= message.offset <= wrapper.offset for message in placed):
+    if not all(0 <= message.record_offset <= wrapper.record_offset for message in placed):
         raise CorruptRecordBatch("offset inside a wrapper beyond the wrapper's own", position=0)
     return placed
 

@@ -31,7 +31,7 @@ NO_TIMESTAMP: Final = -1
 class Record:
     """One record or older message, its deltas resolved. Headers are checked and not kept."""
 
-    offset: int
+    record_offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
@@ -59,7 +59,7 @@ def read_record(
     if position != end:
         raise InvalidLength(f"length {length}, {position - start} bytes used", position=start)
     record = Record(
-        offset=base_offset + offset_delta,
+        record_offset=base_offset + offset_delta,
         timestamp_ms=_as_int64(base_timestamp_ms + timestamp_delta),
         key=key,
         value=value,

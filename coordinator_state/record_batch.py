@@ -334,7 +334,7 @@ def _read_legacy_batch(view: memoryview) -> RecordBatch:
         raise CorruptRecordBatch(f"impossible offset {last_offset}", position=0)
     messages = entry.messages
     return RecordBatch(
-        base_offset=messages[0].offset,
+        base_offset=messages[0].record_offset,
         last_offset=last_offset,
         size_bytes=len(view),
         magic=entry.magic,
@@ -375,7 +375,7 @@ def _with_records(header: RecordBatch, body: memoryview) -> RecordBatch:
         reason = f"record {len(records)} of {header.records_count}: {error.message}"
     if reason is None:
         return replace(header, records=tuple(records))
-    next_offset = records[-1].offset + 1 if records else header.base_offset
+    next_offset = records[-1].record_offset + 1 if records else header.base_offset
     remainder = CorruptBatch(
         base_offset=min(next_offset, header.last_offset),
         last_offset=header.last_offset,

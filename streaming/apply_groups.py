@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 
 from coordinator_state.groups import NO_RECORD_OFFSET, Group, GroupReplay, simple_group
 from coordinator_state.log_rows import ROW_KIND_OFFSET, ROW_KIND_RECORD
+from coordinator_state.message_formatter import key_json, value_json
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
-from coordinator_state.serde import Fields, decode_key, decode_value, key_json, value_json
+from coordinator_state.serde import decode_key, decode_value
+from coordinator_state.struct_reader import Fields
 from streaming.apply_offsets import OffsetPlan
 from streaming.exact_replay import RecordCounts
 

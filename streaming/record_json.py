@@ -17,10 +17,11 @@ from typing import Any, Protocol
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.log_decoder import OffsetRange
+from coordinator_state.message_formatter import formatter_json
 from coordinator_state.primitives import read_int16, read_int32
 from coordinator_state.record import Record
 from coordinator_state.record_batch import CorruptBatch, RecordBatch, read_record_batches
-from coordinator_state.serde import decode_key, decode_value, formatter_json
+from coordinator_state.serde import decode_key, decode_value
 from streaming.errors import ConfigurationError
 
 CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
@@ -149,7 +150,7 @@ def _batch_json(batch: RecordBatch | CorruptBatch) -> Iterator[tuple[int, Docume
     }
     for record in batch.records:
         body = _control_json(record) if batch.is_control else record_json(record.key, record.value)
-        yield record.offset, {"timestamp": record.timestamp_ms} | shared | body
+        yield record.record_offset, {"timestamp": record.timestamp_ms} | shared | body
     if batch.remainder is not None:
         rest = batch.remainder
         yield rest.base_offset, shared | _error(rest.reason, None, rest.raw)

@@ -231,7 +231,7 @@ class _RecordSetDecoder:
                 yield from self._rows_of(batch, is_counted=is_counted)
             return
         record = Record(
-            offset=row[rows.OFFSET],
+            record_offset=row[rows.OFFSET],
             timestamp_ms=row[rows.TIMESTAMP],
             key=_bytes_at(arena, row[rows.KEY_POSITION], row[rows.KEY_LENGTH]),
             value=_bytes_at(arena, row[rows.VALUE_POSITION], row[rows.VALUE_LENGTH]),

@@ -18,6 +18,7 @@ from coordinator_state.consumer_protocol import (
     decode_subscription,
 )
 from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.message_formatter import formatter_json
 from coordinator_state.record_types import RECORD_TYPES, Field, RecordType, Schema
 from coordinator_state.serde import (
     decode_key,
@@ -26,7 +27,6 @@ from coordinator_state.serde import (
     encode_key,
     encode_value,
     encode_versioned,
-    formatter_json,
 )
 from tests.prefixes import assert_no_prefix_is_enough
 

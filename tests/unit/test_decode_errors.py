@@ -19,11 +19,7 @@ from coordinator_state.errors import (
     UnsupportedVersion,
 )
 from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import (
-    decode_key,
-    decode_value,
-    encode_value,
-)
+from coordinator_state.serde import decode_key, decode_value, encode_value
 
 OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]

@@ -17,17 +17,9 @@ from coordinator_state.consumer_protocol import (
     encode_subscription,
 )
 from coordinator_state.errors import DecodeError, InvalidUtf8
+from coordinator_state.message_formatter import formatter_json, key_json, value_json
 from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import (
-    DecodedValue,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-    formatter_json,
-    key_json,
-    value_json,
-)
+from coordinator_state.serde import DecodedValue, decode_key, decode_value, encode_key, encode_value
 from tests.golden.record import read_golden
 
 Json = dict[str, Any]

@@ -121,7 +121,7 @@ def records_of(raw: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     for batch in read_record_batches(raw):
         assert isinstance(batch, RecordBatch)
         assert batch.remainder is None
-        found += [(r.offset, r.timestamp_ms, r.key, r.value) for r in batch.records]
+        found += [(r.record_offset, r.timestamp_ms, r.key, r.value) for r in batch.records]
     return found
 
 
@@ -198,7 +198,7 @@ class TestKafkasOwnBytes:
         assert batch.is_transactional
         assert (batch.producer_id, batch.producer_epoch, batch.leader_epoch) == (77, 5, 3)
         assert batch.records == (
-            Record(offset=7, timestamp_ms=42, key=b"\0\0\0\1", value=b"\0\0\0\0\0\x09"),
+            Record(record_offset=7, timestamp_ms=42, key=b"\0\0\0\1", value=b"\0\0\0\0\0\x09"),
         )
 
 
@@ -217,7 +217,9 @@ class TestRecordBatch:
             leader_epoch=4,
         )
         batch = only_good(raw)
-        assert [(r.offset - 50, r.timestamp_ms, r.key, r.value) for r in batch.records] == records
+        assert [
+            (r.record_offset - 50, r.timestamp_ms, r.key, r.value) for r in batch.records
+        ] == records
         assert replace(batch, records=()) == RecordBatch(
             base_offset=50,
             last_offset=50 + 299 * 3,
@@ -258,17 +260,21 @@ class TestRecordBatch:
         raw = write_record_batch(5, [(2, 0, b"k", None)], last_offset_delta=9)
         batch = only_good(raw)
         assert (batch.base_offset, batch.last_offset) == (5, 14)
-        assert [record.offset for record in batch.records] == [7]
+        assert [record.record_offset for record in batch.records] == [7]
 
     def test_record_headers_are_passed(self) -> None:
         record = bytes.fromhex("14 00 00 00 02 6b 01 02 02 68 01")
         raw = changed(with_body(record), 57, ">i", 1, reseal=True)
-        assert only_good(raw).records == (Record(offset=0, timestamp_ms=0, key=b"k", value=None),)
+        assert only_good(raw).records == (
+            Record(record_offset=0, timestamp_ms=0, key=b"k", value=None),
+        )
 
     def test_any_negative_length_is_null(self) -> None:
         record = bytes.fromhex("0c 00 00 00 05 03 00")
         raw = changed(with_body(record), 57, ">i", 1, reseal=True)
-        assert only_good(raw).records == (Record(offset=0, timestamp_ms=0, key=None, value=None),)
+        assert only_good(raw).records == (
+            Record(record_offset=0, timestamp_ms=0, key=None, value=None),
+        )
 
 
 def with_body(body: bytes) -> bytes:
@@ -375,7 +381,7 @@ class TestRemainder:
         header = changed(raw[:61], 8, ">i", 49 + len(payload))
         header = changed(header, 21, ">h", COMPRESSIONS.index(compression))
         batch = only_good(changed(header + payload, 57, ">i", 3, reseal=True))
-        assert [record.offset for record in batch.records] == [0]
+        assert [record.record_offset for record in batch.records] == [0]
         assert batch.remainder == CorruptBatch(
             base_offset=1,
             last_offset=7,
@@ -396,7 +402,7 @@ class TestRemainder:
     def test_bytes_behind_the_last_record(self) -> None:
         raw = changed(write_record_batch(10, DELTAS), 57, ">i", 1, reseal=True)
         batch = only_good(raw)
-        assert [record.offset for record in batch.records] == [10]
+        assert [record.record_offset for record in batch.records] == [10]
         assert batch.remainder is not None
         assert batch.remainder.base_offset == 11
         assert batch.remainder.reason == f"{len(raw) - 61 - 11} bytes behind the last record"
@@ -498,7 +504,7 @@ class TestMessageSet:
         packed = gzip.compress(bytes.fromhex(KAFKA[0, "none"])[:-1])
         message = b"\x00\x01" + struct.pack(">ii", -1, len(packed)) + packed
         batch = only_good(entry(200, message))
-        assert [record.offset for record in batch.records] == [100, 101]
+        assert [record.record_offset for record in batch.records] == [100, 101]
 
     def test_negative_offset(self) -> None:
         raw = changed(write_message_set(MESSAGES[:1], magic=0), 0, ">q", -5)

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
+from coordinator_state.message_formatter import value_json
 from coordinator_state.record_types import Field, Schema
-from coordinator_state.serde import (
-    decode_versioned,
-    encode_versioned,
-    value_json,
-)
+from coordinator_state.serde import decode_versioned, encode_versioned
 from tests.prefixes import assert_no_prefix_is_enough
 
 KEY_VALUE = (Field(name="key", type="string"), Field(name="value", type="string"))

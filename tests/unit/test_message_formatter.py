@@ -11,16 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from coordinator_state.message_formatter import formatter_json, value_json
 from coordinator_state.primitives import ZERO_UUID
 from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import (
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-    formatter_json,
-    value_json,
-)
+from coordinator_state.serde import decode_key, decode_value, encode_key, encode_value
 
 OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]
