@@ -22,9 +22,9 @@ from bench.commits import Commits, produce
 from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS
-from streaming.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.load_summary import LoadSummary
 from streaming.config import RunSettings
-from streaming.load_summary import LoadSummary
 from streaming.query import run_query
 from streaming.session import build_session
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from coordinator_state.partitioner import partition_for
 from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
-from streaming.load_summary import OFFSETS_TOPIC
+from streaming.broker.load_summary import OFFSETS_TOPIC
 
 PARTITIONS_PER_GROUP = 10
 _TOPICS = 200

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from bench.commits import Committed, OffsetKey
 from coordinator_state.record_types import NO_LEADER_EPOCH
-from streaming.broker_answers import BrokerAnswers
-from streaming.table_answers import TableAnswers
-from streaming.table_reader import TableReader
-from streaming.verification import Verification, compare
+from streaming.answers.broker_answers import BrokerAnswers
+from streaming.answers.table_answers import TableAnswers
+from streaming.answers.verification import Verification, compare
+from streaming.tables.reader import TableReader
 
 _OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "pending")
 _COLUMNS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coordinator_state.offsets import Semantics
-from streaming import tables_folder
-from streaming.apply import MicroBatchApply
-from streaming.checkpoint import read_checkpoint, require_fit
+from streaming.apply.micro_batch import MicroBatchApply
 from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
-from streaming.fetch import LogClient, LogDescription
-from streaming.kafka_config import kafka_client_config
-from streaming.load_progress import LoadProgress
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.semantics import detect_semantics
 from streaming.progress import OnProgress
-from streaming.semantics import detect_semantics
 from streaming.session import build_session
+from streaming.tables import folder as tables_folder
+from streaming.tables.checkpoint import read_checkpoint, require_fit
+from streaming.tables.load_progress import LoadProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +158,7 @@ def _start(
     progress: LoadProgress,
     stoppable: _StoppableApply,
 ) -> StreamingQuery:
-    from streaming.source import CoordinatorLogDataSource
+    from streaming.source.coordinator_log import CoordinatorLogDataSource
 
     session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming.tables import (
+from streaming.tables.schemas import (
     FORMAT_VERSION,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,

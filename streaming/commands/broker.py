@@ -1,4 +1,4 @@
-"""`coordinator-state broker`; its Python twin is `streaming.broker.EmbeddedBroker`."""
+"""`coordinator-state broker`; its Python twin is `streaming.broker.embedded.EmbeddedBroker`."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def broker(
     """Run a Kafka broker on this machine until Ctrl-C, for trials and tests.
 
     Needs a JDK 17 or later; Kafka's jars are fetched into a cache the first time. Listens on
-    127.0.0.1 only. The Python twin is streaming.broker.EmbeddedBroker.
+    127.0.0.1 only. The Python twin is streaming.broker.embedded.EmbeddedBroker.
 
     \b
     Examples:
       coordinator-state broker --port 9092
       coordinator-state broker --folder kafka --broker-property offsets.topic.num.partitions=4
     """
-    from streaming.broker import EmbeddedBroker
+    from streaming.broker.embedded import EmbeddedBroker
 
     properties = _pairs(broker_property)
     options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}

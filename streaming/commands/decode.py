@@ -1,4 +1,4 @@
-"""`coordinator-state decode`; its Python twins are in `streaming.record_json`."""
+"""`coordinator-state decode`; its Python twins are in `streaming.commands.record_json`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def decode(
     The shape is that of Kafka's message formatters, for every record type; records of a segment or
     of the log also tell recordOffset, producerId and isTransactional, and transaction markers are
     shown. What cannot be decoded is a line with "error", and decoding goes on. A KEY without VALUE
-    is a tombstone. The Python twins are streaming.record_json.record_json and record_set_json.
+    is a tombstone. The Python twins are record_json and record_set_json of
+    streaming.commands.record_json.
 
     \b
     Examples:
@@ -67,7 +68,7 @@ def decode(
 
 
 def _from_hex(key: str | None, value: str | None) -> Iterable[dict[str, Any]]:
-    from streaming.record_json import bytes_of, record_json
+    from streaming.commands.record_json import bytes_of, record_json
 
     try:
         return [record_json(bytes_of(key), bytes_of(value))]
@@ -76,7 +77,7 @@ def _from_hex(key: str | None, value: str | None) -> Iterable[dict[str, Any]]:
 
 
 def _from_file(file: str, offsets: Mapping[str, int]) -> Iterable[dict[str, Any]]:
-    from streaming.record_json import lines_json, record_set_json
+    from streaming.commands.record_json import lines_json, record_set_json
 
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -94,9 +95,9 @@ def _from_log(
     log_partition: int,
     offsets: Mapping[str, int],
 ) -> Iterable[dict[str, Any]]:
-    from streaming.fetch import LogClient
-    from streaming.kafka_config import kafka_client_config
-    from streaming.record_json import log_json
+    from streaming.commands.record_json import log_json
+    from streaming.kafka.client_config import kafka_client_config
+    from streaming.kafka.fetch import LogClient
 
     if bootstrap_servers is None:
         raise click.UsageError("--log-partition needs --bootstrap-servers")

@@ -1,4 +1,4 @@
-"""`coordinator-state demo`; its Python twin is `streaming.demo.run_demo`."""
+"""`coordinator-state demo`; its Python twin is `streaming.demo.demo.run_demo`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def demo(ctx: click.Context, *, seconds: float | None, output: str) -> None:
     Starts a Kafka broker on this machine, lets several real consumer groups commit (one of them
     in a transaction that never ends), materialises their log and prints what the tables say
     beside what the broker says. Leaves nothing running. The Python twin is
-    streaming.demo.run_demo.
+    streaming.demo.demo.run_demo.
 
     \b
     Examples:
       coordinator-state demo --seconds 20
       coordinator-state demo
     """
-    from streaming.demo import run_demo
+    from streaming.demo.demo import run_demo
 
     with interrupt_on_sigterm():
         ctx.exit(run_demo(seconds=math.inf if seconds is None else seconds, output=output))

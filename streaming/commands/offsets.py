@@ -1,4 +1,4 @@
-"""`coordinator-state offsets`; its Python twin is `streaming.offset_fetch.offset_fetch`."""
+"""`coordinator-state offsets`; its Python twin is `streaming.answers.offset_fetch.offset_fetch`."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ def offsets(
 
     Without partitions: all that GROUP has committed. A partition without a committed offset is
     -1; a log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS, one that is
-    not in the tables NOT_COORDINATOR. The Python twin is streaming.offset_fetch.offset_fetch.
+    not in the tables NOT_COORDINATOR. The Python twin is offset_fetch in
+    streaming.answers.offset_fetch.
 
     \b
     Examples:
       coordinator-state offsets payments --tables tables
       coordinator-state offsets payments orders:0 orders:1 --tables tables --output json
     """
-    from streaming.offset_fetch import OffsetFetchAnswer, offset_fetch
-    from streaming.table_reader import TableReader, parse_as_of
+    from streaming.answers.offset_fetch import OffsetFetchAnswer, offset_fetch
+    from streaming.tables.reader import TableReader, parse_as_of
 
     reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
     named = [_topic_partition(text) for text in partitions] or None

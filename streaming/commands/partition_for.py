@@ -43,7 +43,7 @@ def partition_for(
     Given --bootstrap-servers, the topic's own partition count is used, and the broker that the
     cluster names as coordinator is shown and compared with the leader of that log partition: exit
     status 1 where they differ. The Python twins are coordinator_state.partitioner.partition_for and
-    streaming.group_location.locate_group.
+    streaming.kafka.group_location.locate_group.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def partition_for(
         return
     if partitions is not None:
         raise click.UsageError("--partitions and --bootstrap-servers exclude each other")
-    from streaming.group_location import locate_group
+    from streaming.kafka.group_location import locate_group
 
     found = locate_group(group, bootstrap_servers, kafka)
     output_of(output).result(

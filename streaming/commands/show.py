@@ -1,4 +1,4 @@
-"""`coordinator-state show`; its Python twin is `streaming.table_reader.TableReader.read`."""
+"""`coordinator-state show`; its Python twin is `streaming.tables.reader.TableReader.read`."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def show(*, what: str, tables: str, group: str | None, as_of: str | None, output
     WHAT is groups, members, offsets, pending, progress (of loading, per log partition), quarantine,
     records (of every other type, last per key) or history (of commits). Text shows the columns that
     matter most, JSON all of them. For what a coordinator would answer, see the command offsets. The
-    Python twin is streaming.table_reader.TableReader.read.
+    Python twin is streaming.tables.reader.TableReader.read.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def show(*, what: str, tables: str, group: str | None, as_of: str | None, output
       coordinator-state show offsets --tables tables --group payments --output json
       coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
     """
-    from streaming.table_reader import TableReader, parse_as_of
+    from streaming.tables.reader import TableReader, parse_as_of
 
     view = VIEWS[what]
     reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))

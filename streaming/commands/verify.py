@@ -1,4 +1,4 @@
-"""`coordinator-state verify`; its Python twin is `streaming.verify.verify_cluster`."""
+"""`coordinator-state verify`; its Python twin is `streaming.answers.verify.verify_cluster`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streaming.commands.options import (
 from streaming.output import Output, output_of, write_note
 
 if TYPE_CHECKING:
-    from streaming.verification import Verification
+    from streaming.answers.verification import Verification
 
 EXIT_DIFFERENT = 1
 _COLUMNS = ("answer", "field", "broker", "tables")
@@ -55,14 +55,14 @@ def verify(
     epoch and metadata, and which offsets are pending in a transaction. Traffic may go on: an
     answer that moves while it is compared is looked at again, and told apart if it never rests.
     Exit status 1 where anything differs, or where the tables do not catch up in time. The Python
-    twin is streaming.verify.verify_cluster.
+    twin is streaming.answers.verify.verify_cluster.
 
     \b
     Examples:
       coordinator-state verify --bootstrap-servers localhost:9092 --tables tables
       coordinator-state verify --config run.toml --timeout 10 --output json
     """
-    from streaming.verify import verify_cluster
+    from streaming.answers.verify import verify_cluster
 
     verification = verify_cluster(
         bootstrap_servers,

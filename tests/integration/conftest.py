@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from streaming.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 
 T = TypeVar("T")
 

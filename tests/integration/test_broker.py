@@ -20,9 +20,9 @@ from coordinator_state.partitioner import partition_for
 from coordinator_state.record_batch import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
-from streaming import broker as broker_module
-from streaming.broker import BrokerError, EmbeddedBroker
-from streaming.broker_configuration import HOST, free_port
+from streaming.broker import embedded as broker_module
+from streaming.broker.configuration import HOST, free_port
+from streaming.broker.embedded import BrokerError, EmbeddedBroker
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OFFSET_COMMIT = RECORD_TYPES[1]
 # Starts a broker, says where, and stays until it is ended.
 OWNER = """
 import sys, threading
-from streaming.broker import EmbeddedBroker
+from streaming.broker.embedded import EmbeddedBroker
 broker = EmbeddedBroker(folder=sys.argv[1])
 broker.start()
 sys.stdout.write(broker.bootstrap_servers + "\\n")

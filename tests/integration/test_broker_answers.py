@@ -17,17 +17,17 @@ from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.partitioner import partition_for
 from coordinator_state.record_batch import write_record_batch
-from streaming import group_admin
-from streaming.answers import IS_PENDING, AnswerKey, Answers
-from streaming.broker import EmbeddedBroker
-from streaming.broker_answers import BrokerAnswers
+from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
+from streaming.answers.broker_answers import BrokerAnswers
+from streaming.answers.offset_fetch import OffsetFetchAnswer
+from streaming.answers.verification import Verification
+from streaming.answers.verify import verify_cluster
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.cli import cli
 from streaming.errors import ConfigurationError
-from streaming.group_admin import GroupAdmin
-from streaming.group_location import locate_group
-from streaming.offset_fetch import OffsetFetchAnswer
-from streaming.verification import Verification
-from streaming.verify import verify_cluster
+from streaming.kafka import group_admin
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.group_location import locate_group
 from tests.integration.conftest import Eventually
 from tests.logs import offset_key, offset_value
 from tests.tables_folder import Row, apply_micro_batch, create_tables

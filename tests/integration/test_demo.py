@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from coordinator_state.partitioner import partition_for
-from streaming.demo import run_demo
-from streaming.demo_groups import DEMO_GROUPS, HANGING, NEIGHBOUR
+from streaming.demo.demo import run_demo
+from streaming.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

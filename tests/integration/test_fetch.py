@@ -29,12 +29,12 @@ from kafka.structs import OffsetAndMetadata
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.partitioner import partition_for
 from coordinator_state.record_batch import write_record_batch
-from streaming.broker import EmbeddedBroker
-from streaming.broker_configuration import HOST, free_port
+from streaming.broker.configuration import HOST, free_port
+from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError, LogTruncated
-from streaming.fetch import OFFSETS_TOPIC, LogClient
 from streaming.java import find_java
-from streaming.kafka_config import kafka_client_config
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
 from tests.logs import offset_key, offset_value
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def test_an_address_without_a_broker_is_refused_soon(caplog: pytest.LogCaptureFi
     ):
         client.describe()
     assert time.monotonic() - started_at < 5
-    warnings = [record for record in caplog.records if record.name == "streaming.leaders"]
+    warnings = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
     assert 2 <= len(warnings) <= 8
     assert all(record.exc_info is None for record in warnings)
     assert not [record for record in caplog.records if record.name.startswith("kafka.")]
@@ -244,7 +244,7 @@ def test_what_passes_by_itself_is_waited_out(
             waiting = thread.submit(client.high_watermarks)
             broker.start()
             assert waiting.result(timeout=60) == before
-        told = [record for record in caplog.records if record.name == "streaming.leaders"]
+        told = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
         assert told
         assert all("\n" not in record.getMessage() for record in told)
         assert client.fetch({log_partition: 0})[log_partition] == first

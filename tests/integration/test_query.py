@@ -17,10 +17,10 @@ from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_state.partitioner import partition_for
-from streaming.broker import EmbeddedBroker
-from streaming.offset_fetch import offset_fetch
-from streaming.table_reader import TableReader
-from streaming.tables import LOAD_PROGRESS
+from streaming.answers.offset_fetch import offset_fetch
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS
 from tests.integration.conftest import Eventually, FreshBroker
 
 pytestmark = pytest.mark.timeout(600)

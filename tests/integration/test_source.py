@@ -16,10 +16,10 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
 from coordinator_state.partitioner import partition_for
 from coordinator_state.serde import decode_key, decode_value
-from streaming.broker import EmbeddedBroker
-from streaming.fetch import OFFSETS_TOPIC
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.session import build_session
-from streaming.source import CoordinatorLogDataSource
+from streaming.source.coordinator_log import CoordinatorLogDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

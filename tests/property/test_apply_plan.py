@@ -20,9 +20,9 @@ from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.offsets import OffsetKey, Semantics
 from coordinator_state.record_batch import read_record_batches
-from streaming.apply_groups import plan_groups, plan_records
-from streaming.apply_offsets import plan_offsets
-from streaming.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.groups import plan_groups, plan_records
+from streaming.apply.offsets import plan_offsets
 from tests.logs import Event, logs, segment
 
 LOG_PARTITION = 7

@@ -23,11 +23,12 @@ from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
-from streaming import delta, tables_folder
-from streaming.apply import QUERY_ID_PROPERTY, MicroBatchApply
-from streaming.load_progress import LoadProgress
-from streaming.table_reader import TableReader
-from streaming.tables import TABLES
+from streaming.apply.micro_batch import QUERY_ID_PROPERTY, MicroBatchApply
+from streaming.tables import delta
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import TABLES
 from tests.logs import Event, logs, segment
 
 if TYPE_CHECKING:

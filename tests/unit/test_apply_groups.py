@@ -16,7 +16,9 @@ from coordinator_state.groups import (
     simple_group,
 )
 from coordinator_state.offsets import Semantics
-from streaming.apply_groups import (
+from streaming.apply.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.group_rows import group_rows, member_rows
+from streaming.apply.groups import (
     RECORD_SCHEMA,
     GroupChange,
     GroupId,
@@ -24,9 +26,7 @@ from streaming.apply_groups import (
     plan_records,
     records_table,
 )
-from streaming.apply_offsets import plan_offsets
-from streaming.exact_replay import PendingOffset, RecordCounts
-from streaming.group_rows import group_rows, member_rows
+from streaming.apply.offsets import plan_offsets
 from tests.log_rows import (
     ABORT,
     LOG_PARTITION,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
-from streaming.apply_offsets import (
+from streaming.apply.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.offsets import (
     HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
     OffsetPlan,
     plan_offsets,
 )
-from streaming.exact_replay import PendingOffset, RecordCounts
 from tests.log_rows import (
     ABORT,
     KEY,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.offsets import Semantics
-from streaming.checkpoint import read_checkpoint, require_fit
 from streaming.errors import ConfigurationError
-from streaming.load_progress import LoadProgress, Progress
+from streaming.tables.checkpoint import read_checkpoint, require_fit
+from streaming.tables.load_progress import LoadProgress, Progress
 
 
 def _write(folder: Path, *, next_offset: int, committed: bool = True) -> str:

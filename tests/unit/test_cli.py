@@ -16,21 +16,21 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-import streaming.broker
-import streaming.group_location
+import streaming.answers.verify
+import streaming.broker.embedded
+import streaming.kafka.group_location
 import streaming.query
-import streaming.verify
 from coordinator_state.record_batch import write_control_batch, write_record_batch
-from streaming.answers import AnswerKey
+from streaming.answers.answer import AnswerKey
+from streaming.answers.verification import Verification
 from streaming.cli import STREAMING_EXTRA, cli
 from streaming.commands.show import VIEWS
 from streaming.commands.signals import interrupt_on_sigterm, stop_on_signals
 from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
-from streaming.group_location import GroupLocation
+from streaming.kafka.group_location import GroupLocation
 from streaming.progress import ProgressEvent
-from streaming.tables import TABLES
-from streaming.verification import Verification
+from streaming.tables.schemas import TABLES
 from tests.logs import offset_key, offset_value
 from tests.tables_folder import apply_micro_batch, create_tables
 
@@ -376,7 +376,7 @@ class TestVerify:
                 assert options["log_partitions"] is None
                 return verification
 
-            monkeypatch.setattr(streaming.verify, "verify_cluster", verify_cluster)
+            monkeypatch.setattr(streaming.answers.verify, "verify_cluster", verify_cluster)
             return call(*VERIFY, *arguments, exit_code=exit_code)
 
         return verify
@@ -537,7 +537,7 @@ class TestPartitionFor:
                 port=9092,
             )
 
-        monkeypatch.setattr(streaming.group_location, "locate_group", locate_group)
+        monkeypatch.setattr(streaming.kafka.group_location, "locate_group", locate_group)
         arguments = ["g", "--bootstrap-servers", "localhost:9092", "--kafka", "client.id=x"]
 
         result = call("partition-for", *arguments, exit_code=exit_code)
@@ -580,7 +580,7 @@ class TestBroker:
             assert options["properties"] == {"a": "b=c"}
             return self.Broker(**options, closed=closed)
 
-        monkeypatch.setattr(streaming.broker, "EmbeddedBroker", broker)
+        monkeypatch.setattr(streaming.broker.embedded, "EmbeddedBroker", broker)
         return closed
 
     def test_runs_until_it_is_interrupted_and_stops_cleanly(self, closed: list[bool]) -> None:

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.manager import KafkaConnectionManager
 
 from streaming.errors import ConfigurationError
-from streaming.kafka_config import Secret, kafka_client_config
+from streaming.kafka.client_config import Secret, kafka_client_config
 
 PASSWORD = "correct horse"  # noqa: S105
 SASL = {
@@ -59,7 +59,7 @@ def test_names_of_other_clients_mean_the_same(tmp_path: Path) -> None:
 
 
 def test_every_client_of_kafka_python_knows_every_setting() -> None:
-    from streaming import kafka_config
+    from streaming.kafka import client_config as kafka_config
 
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaConnectionManager):
         assert set(kafka_config._DEFAULTS) <= set(client.DEFAULT_CONFIG)

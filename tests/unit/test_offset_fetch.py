@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from streaming.offset_fetch import OffsetFetchAnswer, offset_fetch
-from streaming.table_reader import TableReader
+from streaming.answers.offset_fetch import OffsetFetchAnswer, offset_fetch
+from streaming.tables.reader import TableReader
 from tests.tables_folder import Row, apply_micro_batch, create_tables
 
 # In a topic of four partitions "orders" lives in 3, "payments" in 1.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.sockets import PlainSocket, TlsSocket, tls_context
+from streaming.kafka.sockets import PlainSocket, TlsSocket, tls_context
 
 
 @pytest.fixture

@@ -17,13 +17,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record_batch import write_control_batch, write_record_batch
-from streaming import log_range, source
 from streaming.errors import ConfigurationError, LogTruncated
-from streaming.fetch import FetchedRecords, LogDescription
-from streaming.log_range import LogRange, read_ranges
-from streaming.micro_batch import group_ranges, share_out
-from streaming.source import CoordinatorLogDataSource, CoordinatorLogStreamReader, LogRangeGroup
-from streaming.source_options import SourceOptions
+from streaming.kafka.fetch import FetchedRecords, LogDescription
+from streaming.source import coordinator_log as source
+from streaming.source import log_range
+from streaming.source.coordinator_log import (
+    CoordinatorLogDataSource,
+    CoordinatorLogStreamReader,
+    LogRangeGroup,
+)
+from streaming.source.log_range import LogRange, read_ranges
+from streaming.source.micro_batch import group_ranges, share_out
+from streaming.source.options import SourceOptions
 from tests.logs import offset_key, offset_value
 
 CLUSTER_ID, TOPIC_ID = "a-cluster", "a-topic"

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.table_reader import LoadState, TableReader, parse_as_of
+from streaming.tables.reader import LoadState, TableReader, parse_as_of
 from tests.tables_folder import apply_micro_batch, create_tables, write_rows
 
 GROUP = {"group_id": "g"}

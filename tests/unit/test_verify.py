@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from coordinator_state.partitioner import partition_for
-from streaming.answers import IS_PENDING, AnswerKey, Answers
-from streaming.table_answers import TableAnswers
-from streaming.table_reader import TableReader
-from streaming.verification import Verification
-from streaming.verify import MOST_ROUNDS, verify
+from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
+from streaming.answers.table_answers import TableAnswers
+from streaming.answers.verification import Verification
+from streaming.answers.verify import MOST_ROUNDS, verify
+from streaming.tables.reader import TableReader
 from tests.tables_folder import apply_micro_batch, create_tables
 
 EMPTY = {"group_type": "classic", "state": "Empty", "protocol_type": "consumer"}

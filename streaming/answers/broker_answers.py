@@ -1,0 +1,113 @@
+"""The coordinators' side of `verify`: what they answer about groups, members and offsets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields, Kind, offset_fields
+from streaming.answers.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer, TopicPartition
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.leaders import LogDescription
+
+
+class BrokerAnswers:
+    """Asks a cluster; a context manager that closes its connections.
+
+    Args:
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, kafka_config: Mapping[str, Any] | None = None
+    ) -> None:
+        with ExitStack() as opened:
+            self._log = opened.enter_context(closing(LogClient(bootstrap_servers, kafka_config)))
+            self._admin = opened.enter_context(GroupAdmin(bootstrap_servers, kafka_config))
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> BrokerAnswers:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._opened.close()
+
+    def describe_log(self) -> LogDescription:
+        """Which cluster this is, and its `__consumer_offsets`."""
+        return self._log.describe()
+
+    def high_watermarks(self) -> Mapping[int, int]:
+        """The high watermark of every log partition."""
+        return self._log.high_watermarks()
+
+    def answers(
+        self,
+        group_ids: Collection[str] | None = None,
+        pending: Iterable[tuple[str, str, int]] = (),
+    ) -> Answers:
+        """Everything that `verify` compares, of these groups or of every group there is.
+
+        `pending` names (group, topic, partition)s to ask for stable offsets too: a request for
+        all of a group's offsets leaves out a pending one beside which nothing is committed.
+        """
+        self._admin.await_coordinators(len(self.describe_log().leaders))
+        listed = self._admin.list_groups()
+        if group_ids is not None:
+            listed = {group: listed[group] for group in group_ids if group in listed}
+        found: dict[AnswerKey, Fields] = {
+            AnswerKey("group", group_id): asdict(group) for group_id, group in listed.items()
+        }
+        stable = [
+            group_id
+            for group_id, group in listed.items()
+            if group.state == "Stable" and group.group_type in ("classic", None)
+        ]
+        for group_id, members in self._admin.describe_members(stable).items():
+            for member_id, member in members.items():
+                found[AnswerKey("member", group_id, member_id=member_id)] = asdict(member)
+        committed = self._admin.offset_fetch(dict.fromkeys(listed))
+        for group_id, answers in committed.items():
+            for answer in answers:
+                found[_key("offset", group_id, answer)] = offset_fields(answer)
+        named = _with_committed(pending, committed)
+        for group_id, answers in self._admin.offset_fetch(named, require_stable=True).items():
+            for answer in answers:
+                if answer.error == UNSTABLE_OFFSET_COMMIT:
+                    found[_key("pending", group_id, answer)] = IS_PENDING
+        return found
+
+
+def _with_committed(
+    pending: Iterable[tuple[str, str, int]],
+    committed: Mapping[str, Collection[OffsetFetchAnswer]],
+) -> dict[str, Collection[TopicPartition] | None]:
+    """What to ask for stable offsets: all of a group's, by name where one may be pending only."""
+    candidates: dict[str, set[TopicPartition]] = defaultdict(set)
+    for group_id, topic, partition in pending:
+        candidates[group_id].add((topic, partition))
+    return {
+        group_id: candidates[group_id] | {answer.topic_partition for answer in answers}
+        if group_id in candidates
+        else None
+        for group_id, answers in committed.items()
+    }
+
+
+def _key(kind: Kind, group_id: str, answer: OffsetFetchAnswer) -> AnswerKey:
+    topic, partition = answer.topic_partition
+    return AnswerKey(kind, group_id, topic, partition)

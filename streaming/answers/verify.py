@@ -1,0 +1,172 @@
+"""The tables against the coordinators' own answers, while both go on moving.
+
+An answer cannot be read off a broker and off the tables at the same moment. So each round asks
+the broker, notes the high watermarks, waits until the tables have got there, reads the tables,
+and asks the broker again. A key that the broker answered alike both times did not move in
+between, so the tables must say the same. Whatever moved, or differs, is asked again in the next
+round with its groups alone: a difference counts only when two rounds in a row see it, for a key
+may also have gone there and back.
+
+What the log does not tell is not compared but noted: rebalances that are under way live in the
+coordinator's memory only, and groups of the consumer, share and streams protocols are compared by
+their offsets alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from coordinator_state.partitioner import partition_for
+from streaming.answers.answer import Answers
+from streaming.answers.broker_answers import BrokerAnswers
+from streaming.answers.table_answers import TableAnswers
+from streaming.answers.verification import Verification, compare, not_classic
+from streaming.errors import ConfigurationError
+from streaming.kafka.client_config import kafka_client_config
+from streaming.tables.reader import TableReader
+
+logger = logging.getLogger(__name__)
+
+MOST_ROUNDS = 5
+DEFAULT_TIMEOUT_S = 60.0
+_POLL_S = 0.2
+
+
+class Broker(Protocol):
+    """The side that is right: `streaming.answers.broker_answers.BrokerAnswers` and `LogClient`."""
+
+    def answers(
+        self,
+        group_ids: Collection[str] | None = None,
+        pending: Iterable[tuple[str, str, int]] = (),
+    ) -> Answers:
+        """What the coordinators answer now."""
+
+    def high_watermarks(self) -> Mapping[int, int]:
+        """The high watermark of every log partition."""
+
+
+class Tables(Protocol):
+    """One snapshot of the side to check: `streaming.answers.table_answers.TableAnswers`."""
+
+    @property
+    def next_offsets(self) -> Mapping[int, int]:
+        """Up to where each log partition is applied."""
+
+    @property
+    def modern_group_ids(self) -> set[str]:
+        """Groups with records of other protocols than the classic one."""
+
+    def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
+        """The (group, topic, partition)s with a pending offset."""
+
+    def answers(
+        self, group_ids: Collection[str] | None = None, *, not_classic: Collection[str] = ()
+    ) -> Answers:
+        """What the tables answer."""
+
+
+def verify(
+    broker: Broker,
+    snapshot: Callable[[], Tables],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    log_partition_of: Callable[[str], int] = partition_for,
+    log_partitions: Collection[int] | None = None,
+) -> Verification:
+    """Compare every group, or those of some log partitions, that either side knows.
+
+    `snapshot` opens the newest state of the tables. `timeout_s` bounds how long they may take in
+    each round to reach the high watermarks noted after the broker's first answers.
+    """
+
+    def is_wanted(log_partition: int) -> bool:
+        return log_partitions is None or log_partition in log_partitions
+
+    result = Verification()
+    groups: set[str] | None = None
+    for round_number in range(1, MOST_ROUNDS + 1):
+        pending = snapshot().pending(groups)
+        before = broker.answers(groups, pending)
+        ends = {at: end for at, end in broker.high_watermarks().items() if is_wanted(at)}
+        tables = _caught_up(snapshot, ends, timeout_s)
+        if isinstance(tables, dict):
+            return Verification(behind=tables)
+        others = tables.modern_group_ids | not_classic(before)
+        found = tables.answers(groups, not_classic=others)
+        after = broker.answers(groups, pending)
+        seen = compare(before, found, after, not_classic=others)
+        seen.forget(lambda group: not is_wanted(log_partition_of(group)))
+        unconfirmed = seen.differing.keys() - result.differing.keys()
+        result.forget((groups or set()).__contains__)
+        result.add(seen)
+        unsettled = seen.moving | unconfirmed
+        if not unsettled:
+            break
+        logger.info("round %s: %s answers to look at again", round_number, len(unsettled))
+        groups = {key.group_id for key in seen.moving | seen.differing.keys()}
+    else:
+        # Seen once only: it may have moved there and back.
+        result.moving |= unconfirmed
+        for key in unconfirmed:
+            del result.differing[key]
+    return result
+
+
+def verify_cluster(
+    bootstrap_servers: str,
+    tables: str,
+    *,
+    kafka: Mapping[str, str] | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    log_partitions: Collection[int] | None = None,
+) -> Verification:
+    """Compare the tables of a folder with the cluster they were made from.
+
+    `log_partitions` limits it to these; without, every partition of `__consumer_offsets` counts,
+    also one that the tables do not hold yet.
+
+    Raises:
+        ConfigurationError: no broker, no tables, or tables of another cluster or topic.
+    """
+    reader = TableReader(tables)
+    with BrokerAnswers(bootstrap_servers, kafka_client_config(kafka or {})) as broker:
+        log = broker.describe_log()
+        log.require_same_log(cluster_id=reader.cluster_id, topic_id=reader.topic_id)
+        if len(log.leaders) != reader.log_partitions:
+            raise ConfigurationError(
+                f"{tables} was made when {log.topic} had {reader.log_partitions} partitions, now "
+                f"it has {len(log.leaders)}: groups live in other log partitions now"
+            )
+        return verify(
+            broker,
+            lambda: TableAnswers(TableReader(tables)),
+            timeout_s=timeout_s,
+            log_partition_of=lambda group: partition_for(group, reader.log_partitions),
+            log_partitions=log_partitions,
+        )
+
+
+def _caught_up(
+    snapshot: Callable[[], Tables], high_watermarks: Mapping[int, int], timeout_s: float
+) -> Tables | dict[int, int]:
+    """The first snapshot that holds every record below the high watermarks, or what it lacks."""
+    deadline = time.monotonic() + timeout_s
+    never = threading.Event()
+    while True:
+        tables = snapshot()
+        next_offsets = tables.next_offsets
+        behind = {
+            log_partition: high_watermark - next_offsets.get(log_partition, 0)
+            for log_partition, high_watermark in high_watermarks.items()
+            if next_offsets.get(log_partition, 0) < high_watermark
+        }
+        if not behind:
+            return tables
+        if time.monotonic() >= deadline:
+            return behind
+        never.wait(_POLL_S)

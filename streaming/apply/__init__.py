@@ -1,0 +1,1 @@
+"""One micro-batch into changes of the tables, by the rules of the reference loader."""

@@ -1,0 +1,384 @@
+"""What `foreachBatch` does: one micro-batch of log rows into the tables.
+
+The rows are collected once, planned in memory (`apply_offsets`, `apply_groups`) and written table
+by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
+`quarantine`, `pending_offsets`, last `load_progress`. A table without changes is left alone.
+
+A crash between any two writes leaves `load_progress` where it was, and the micro-batch runs again.
+It ends in the same tables because
+* rows below `next_offset` of their log partition are left out;
+* what waits and which groups exist is read at the table versions that `load_progress` pins, that
+  is, as it was before the micro-batch, never half way through;
+* every MERGE is guarded by record offsets, and every append by a Delta transaction id.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.groups import Group
+from coordinator_state.log_rows import (
+    ROW_KIND_PROGRESS,
+    ROW_KIND_UNDECODABLE,
+)
+from coordinator_state.offsets import Semantics
+from streaming.apply.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.group_rows import (
+    GROUP_CHANGE_SCHEMA,
+    MEMBER_CHANGE_SCHEMA,
+    group_ids,
+    group_rows,
+    member_rows,
+    read_groups,
+)
+from streaming.apply.groups import (
+    GroupChange,
+    GroupId,
+    plan_groups,
+    plan_records,
+    records_table,
+)
+from streaming.apply.offsets import plan_offsets
+from streaming.apply.pending_rows import pending_rows, read_pending
+from streaming.progress import OnProgress, ProgressEvent
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import (
+    APPEND_TABLES,
+    COORDINATOR_RECORDS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    LOAD_PROGRESS,
+    OFFSET_COMMITS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Spark sets it on the thread that runs a query's micro-batches."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MicroBatchApply:
+    """Applies micro-batches, one after the other, to one tables folder.
+
+    `fault` is called with the name of each table right after it is written; tests crash there.
+    """
+
+    tables: str
+    semantics: Semantics
+    history: str
+    progress: LoadProgress
+    on_progress: OnProgress | None = None
+    fault: Callable[[str], None] = lambda _table: None
+    _pending: list[PendingOffset] = field(default_factory=list)
+    _groups: dict[GroupId, Group] = field(default_factory=dict)
+    _transaction: str = ""
+
+    def recover(self, session: SparkSession, query_id: str) -> None:
+        """Read what waits and which groups exist; take back appends that will not come again.
+
+        `query_id` is the checkpoint's: the appends of a micro-batch are known by it and the batch
+        id.
+        """
+        self._transaction = f"coordinator-state/{query_id}"
+        versions = self.progress.table_versions
+        pending = delta.read(session, self.tables, PENDING_OFFSETS, versions[PENDING_OFFSETS.name])
+        self._pending = read_pending(pending.toArrow())
+        groups = delta.read(session, self.tables, GROUPS, versions[GROUPS.name])
+        self._groups = read_groups(groups.toArrow())
+        for table in APPEND_TABLES:
+            self._take_back(session, table)
+        self.progress.query_id = query_id
+
+    def _take_back(self, session: SparkSession, table: Table) -> None:
+        """Delete what the last, unfinished micro-batch of a lost checkpoint appended.
+
+        With the checkpoint still there the same micro-batch comes again, and Delta skips its
+        appends.
+        """
+        pinned = self.progress.table_versions[table.name]
+        if (
+            delta.current_version(session, self.tables, table) > pinned
+            and delta.last_writer(session, self.tables, table) != self._transaction
+        ):
+            next_offsets = {p: row.next_offset for p, row in self.progress.rows.items()}
+            version = delta.delete_from(session, self.tables, table, next_offsets)
+            self.progress.table_versions[table.name] = version
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Apply one micro-batch."""
+        started = time.monotonic()
+        session = batch.sparkSession
+        is_first = not self._transaction
+        if is_first:
+            self.recover(session, _query_id(session))
+        rows = batch.toArrow()
+        reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
+        rows = self._not_applied(rows)
+        counts = RecordCounts()
+        merged = self._write(session, rows, counts, batch_id, is_first)
+        read = self.progress.advance(
+            reports,
+            counts,
+            kept=Counter(rows["log_partition"].to_pylist()),
+            waiting=Counter(entry.log_partition for entry in self._pending),
+        )
+        self.progress.batch_id = batch_id
+        self.progress.updated_at = datetime.now(timezone.utc)
+        delta.overwrite(session, self.tables, LOAD_PROGRESS, self.progress.to_arrow())
+        self.fault(LOAD_PROGRESS.name)
+        self._report(batch_id, counts, read, merged, started)
+
+    def _not_applied(self, rows: pa.Table) -> pa.Table:
+        """Leave out progress rows, and records below the next offset of their log partition."""
+        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
+        for log_partition, row in self.progress.rows.items():
+            applied = pc.and_(
+                pc.equal(rows["log_partition"], log_partition),
+                pc.less(rows["record_offset"], row.next_offset),
+            )
+            if row.next_offset > 0 and pc.any(applied).as_py():
+                rows = rows.filter(pc.invert(applied))
+        return rows
+
+    def _write(
+        self,
+        session: SparkSession,
+        rows: pa.Table,
+        counts: RecordCounts,
+        batch_id: int,
+        is_first: bool,
+    ) -> dict[str, int]:
+        merged: dict[str, int] = {}
+        plan = plan_offsets(
+            rows, self._pending, self.semantics, counts, with_history=self.history != "off"
+        )
+        self._merge(
+            session,
+            merged,
+            GROUP_OFFSETS,
+            delta.with_timestamps(plan.changes),
+            deletes="s.is_tombstone",
+            guard="s.position >= t.record_offset",
+        )
+        records = plan_records(rows, counts)
+        self._merge(
+            session,
+            merged,
+            COORDINATOR_RECORDS,
+            delta.with_timestamps(records_table(records)),
+            deletes="false",
+            guard="s.record_offset >= t.record_offset",
+        )
+        changes = plan_groups(
+            rows,
+            records,
+            self._groups,
+            self.semantics,
+            plan,
+            lambda groups: self._with_offsets(session, groups),
+            always=is_first,
+        )
+        self._write_groups(session, merged, changes)
+        transaction = (self._transaction, batch_id)
+        self._append(session, merged, OFFSET_COMMITS, _history_rows(plan.history), transaction)
+        quarantined = _quarantine_rows(rows, counts)
+        self._append(session, merged, QUARANTINE, quarantined, transaction)
+        if plan.pending != self._pending or is_first:
+            self.progress.table_versions[PENDING_OFFSETS.name] = delta.overwrite(
+                session, self.tables, PENDING_OFFSETS, pending_rows(plan.pending)
+            )
+            merged[PENDING_OFFSETS.name] = len(plan.pending)
+        self.fault(PENDING_OFFSETS.name)
+        self._pending = plan.pending
+        return merged
+
+    def _merge(
+        self,
+        session: SparkSession,
+        merged: dict[str, int],
+        table: Table,
+        source: pa.Table,
+        *,
+        deletes: str,
+        guard: str,
+    ) -> None:
+        if source.num_rows:
+            self.progress.table_versions[table.name] = delta.merge(
+                session, self.tables, table, source, deletes=deletes, guard=guard
+            )
+            merged[table.name] = source.num_rows
+        self.fault(table.name)
+
+    def _append(
+        self,
+        session: SparkSession,
+        merged: dict[str, int],
+        table: Table,
+        rows: pa.Table,
+        transaction: tuple[str, int],
+    ) -> None:
+        if rows.num_rows:
+            self.progress.table_versions[table.name] = delta.append(
+                session, self.tables, table, rows, transaction=transaction
+            )
+            merged[table.name] = rows.num_rows
+        self.fault(table.name)
+
+    def _write_groups(
+        self,
+        session: SparkSession,
+        merged: dict[str, int],
+        changes: dict[GroupId, GroupChange],
+    ) -> None:
+        self._merge(
+            session,
+            merged,
+            GROUPS,
+            delta.with_timestamps(pa.Table.from_pylist(group_rows(changes), GROUP_CHANGE_SCHEMA)),
+            deletes="s.is_gone",
+            guard="s.position >= t.record_offset",
+        )
+        members = member_rows(changes)
+        members += self._members_gone(session, changes, members)
+        self._merge(
+            session,
+            merged,
+            GROUP_MEMBERS,
+            pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
+            deletes="coalesce(s.is_gone, false)",
+            guard="s.record_offset >= t.record_offset",
+        )
+        for identity, change in changes.items():
+            if change.group is None:
+                self._groups.pop(identity, None)
+            else:
+                self._groups[identity] = change.group
+
+    def _members_gone(
+        self,
+        session: SparkSession,
+        changes: dict[GroupId, GroupChange],
+        members: list[dict[str, Any]],
+    ) -> list[dict[str, Any]]:
+        """Members that the table has of the changed groups and that are not in them any more."""
+        if not changes:
+            return []
+        staying = {(m["log_partition"], m["group_id"], m["member_id"]) for m in members}
+        groups = delta.frame_of(session, group_ids(changes))
+        known = (
+            delta.read(session, self.tables, GROUP_MEMBERS)
+            .select("log_partition", "group_id", "member_id", "client_id", "client_host")
+            .join(groups, ["log_partition", "group_id"], "left_semi")
+        )
+        return [
+            {
+                **row.asDict(),
+                "record_offset": changes[row.log_partition, row.group_id].position,
+                "is_gone": True,
+            }
+            for row in known.collect()
+            if (row.log_partition, row.group_id, row.member_id) not in staying
+        ]
+
+    def _with_offsets(self, session: SparkSession, groups: set[GroupId]) -> set[GroupId]:
+        """Which of the groups have a row in `group_offsets`, the micro-batch's merge included."""
+        if not groups:
+            return set()
+        found = (
+            delta.read(session, self.tables, GROUP_OFFSETS)
+            .select("log_partition", "group_id")
+            .join(
+                delta.frame_of(session, group_ids(groups)),
+                ["log_partition", "group_id"],
+                "left_semi",
+            )
+            .distinct()
+        )
+        return {(row.log_partition, row.group_id) for row in found.collect()}
+
+    def _report(
+        self,
+        batch_id: int,
+        counts: RecordCounts,
+        read: int,
+        merged: dict[str, int],
+        started: float,
+    ) -> None:
+        duration_ms = round((time.monotonic() - started) * 1000)
+        rows = self.progress.rows
+        quarantined = sum(counts.quarantined.values())
+        logger.info(
+            "micro-batch %s: %s records read, %s rows merged, %s quarantined, %s ms",
+            batch_id,
+            read,
+            sum(merged.values()),
+            quarantined,
+            duration_ms,
+        )
+        if self.on_progress is not None:
+            next_offset_total = sum(row.next_offset for row in rows.values())
+            self.on_progress(
+                ProgressEvent(
+                    batch_id=batch_id,
+                    records_read=read,
+                    offsets_read=next_offset_total - self.progress.reported_offset_total,
+                    records_read_total=sum(row.records_read for row in rows.values()),
+                    records_quarantined=quarantined,
+                    next_offset_total=next_offset_total,
+                    high_watermark_total=sum(row.high_watermark for row in rows.values()),
+                    duration_ms=duration_ms,
+                    states={p: row.state for p, row in sorted(rows.items())},
+                    rows_merged=merged,
+                )
+            )
+            self.progress.reported_offset_total = next_offset_total
+
+
+def _query_id(session: SparkSession) -> str:
+    """The id of the running query: its checkpoint's, the same after every restart on it."""
+    query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
+    if query_id is None:
+        raise RuntimeError(f"a micro-batch without {QUERY_ID_PROPERTY}")
+    return str(query_id)
+
+
+def _history_rows(history: pa.Table) -> pa.Table:
+    rows = delta.with_timestamps(history)
+    return rows.append_column("day", rows["record_timestamp"].cast(pa.date32()))
+
+
+def _quarantine_rows(rows: pa.Table, counts: RecordCounts) -> pa.Table:
+    undecodable = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_UNDECODABLE))
+    counts.quarantined.update(undecodable["log_partition"].to_pylist())
+    return delta.with_timestamps(
+        undecodable.select(
+            [
+                "log_partition",
+                "record_offset",
+                "record_timestamp_ms",
+                "record_type",
+                "reason",
+                "raw_key",
+                "raw_value",
+                "producer_id",
+            ]
+        )
+    )

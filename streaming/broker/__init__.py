@@ -1,0 +1,1 @@
+"""An embedded Kafka broker, for the demo, the tests and the benchmarks."""

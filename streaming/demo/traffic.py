@@ -1,0 +1,135 @@
+"""The demo's traffic: one thread per group, from its first step until its clients are closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from streaming.demo.groups import DEMO_GROUPS, Clients, Steps, produce_orders
+
+logger = logging.getLogger(__name__)
+
+_STEP_INTERVAL_S = 0.1
+_CLOSE_TIMEOUT_S = 20.0
+
+
+class TrafficError(RuntimeError):
+    """A client of the demo failed, or did not get as far as it should."""
+
+
+class Traffic:
+    """Everything that produces and commits.
+
+    `stop` ends the traffic and leaves the clients connected; `close` closes them, also in the
+    middle of the traffic.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        clients = Clients(bootstrap_servers)
+        self._stop = threading.Event()
+        self._close = threading.Event()
+        self._threads = [
+            _TrafficThread("orders", lambda: produce_orders(clients), self._stop, self._close),
+            *(
+                _TrafficThread(
+                    group.group_id,
+                    lambda group=group: group.steps(clients, group.group_id),  # type: ignore[misc]
+                    self._stop,
+                    self._close,
+                )
+                for group in DEMO_GROUPS
+            ),
+        ]
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def has_happened(self) -> bool:
+        """Whether every group has done what it is there to show.
+
+        Raises:
+            TrafficError: a client failed.
+        """
+        self._raise_if_failed()
+        return all(thread.has_happened.is_set() for thread in self._threads)
+
+    def stop(self, timeout_s: float) -> None:
+        """Let every group come to a point where it may end, and return when all are at rest.
+
+        Raises:
+            TrafficError: a client failed, or a group is not at rest in time.
+        """
+        self._stop.set()
+        deadline = time.monotonic() + timeout_s
+        for thread in self._started:
+            thread.is_at_rest.wait(max(0.0, deadline - time.monotonic()))
+        self._raise_if_failed()
+        moving = [thread.name for thread in self._started if not thread.is_at_rest.is_set()]
+        if moving:
+            raise TrafficError(f"still not at rest after {timeout_s:.0f} s: {', '.join(moving)}")
+
+    def close(self) -> None:
+        """Close every client and return when the threads have ended."""
+        self._close.set()
+        self._stop.set()
+        deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+        for thread in self._started:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def _started(self) -> list[_TrafficThread]:
+        """All of them, unless `start` was interrupted."""
+        return [thread for thread in self._threads if thread.ident is not None]
+
+    def _raise_if_failed(self) -> None:
+        for thread in self._threads:
+            if thread.error is not None:
+                raise TrafficError(
+                    f"traffic of {thread.name}: {type(thread.error).__name__}: {thread.error}"
+                ) from thread.error
+
+
+class _TrafficThread(threading.Thread):
+    """Takes the steps of one generator; clients are used by this thread only."""
+
+    def __init__(
+        self,
+        name: str,
+        steps: Callable[[], Steps],
+        stop: threading.Event,
+        close: threading.Event,
+    ) -> None:
+        # A daemon: a client that does not close must not keep the program from ending.
+        super().__init__(name=name, daemon=True)
+        self.has_happened = threading.Event()
+        self.is_at_rest = threading.Event()
+        self.error: Exception | None = None
+        self._steps = steps
+        self._stop_asked = stop
+        self._close_asked = close
+
+    def run(self) -> None:
+        steps = self._steps()
+        try:
+            self._take(steps)
+        except Exception as error:  # noqa: BLE001 - whatever a client raises, the main thread tells
+            self.error = error
+        self.is_at_rest.set()
+        self._close_asked.wait()
+        try:
+            steps.close()
+        except Exception:  # the broker may be gone already
+            logger.debug("%s: a client did not close", self.name, exc_info=True)
+
+    def _take(self, steps: Steps) -> None:
+        for has_happened in steps:
+            if has_happened:
+                self.has_happened.set()
+            if self._close_asked.is_set() or (has_happened and self._stop_asked.is_set()):
+                return
+            self._stop_asked.wait(_STEP_INTERVAL_S)

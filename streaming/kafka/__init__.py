@@ -1,0 +1,1 @@
+"""Connections, leaders, fetches and group requests, on kafka-python's network layer."""

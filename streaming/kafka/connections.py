@@ -1,0 +1,192 @@
+"""Connections to a cluster's brokers, by kafka-python's connection layer.
+
+It brings TLS, SASL, proxies and protocol versions. Its own search for metadata and its retries stay
+out of it: here a request goes to one broker and fails as either something that a later attempt may
+cure (`TryAgain`), or something that a person must change (`ConfigurationError`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from kafka import errors as kafka_errors
+from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.sockets import DIRECT, tls_context
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NodeId = int | str
+
+# The frames that are accepted; a response holds at least one batch whatever its limits (KIP-74), so
+# this is well above those. It is below 0x15030300, what a TLS alert in answer to plain text looks
+# like as the length of a frame.
+RECEIVE_MESSAGE_MAX_BYTES: Final = 256 << 20
+
+_RECONNECT_BACKOFF_MAX_MS: Final = 1_000
+_FIRST_CONNECT_TIMEOUT_MS: Final = 5_000
+_PAUSE_POLL_S: Final = 0.02
+# How many of the known brokers are asked for metadata before the bootstrap servers are.
+_KNOWN_METADATA_NODES: Final = 3
+
+_REFUSED_LOGINS: Final = (
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+)
+_REFUSED_VERSIONS: Final = (
+    kafka_errors.IncompatibleBrokerVersion,
+    kafka_errors.UnsupportedVersionError,
+)
+_CONNECTION_LOGGERS: Final = ("kafka.cluster", "kafka.net", "kafka.protocol")
+
+
+class TryAgain(Exception):
+    """What a later attempt with fresh metadata may cure; its text says what went wrong where."""
+
+
+class BrokerConnections:
+    """Sends requests to brokers, on an IO thread of kafka-python.
+
+    `run` blocks its caller; coroutines belong to the IO thread. Nothing is connected before the
+    first request.
+
+    Attributes:
+        bootstrap_servers: HOST:PORT, several with commas.
+        has_contact: whether a leader has answered; before that, connecting is impatient.
+    """
+
+    def __init__(self, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> None:
+        _quieten_connection_loggers()
+        self.bootstrap_servers = bootstrap_servers
+        self.has_contact = False
+        config = {
+            "proxy_url": DIRECT,
+            "reconnect_backoff_max_ms": _RECONNECT_BACKOFF_MAX_MS,
+            **kafka_config,
+            "bootstrap_servers": bootstrap_servers,
+            "receive_message_max_bytes": RECEIVE_MESSAGE_MAX_BYTES,
+        }
+        if str(config.get("security_protocol", "")).endswith("SSL"):
+            config["ssl_context"] = tls_context(kafka_config)
+        # Decoding a large response takes longer than kafka-python expects of one step.
+        self._net = NetworkSelector(slow_task_threshold_secs=0)
+        try:
+            self._manager = KafkaConnectionManager(self._net, **config)
+        except ValueError as error:
+            self._net.close()
+            raise ConfigurationError(
+                f"--bootstrap-servers must be HOST:PORT[,HOST:PORT...], not {bootstrap_servers!r}"
+            ) from error
+        self._net.start()
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long kafka-python waits for an answer."""
+        return int(self._manager.config["request_timeout_ms"])
+
+    def run(self, coroutine: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine on the IO thread and wait for it."""
+        result: T = self._net.run(coroutine)
+        return result
+
+    def begin(self, coroutine: Callable[..., Awaitable[Any]], *arguments: Any) -> Future:
+        """Begin a coroutine; the future is awaited within another one."""
+        return self._manager.call_soon(coroutine, *arguments)
+
+    def close(self) -> None:
+        """Close the connections and end the IO thread."""
+        self._net.run(self._manager.close)
+        self._net.close()
+
+    async def ask_any(self, request_for: Callable[[], Any]) -> Any:
+        """Ask for metadata: some known brokers, then the bootstrap servers, until one answers.
+
+        Brokers that came back at other addresses are found through the bootstrap servers.
+        """
+        cluster = self._manager.cluster
+        known = [broker.node_id for broker in cluster.brokers()][:_KNOWN_METADATA_NODES]
+        bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
+        failure = TryAgain("no brokers are known")
+        for node_id in known + bootstrap:
+            try:
+                answer = await self.send(node_id, request_for())
+            except TryAgain as error:
+                failure = error
+                continue
+            cluster.update_metadata(answer)
+            if node_id in bootstrap:
+                self._manager.close(node_id)
+            return answer
+        raise failure
+
+    async def send(self, node_id: NodeId, request: Any, timeout_ms: int | None = None) -> Any:
+        """Send to one broker over its connection, which is made if there is none.
+
+        Raises:
+            TryAgain: no connection, no answer.
+            ConfigurationError: the broker refuses us, or our settings cannot make a connection.
+        """
+        node = self._manager.cluster.broker_metadata(node_id)
+        if node is None:
+            raise TryAgain(f"broker {node_id} is not known")
+        where = f"broker {node.host}:{node.port}"
+        try:
+            connection = await self._connection(node_id)
+            return await connection.send_request(request, request_timeout_ms=timeout_ms)
+        except _REFUSED_LOGINS as error:
+            raise ConfigurationError(
+                f"{where} refuses the login: {error}; check --kafka security.protocol, "
+                "sasl.mechanism, sasl.plain.username and its password"
+            ) from error
+        except _REFUSED_VERSIONS as error:
+            raise ConfigurationError(f"{where} is too old or too new: {error}") from error
+        except kafka_errors.KafkaError as error:
+            if "Handshake failed" in str(error) and not self.has_contact:
+                raise ConfigurationError(
+                    f"no TLS connection to {where}: {error}; check --kafka security.protocol "
+                    "and the ssl.* settings"
+                ) from error
+            raise TryAgain(f"{where}: {error}") from error
+        except Exception as error:
+            raise ConfigurationError(
+                f"no connection to {where} with these --kafka settings: {error!r}"
+            ) from error
+
+    async def _connection(self, node_id: NodeId) -> Any:
+        timeout_ms = None if self.has_contact else _FIRST_CONNECT_TIMEOUT_MS
+        # Not the manager's `send`: a failure would start its metadata loop beside our own.
+        connection = self._manager.get_connection(
+            node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False
+        )
+        try:
+            await self._manager.wait_for(
+                connection.init_future, timeout_ms or self.request_timeout_ms
+            )
+        except kafka_errors.KafkaTimeoutError as error:
+            connection.close(error)
+            raise
+        # A client quota pauses the connection; sending then would be an error.
+        while connection.connected and connection.paused:
+            await self._net.sleep(_PAUSE_POLL_S)
+        return connection
+
+
+def _quieten_connection_loggers() -> None:
+    """Keep kafka-python from telling every lost connection: what matters is told here.
+
+    Levels that someone has set stay, and so does everything when this module is at DEBUG.
+    """
+    if logger.isEnabledFor(logging.DEBUG):
+        return
+    for name in _CONNECTION_LOGGERS:
+        connection_logger = logging.getLogger(name)
+        if connection_logger.level == logging.NOTSET:
+            connection_logger.setLevel(logging.CRITICAL + 1)

@@ -1,0 +1,336 @@
+"""Raw record batches of one topic, and the offsets around them, from the leaders.
+
+Fetches are READ_UNCOMMITTED: transactional records and their markers are all delivered, up to the
+high watermark. Record sets stay the bytes the broker sent. From Fetch v13 on they are by topic id
+(KIP-516), so a topic that was deleted and created again is noticed, and every request carries the
+leader epoch (KIP-320).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+
+from streaming.errors import LogTruncated
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
+from streaming.kafka.leaders import NO_LEADER_EPOCH, LogDescription, TopicLeaders
+
+__all__ = ["FetchedRecords", "LogClient", "LogDescription", "shared_log_client"]
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
+RETRY_TIMEOUT_MS: Final = 600_000
+DEFAULT_MAX_BYTES: Final = 16 << 20
+DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
+
+_LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRecords:
+    """The record set of one log partition: whole batches, the last one possibly cut short."""
+
+    records: bytes
+    high_watermark: int
+    log_start_offset: int
+
+
+class LogClient:
+    """Reads one topic's log, whoever leads it.
+
+    Calls block, may come from one thread at a time and wait out what passes by itself (a moved
+    leader, a restarting broker). Until some leader has answered once they give up soon.
+
+    Args:
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
+        topic: the topic to read.
+        first_contact_timeout_ms: how long calls try until some leader has answered once.
+        retry_timeout_ms: how long they try after that.
+
+    All methods raise:
+        ConfigurationError: no broker there, no such topic, no authorisation, a security setting
+            that does not fit, or the topic is not the one it was before.
+        TimeoutError: no leader gave a usable answer for `retry_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        kafka_config: Mapping[str, Any] | None = None,
+        topic: str = OFFSETS_TOPIC,
+        *,
+        first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
+        retry_timeout_ms: int = RETRY_TIMEOUT_MS,
+    ) -> None:
+        self.topic = topic
+        self._leaders = TopicLeaders(
+            bootstrap_servers,
+            kafka_config or {},
+            topic,
+            first_contact_timeout_ms=first_contact_timeout_ms,
+            retry_timeout_ms=retry_timeout_ms,
+        )
+
+    def describe(self) -> LogDescription:
+        """Return the topic's ids and leaders, as of the last time that metadata was needed."""
+
+        async def attempt() -> LogDescription:
+            return self._leaders.description
+
+        return self._leaders.patiently("describe the topic", attempt)
+
+    def earliest_offsets(self) -> dict[int, int]:
+        """Return the log start offset of every log partition."""
+        return self._list_offsets("list the log start offsets", _EARLIEST)
+
+    def high_watermarks(self) -> dict[int, int]:
+        """Return the high watermark of every log partition: what a reader can see ends there."""
+        return self._list_offsets("list the high watermarks", _LATEST)
+
+    def fetch(
+        self,
+        positions: Mapping[int, int],
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_partition_bytes: int = DEFAULT_MAX_PARTITION_BYTES,
+        max_wait_ms: int = 500,
+    ) -> dict[int, FetchedRecords]:
+        """Fetch from several log partitions, one request per leader, all leaders at once.
+
+        A leader fills the log partitions in the order of `positions` until `max_bytes` are full;
+        the first one that has records gets a whole batch even if that is larger. A leader that
+        has nothing waits up to `max_wait_ms`. Log partitions that could not be asked just now are
+        left out of the answer, and all of a leader that throttles this client (KIP-219).
+
+        Raises:
+            LogTruncated: a position is not in the log (any more).
+        """
+        leaders = self._leaders
+
+        async def attempt() -> dict[int, FetchedRecords]:
+            fetched: dict[int, FetchedRecords] = {}
+            answers, failure = await leaders.ask(
+                positions,
+                lambda group: self._fetch_request(
+                    {log_partition: positions[log_partition] for log_partition in group},
+                    max_bytes=max_bytes,
+                    max_partition_bytes=max_partition_bytes,
+                    max_wait_ms=max_wait_ms,
+                ),
+                timeout_ms=max_wait_ms + leaders.request_timeout_ms,
+            )
+            for answer in answers:
+                leaders.check(answer.error_code, "fetch")
+                for data in (data for topic in answer.responses for data in topic.partitions):
+                    log_partition = data.partition_index
+                    try:
+                        if data.error_code == kafka_errors.OffsetOutOfRangeError.errno:
+                            await self._raise_truncated(log_partition, positions[log_partition])
+                        leaders.check(data.error_code, f"log partition {log_partition}")
+                    except TryAgain as error:
+                        failure = error
+                    else:
+                        fetched[log_partition] = _fetched_records(data)
+            if failure is not None:
+                leaders.doubt_metadata()
+                if not fetched:
+                    raise failure
+            return fetched
+
+        return leaders.patiently("fetch", attempt)
+
+    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Return where each log partition's leader epoch ended (OffsetForLeaderEpoch, KIP-320).
+
+        In an intact log an epoch ends at or after every offset that was read in it. A log partition
+        whose leader knows no such epoch is left out.
+        """
+        Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+        def request_for(log_partitions: list[int]) -> OffsetForLeaderEpochRequest:
+            partitions = [
+                Topic.OffsetForLeaderPartition(
+                    partition=log_partition,
+                    current_leader_epoch=self._leaders.leader_epoch(log_partition),
+                    leader_epoch=epochs[log_partition],
+                )
+                for log_partition in log_partitions
+            ]
+            return OffsetForLeaderEpochRequest(
+                replica_id=_CONSUMER, topics=[Topic(topic=self.topic, partitions=partitions)]
+            )
+
+        found = self._leaders.ask_every(
+            "look up leader epochs", epochs, request_for, lambda data: data.partition
+        )
+        return {
+            log_partition: data.end_offset
+            for log_partition, data in found.items()
+            if data.end_offset >= 0
+        }
+
+    def log_sizes(self) -> dict[int, int]:
+        """Return the bytes each log partition takes on its leader (DescribeLogDirs).
+
+        Brokers tell nothing without the ACL for it, Describe on the cluster: an empty dict then.
+        """
+
+        def request_for(log_partitions: list[int]) -> DescribeLogDirsRequest:
+            topic = DescribeLogDirsRequest.DescribableLogDirTopic(
+                topic=self.topic, partitions=log_partitions
+            )
+            return DescribeLogDirsRequest(topics=[topic])
+
+        async def attempt() -> dict[int, int]:
+            answers, failure = await self._leaders.ask(
+                self._leaders.description.leaders, request_for
+            )
+            if failure is not None:
+                raise failure
+            return {
+                data.partition_index: data.partition_size
+                for answer in answers
+                for log_dir in answer.results
+                for topic in log_dir.topics
+                for data in topic.partitions
+                if topic.name == self.topic and not data.is_future_key
+            }
+
+        return self._leaders.patiently("describe the log directories", attempt)
+
+    def close(self) -> None:
+        """Close the connections and end their thread."""
+        self._leaders.close()
+
+    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, int]:
+        found = self._leaders.ask_every(
+            operation,
+            self.describe().leaders,
+            lambda group: self._list_offsets_request(group, timestamp),
+            lambda data: data.partition_index,
+        )
+        return {log_partition: found[log_partition].offset for log_partition in sorted(found)}
+
+    async def _raise_truncated(self, log_partition: int, position: int) -> None:
+        """Find out in which way a position is out of range, and say it."""
+        log_start = await self._list_offset(log_partition, _EARLIEST)
+        log_end = await self._list_offset(log_partition, _LATEST)
+        if log_start <= position <= log_end:
+            raise TryAgain(f"log partition {log_partition}: offset {position} was out of range")
+        raise LogTruncated(
+            topic=self.topic,
+            log_partition=log_partition,
+            position=position,
+            log_start=log_start,
+            log_end=log_end,
+        )
+
+    async def _list_offset(self, log_partition: int, timestamp: int) -> int:
+        answers, failure = await self._leaders.ask(
+            [log_partition], lambda group: self._list_offsets_request(group, timestamp)
+        )
+        if failure is not None:
+            raise failure
+        (data,) = answers[0].topics[0].partitions
+        self._leaders.check(data.error_code, f"log partition {log_partition}")
+        return int(data.offset)
+
+    def _fetch_request(
+        self,
+        positions: Mapping[int, int],
+        *,
+        max_bytes: int,
+        max_partition_bytes: int,
+        max_wait_ms: int,
+    ) -> FetchRequest:
+        Topic = FetchRequest.FetchTopic
+        partitions = [
+            Topic.FetchPartition(
+                partition=log_partition,
+                current_leader_epoch=self._leaders.leader_epoch(log_partition),
+                fetch_offset=position,
+                last_fetched_epoch=NO_LEADER_EPOCH,
+                log_start_offset=-1,
+                partition_max_bytes=min(max_partition_bytes, _LARGEST_MAX_BYTES),
+            )
+            for log_partition, position in positions.items()
+        ]
+        topic = Topic(topic=self.topic, topic_id=self._leaders.topic_uuid, partitions=partitions)
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=min(max_bytes, _LARGEST_MAX_BYTES),
+            isolation_level=_READ_UNCOMMITTED,
+            topics=[topic],
+            rack_id="",
+            # The first version whose responses hold record batches of magic 2.
+            min_version=4,
+            **_NO_SESSION,
+        )
+
+    def _list_offsets_request(
+        self, log_partitions: list[int], timestamp: int
+    ) -> ListOffsetsRequest:
+        Topic = ListOffsetsRequest.ListOffsetsTopic
+        partitions = [
+            Topic.ListOffsetsPartition(
+                partition_index=log_partition,
+                current_leader_epoch=self._leaders.leader_epoch(log_partition),
+                timestamp=timestamp,
+            )
+            for log_partition in log_partitions
+        ]
+        return ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=_READ_UNCOMMITTED,
+            topics=[Topic(name=self.topic, partitions=partitions)],
+            min_version=1,
+        )
+
+
+def _fetched_records(data: Any) -> FetchedRecords:
+    return FetchedRecords(
+        records=data.records or b"",
+        high_watermark=data.high_watermark,
+        log_start_offset=-1 if data.log_start_offset is None else data.log_start_offset,
+    )
+
+
+_shared_clients: dict[tuple[Any, ...], LogClient] = {}
+
+
+def shared_log_client(
+    bootstrap_servers: str, kafka_options: Mapping[str, str], topic: str = OFFSETS_TOPIC
+) -> LogClient:
+    """Return this process's client for these settings; it is patient from its first call on.
+
+    A Spark worker process serves many tasks, and its connections outlive them here. That the
+    cluster is there was seen before the task was planned, so a worker that starts while a broker
+    restarts has reason to wait.
+
+    Args:
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_options: settings by name, as `kafka_client_config` takes them.
+        topic: the topic to read.
+    """
+    key = (os.getpid(), bootstrap_servers, topic, tuple(sorted(kafka_options.items())))
+    if key not in _shared_clients:
+        _shared_clients[key] = LogClient(
+            bootstrap_servers,
+            kafka_client_config(kafka_options),
+            topic,
+            first_contact_timeout_ms=RETRY_TIMEOUT_MS,
+        )
+    return _shared_clients[key]

@@ -1,0 +1,276 @@
+"""The leaders of one topic's partitions: finding them, asking them, waiting for them.
+
+Metadata is fetched when it is needed and after every failure, never by a timer.
+
+What passes by itself is waited out with a growing back-off: moved leaders, restarting brokers, lost
+connections, timeouts. Only the first contact is impatient, since a wrong address or a wrong setting
+does not get better by waiting; those are `ConfigurationError`s.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import tenacity
+from kafka import errors as kafka_errors
+from kafka.protocol.metadata import MetadataRequest
+
+from coordinator_state.primitives import ZERO_UUID, uuid_text
+from streaming.errors import ConfigurationError
+from streaming.kafka.connections import BrokerConnections, TryAgain
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NO_LEADER_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDescription:
+    """The topic as the cluster describes it: `leaders` is log partition -> (node id, epoch).
+
+    `topic_id` is Kafka's text of the id; all zeros from a broker before 2.8. A log partition
+    without a leader has node id -1.
+    """
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    leaders: Mapping[int, tuple[int, int]]
+
+    def require_same_log(self, *, cluster_id: str, topic_id: str) -> None:
+        """Refuse to go on with offsets of another cluster, or of another topic of that name.
+
+        Raises:
+            ConfigurationError: the ids differ.
+        """
+        if cluster_id != self.cluster_id:
+            raise ConfigurationError(
+                f"the offsets are of cluster {cluster_id}, but this is cluster {self.cluster_id}: "
+                "use other tables and another checkpoint for it"
+            )
+        if topic_id != self.topic_id:
+            raise ConfigurationError(
+                f"topic {self.topic} was deleted and created again (its id was {topic_id} and is "
+                f"{self.topic_id}): its log partitions must be reloaded"
+            )
+
+
+class TopicLeaders:
+    """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
+
+    `patiently` and `ask_every` block the caller; coroutines run on the IO thread, within an attempt
+    of `patiently`. Nothing is connected before the first attempt.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        kafka_config: Mapping[str, Any],
+        topic: str,
+        *,
+        first_contact_timeout_ms: int,
+        retry_timeout_ms: int,
+    ) -> None:
+        self.topic = topic
+        self.topic_uuid: uuid.UUID = ZERO_UUID
+        self._connections = BrokerConnections(bootstrap_servers, kafka_config)
+        self._first_contact_timeout_ms = first_contact_timeout_ms
+        self._retry_timeout_ms = retry_timeout_ms
+        self._description: LogDescription | None = None
+        self._is_stale = True
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long an answer may take."""
+        return self._connections.request_timeout_ms
+
+    @property
+    def description(self) -> LogDescription:
+        """What the last metadata said; there is some within an attempt and after the first one."""
+        if self._description is None:
+            raise TryAgain(f"topic {self.topic} is not described yet")
+        return self._description
+
+    def leader_epoch(self, log_partition: int) -> int:
+        """The epoch to send with a request, so that another leader refuses it (KIP-320)."""
+        return self.description.leaders[log_partition][1]
+
+    def doubt_metadata(self) -> None:
+        """Have the next attempt begin with fresh metadata."""
+        self._is_stale = True
+
+    def close(self) -> None:
+        """Close the connections and end the IO thread."""
+        self._connections.close()
+
+    def patiently(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Run `attempt` on the IO thread until it does not raise `TryAgain`, or patience ends.
+
+        Raises:
+            ConfigurationError: the first contact does not come about.
+            TimeoutError: later, nothing usable came for as long as calls are to try.
+        """
+        had_contact = self._connections.has_contact
+        timeout_ms = self._retry_timeout_ms if had_contact else self._first_contact_timeout_ms
+
+        async def attempt_with_metadata() -> T:
+            try:
+                if self._is_stale:
+                    await self._refresh_metadata()
+                return await attempt()
+            except TryAgain:
+                self.doubt_metadata()
+                raise
+
+        def warn(state: tenacity.RetryCallState) -> None:
+            logger.warning(
+                "Kafka at %s: cannot %s: %s; trying again in %.1f s",
+                self._connections.bootstrap_servers,
+                operation,
+                state.outcome.exception() if state.outcome else None,
+                state.upcoming_sleep,
+            )
+
+        try:
+            return tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(TryAgain),
+                wait=tenacity.wait_exponential(multiplier=0.1, max=5 if had_contact else 2)
+                + tenacity.wait_random(0, 0.1),
+                stop=tenacity.stop_before_delay(timeout_ms / 1000),
+                before_sleep=warn,
+                reraise=True,
+            )(self._connections.run, attempt_with_metadata)
+        except TryAgain as error:
+            if had_contact:
+                raise TimeoutError(
+                    f"Kafka at {self._connections.bootstrap_servers}: cannot {operation} for "
+                    f"{timeout_ms / 1000:.0f} s: {error}"
+                ) from error
+            raise ConfigurationError(
+                f"cannot reach Kafka at {self._connections.bootstrap_servers}: {error}; "
+                "check --bootstrap-servers, --kafka security.protocol and the login"
+            ) from error
+
+    def ask_every(
+        self,
+        operation: str,
+        log_partitions: Iterable[int],
+        request_for: Callable[[list[int]], Any],
+        log_partition_of: Callable[[Any], int],
+    ) -> dict[int, Any]:
+        """Ask until each log partition has answered without an error; answers are kept."""
+        wanted = list(log_partitions)
+        found: dict[int, Any] = {}
+
+        async def attempt() -> None:
+            missing = [log_partition for log_partition in wanted if log_partition not in found]
+            answers, failure = await self.ask(missing, request_for)
+            for data in (
+                data for answer in answers for topic in answer.topics for data in topic.partitions
+            ):
+                try:
+                    self.check(data.error_code, f"log partition {log_partition_of(data)}")
+                except TryAgain as error:
+                    failure = error
+                else:
+                    found[log_partition_of(data)] = data
+            if failure is not None:
+                raise failure
+
+        self.patiently(operation, attempt)
+        return found
+
+    async def ask(
+        self,
+        log_partitions: Iterable[int],
+        request_for: Callable[[list[int]], Any],
+        timeout_ms: int | None = None,
+    ) -> tuple[list[Any], TryAgain | None]:
+        """Send one request to each leader, all at once; return the answers and one failure."""
+        leaders = self.description.leaders
+        failure: TryAgain | None = None
+        by_leader: dict[int, list[int]] = {}
+        for log_partition in log_partitions:
+            if log_partition not in leaders:
+                raise ConfigurationError(f"topic {self.topic} has no partition {log_partition}")
+            node_id, _ = leaders[log_partition]
+            if node_id < 0:
+                failure = TryAgain(f"log partition {log_partition} has no leader")
+            else:
+                by_leader.setdefault(node_id, []).append(log_partition)
+        sent = [
+            self._connections.begin(self._connections.send, node_id, request_for(group), timeout_ms)
+            for node_id, group in by_leader.items()
+        ]
+        answers = []
+        for future in sent:
+            try:
+                answers.append(await future)
+            except TryAgain as error:
+                failure = error
+        self._connections.has_contact |= bool(answers)
+        return answers, failure
+
+    def check(self, error_code: int | None, what: str) -> None:
+        """Raise for the error code of a response; None and 0 are none.
+
+        Raises:
+            ConfigurationError: it will not pass by itself.
+            TryAgain: any other.
+        """
+        if not error_code:
+            return
+        kind = kafka_errors.for_code(error_code)
+        where = f"topic {self.topic} at {self._connections.bootstrap_servers}"
+        if issubclass(kind, kafka_errors.AuthorizationError):
+            raise ConfigurationError(
+                f"not authorised to read {where} ({kind.__name__}): this client's principal needs "
+                f"the ACLs Read and Describe on topic {self.topic}"
+            )
+        if kind is kafka_errors.InvalidTopicError:
+            raise ConfigurationError(f"{self.topic!r} is not a topic name")
+        if kind is kafka_errors.UnknownTopicOrPartitionError and self._description is None:
+            raise ConfigurationError(
+                f"there is no {where}; a cluster creates __consumer_offsets when its first "
+                "consumer group appears"
+            )
+        raise TryAgain(f"{what}: {kind.__name__}")
+
+    async def _refresh_metadata(self) -> None:
+        """Learn the brokers and the topic's leaders, from any broker that answers."""
+        answer = await self._connections.ask_any(
+            lambda: MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+                min_version=4,
+            )
+        )
+        (topic,) = answer.topics
+        self.check(topic.error_code, f"topic {self.topic}")
+        topic_uuid = topic.topic_id or ZERO_UUID
+        description = LogDescription(
+            topic=self.topic,
+            cluster_id=answer.cluster_id or "",
+            topic_id=uuid_text(topic_uuid),
+            leaders={
+                partition.partition_index: (
+                    partition.leader_id,
+                    # Brokers before 2.4 may tell stale epochs (KAFKA-9212).
+                    partition.leader_epoch if answer.API_VERSION >= 9 else NO_LEADER_EPOCH,
+                )
+                for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+            },
+        )
+        if self._description is not None:
+            description.require_same_log(
+                cluster_id=self._description.cluster_id, topic_id=self._description.topic_id
+            )
+        self._description, self.topic_uuid, self._is_stale = description, topic_uuid, False

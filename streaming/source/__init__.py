@@ -1,0 +1,1 @@
+"""The Structured Streaming source `coordinator_log`: record batches as rows."""

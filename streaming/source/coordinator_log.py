@@ -1,0 +1,306 @@
+"""The streaming data source `coordinator_log`: the log of `__consumer_offsets` as rows.
+
+Spark's own Kafka source cannot read this topic: it leaves internal topics out, and hides producer
+ids and control records. This one plans on the driver, in one long-lived process per query, and
+reads in worker processes; the rows are those of `coordinator_state.log_rows`.
+
+A micro-batch ends at high watermarks, as far as admission control lets it, and holds every log
+partition of the query: one without news costs no fetch but has its `progress` row too. Offsets are
+
+    {"v": 1, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...}}
+
+with the leader epoch under which the offset was planned. When a leader with a later epoch says that
+the epoch ended below the offset, the log was truncated (KIP-320).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from streaming.errors import ConfigurationError, LogTruncated
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import LogClient, LogDescription, shared_log_client
+from streaming.source.log_range import LogRange, read_ranges
+from streaming.source.micro_batch import LogDensity, group_ranges, share_out
+from streaming.source.options import SourceOptions
+
+OFFSET_FORMAT_VERSION: Final = 1
+
+_MULTI_LEADER_POLL_MS: Final = 100
+
+
+class CoordinatorLogDataSource(DataSource):
+    """Spark's handle on the source; `spark.dataSource.register` makes it known by its name."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `readStream.format`."""
+        return "coordinator_log"
+
+    def schema(self) -> StructType:
+        """`LOG_ROW_SCHEMA` in Spark's types."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(LOG_ROW_SCHEMA)
+
+    def streamReader(self, schema: StructType) -> CoordinatorLogStreamReader:  # noqa: ARG002
+        """The reader of one query."""
+        return CoordinatorLogStreamReader(SourceOptions.read(self.options))
+
+
+@dataclass(frozen=True)
+class LogRangeGroup(InputPartition):
+    """The ranges that one task reads."""
+
+    cluster_id: str
+    topic_id: str
+    ranges: tuple[LogRange, ...]
+
+
+class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their ranges in workers.
+
+    Pickled, it is its options: connections belong to the process that made them.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: LogClient | None = None
+        self._available_now: dict[int, int] | None = None
+        self._high_watermarks: dict[int, int] = {}
+        self._checked_epochs: dict[int, tuple[int, int]] = {}
+        self._density = LogDensity()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._options,)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The log start of every log partition, or where `start_offsets` says to go on."""
+        client = self._connected()
+        earliest, high_watermarks = client.earliest_offsets(), self._refresh_high_watermarks()
+        description = client.describe()
+        positions = {}
+        for log_partition in self._log_partitions(description):
+            log_start, log_end = earliest[log_partition], high_watermarks[log_partition]
+            position = self._options.start_offsets.get(log_partition, log_start)
+            if not log_start <= position <= log_end:
+                raise self._truncated(log_partition, position, log_start, log_end)
+            positions[log_partition] = position
+        return _offset(description, positions)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` is on top of it."""
+        return ReadMaxRows(self._options.max_records_per_trigger)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` itself when there is nothing new for a while."""
+        positions = self._positions(start)
+        left = self._left(start, positions)
+        is_live = self._available_now is None
+        if not any(left.values()) and is_live and self._wait_for_records(positions):
+            left = self._left(start, positions)
+        if not any(left.values()):
+            return start
+        shares = share_out(left, self._budget(limit, positions))
+        return _offset(
+            self._connected().describe(),
+            {p: position + shares[p] for p, position in positions.items()},
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Have the query end at the present high watermarks."""
+        self._available_now = self._refresh_high_watermarks()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The high watermarks last seen, for the query's progress."""
+        if not self._high_watermarks:
+            return None
+        description = self._connected().describe()
+        return _offset(
+            description,
+            {p: self._high_watermarks[p] for p in self._log_partitions(description)},
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Group the ranges into at most `tasks` tasks, alike in offsets to read."""
+        from_offsets, to_offsets = self._positions(start), self._positions(end)
+        if not self._high_watermarks:
+            self._refresh_high_watermarks()
+        ranges = []
+        for log_partition, to_offset in to_offsets.items():
+            bound = self._options.start_offsets.get(log_partition, 0)
+            ranges.append(
+                LogRange(
+                    log_partition=log_partition,
+                    from_offset=min(max(from_offsets[log_partition], bound), to_offset),
+                    to_offset=to_offset,
+                    high_watermark=max(self._high_watermarks[log_partition], to_offset),
+                    leader_epoch=end["p"][str(log_partition)][1],
+                )
+            )
+        leaders = {p: node for p, (node, _) in self._connected().describe().leaders.items()}
+        return [
+            LogRangeGroup(
+                cluster_id=end["cluster_id"], topic_id=end["topic_id"], ranges=tuple(group)
+            )
+            for group in group_ranges(ranges, leaders, self._options.tasks)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's ranges, in a worker process."""
+        if not isinstance(partition, LogRangeGroup):
+            raise TypeError(f"not a partition of this source: {partition!r}")
+        options = self._options
+        client = shared_log_client(options.bootstrap_servers, options.kafka, options.topic)
+        if not all(log_range.is_empty for log_range in partition.ranges):
+            client.describe().require_same_log(
+                cluster_id=partition.cluster_id, topic_id=partition.topic_id
+            )
+        return read_ranges(client, partition.ranges, compact=options.history != "all")
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> LogClient:
+        if self._client is None:
+            options = self._options
+            self._client = LogClient(
+                options.bootstrap_servers, kafka_client_config(options.kafka), options.topic
+            )
+        return self._client
+
+    def _refresh_high_watermarks(self) -> dict[int, int]:
+        self._high_watermarks = self._connected().high_watermarks()
+        return self._high_watermarks
+
+    def _log_partitions(self, description: LogDescription) -> list[int]:
+        wanted = self._options.log_partitions or sorted(description.leaders)
+        missing = [p for p in wanted if p not in description.leaders]
+        if missing:
+            raise ConfigurationError(
+                f"topic {description.topic} has {len(description.leaders)} partitions, "
+                f"log partition {missing[0]} is none of them"
+            )
+        return list(wanted)
+
+    def _positions(self, offset: Mapping[str, Any]) -> dict[int, int]:
+        """Read an offset; refuse one of another format, cluster, topic or set of partitions."""
+        if offset.get("v") != OFFSET_FORMAT_VERSION:
+            raise ConfigurationError(
+                f"the checkpoint's offsets have format version {offset.get('v')}, this program "
+                f"reads {OFFSET_FORMAT_VERSION}: use a new checkpoint"
+            )
+        description = self._connected().describe()
+        description.require_same_log(cluster_id=offset["cluster_id"], topic_id=offset["topic_id"])
+        positions = {int(p): position for p, (position, _) in offset["p"].items()}
+        if sorted(positions) != self._log_partitions(description):
+            raise ConfigurationError(
+                f"the checkpoint has {len(positions)} log partitions, this query "
+                f"{len(self._log_partitions(description))} or other ones: use a new checkpoint"
+            )
+        return positions
+
+    def _left(self, start: Mapping[str, Any], positions: Mapping[int, int]) -> dict[int, int]:
+        """Return how many offsets each log partition has up to where the query may read."""
+        ends = self._available_now or self._refresh_high_watermarks()
+        self._require_untruncated(start)
+        return {p: max(0, ends[p] - position) for p, position in positions.items()}
+
+    def _require_untruncated(self, start: Mapping[str, Any]) -> None:
+        """Make sure that the log still holds what was read, under the leaders there are now."""
+        client = self._connected()
+        leaders = client.describe().leaders
+        positions = {int(p): position for p, (position, _) in start["p"].items()}
+        log_ends = {p: self._high_watermarks[p] for p in positions}
+        epochs = {int(p): epoch for p, (_, epoch) in start["p"].items()}
+        unchecked = {
+            p: (epoch, leaders[p][1])
+            for p, epoch in epochs.items()
+            if 0 <= epoch < leaders[p][1] and self._checked_epochs.get(p) != (epoch, leaders[p][1])
+        }
+        if unchecked:
+            log_ends |= client.epoch_end_offsets({p: epochs[p] for p in unchecked})
+        for log_partition, position in positions.items():
+            if log_ends[log_partition] < position:
+                raise self._truncated(
+                    log_partition,
+                    position,
+                    client.earliest_offsets()[log_partition],
+                    log_ends[log_partition],
+                )
+        self._checked_epochs.update(unchecked)
+
+    def _truncated(
+        self, log_partition: int, position: int, log_start: int, log_end: int
+    ) -> LogTruncated:
+        return LogTruncated(
+            topic=self._options.topic,
+            log_partition=log_partition,
+            position=position,
+            log_start=log_start,
+            log_end=log_end,
+        )
+
+    def _wait_for_records(self, positions: Mapping[int, int]) -> bool:
+        """Wait up to `long_poll_ms` for a leader that has something new; return whether one has.
+
+        A single leader holds a fetch back until it has records. Several do that each for itself, so
+        the waits are short there: the first to have records must not wait for the others.
+        """
+        client = self._connected()
+        leaders = client.describe().leaders
+        is_single = len({leaders[p][0] for p in positions}) == 1
+        deadline = time.monotonic() + self._options.long_poll_ms / 1000
+        while (left_ms := int((deadline - time.monotonic()) * 1000)) > 0:
+            answers = client.fetch(
+                positions,
+                max_bytes=1,
+                max_partition_bytes=1,
+                max_wait_ms=left_ms if is_single else min(left_ms, _MULTI_LEADER_POLL_MS),
+            )
+            if any(answer.high_watermark > positions[p] for p, answer in answers.items()):
+                return True
+        return False
+
+    def _budget(self, limit: ReadLimit, positions: Mapping[int, int]) -> int | None:
+        """How many offsets a micro-batch may span; None for all there are."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        offsets = self._options.max_records_per_trigger
+        if isinstance(limit, ReadMaxRows):
+            offsets = limit.max_rows
+        if self._options.max_bytes_per_trigger is None:
+            return offsets
+        by_bytes = self._options.max_bytes_per_trigger / self._density.bytes_per_offset(
+            self._connected(), positions, self._high_watermarks
+        )
+        return min(offsets, max(1, int(by_bytes)))
+
+
+def _offset(description: LogDescription, positions: Mapping[int, int]) -> dict[str, Any]:
+    return {
+        "v": OFFSET_FORMAT_VERSION,
+        "cluster_id": description.cluster_id,
+        "topic_id": description.topic_id,
+        "p": {
+            str(log_partition): [positions[log_partition], description.leaders[log_partition][1]]
+            for log_partition in sorted(positions)
+        },
+    }

@@ -1,0 +1,131 @@
+"""The options of the `coordinator_log` source, which Spark hands over as strings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import OFFSETS_TOPIC
+
+_KAFKA: Final = "kafka."
+_BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
+_HISTORIES: Final = ("off", "sampled", "all")
+_DEFAULT_HISTORY: Final = "sampled"
+_DEFAULT_MAX_RECORDS: Final = 5_000_000
+_DEFAULT_TASKS: Final = 2
+_DEFAULT_LONG_POLL_MS: Final = 500
+_OPTIONS: Final = (
+    "history",
+    "log_partitions",
+    "long_poll_ms",
+    "max_bytes_per_trigger",
+    "max_records_per_trigger",
+    "start_offsets",
+    "tasks",
+    "topic",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What `readStream.option` set.
+
+    Attributes:
+        bootstrap_servers: option `kafka.bootstrap.servers`.
+        kafka: options `kafka.<property>`, by their names without the prefix.
+        topic: the topic to read.
+        max_records_per_trigger: the most offsets that a micro-batch spans.
+        max_bytes_per_trigger: the most bytes, by an estimate of the bytes of an offset.
+        history: `all` has every commit come through, even one that is superseded at once.
+        tasks: the most tasks of a micro-batch.
+        log_partitions: those to read; all when empty.
+        start_offsets: log partition -> offset; records below are neither rows nor counted.
+        long_poll_ms: how long planning waits for records before it says that there are none.
+    """
+
+    bootstrap_servers: str
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    topic: str = OFFSETS_TOPIC
+    max_records_per_trigger: int = _DEFAULT_MAX_RECORDS
+    max_bytes_per_trigger: int | None = None
+    history: str = _DEFAULT_HISTORY
+    tasks: int = _DEFAULT_TASKS
+    log_partitions: tuple[int, ...] = ()
+    start_offsets: Mapping[int, int] = field(default_factory=dict)
+    long_poll_ms: int = _DEFAULT_LONG_POLL_MS
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Read Spark's options.
+
+        Raises:
+            ConfigurationError: an unknown option, or a value that is none of its kind.
+        """
+        texts = {name.lower(): text for name, text in options.items()}
+        bootstrap_servers = texts.pop(_BOOTSTRAP_SERVERS, "").strip()
+        if not bootstrap_servers:
+            raise ConfigurationError(f"option {_BOOTSTRAP_SERVERS} is needed: HOST:PORT")
+        kafka = {
+            name.removeprefix(_KAFKA): text
+            for name, text in texts.items()
+            if name.startswith(_KAFKA)
+        }
+        kafka_client_config(kafka)
+        own = {name: text for name, text in texts.items() if not name.startswith(_KAFKA)}
+        unknown = sorted(set(own) - set(_OPTIONS))
+        if unknown:
+            raise ConfigurationError(
+                f"unknown option {unknown[0]!r} of the source; known: {', '.join(_OPTIONS)}"
+            )
+        history = own.get("history", _DEFAULT_HISTORY)
+        if history not in _HISTORIES:
+            raise ConfigurationError(f"option history must be one of {', '.join(_HISTORIES)}")
+        return cls(
+            bootstrap_servers=bootstrap_servers,
+            kafka=kafka,
+            topic=own.get("topic", OFFSETS_TOPIC),
+            max_records_per_trigger=_whole(own, "max_records_per_trigger", _DEFAULT_MAX_RECORDS),
+            max_bytes_per_trigger=(
+                _whole(own, "max_bytes_per_trigger", 1) if "max_bytes_per_trigger" in own else None
+            ),
+            history=history,
+            tasks=_whole(own, "tasks", _DEFAULT_TASKS),
+            log_partitions=_log_partitions(own.get("log_partitions", "")),
+            start_offsets=_start_offsets(own.get("start_offsets", "{}")),
+            long_poll_ms=_whole(own, "long_poll_ms", _DEFAULT_LONG_POLL_MS, at_least=0),
+        )
+
+
+def _whole(options: Mapping[str, str], name: str, default: int, *, at_least: int = 1) -> int:
+    text = options.get(name, str(default))
+    try:
+        number = int(text)
+    except ValueError:
+        number = at_least - 1
+    if number < at_least:
+        raise ConfigurationError(
+            f"option {name} must be a whole number of at least {at_least}, not {text!r}"
+        )
+    return number
+
+
+def _log_partitions(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",") if part.strip()}))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"option log_partitions must be numbers with commas, not {text!r}"
+        ) from error
+
+
+def _start_offsets(text: str) -> dict[int, int]:
+    try:
+        return {int(p): int(offset) for p, offset in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f'option start_offsets must be JSON like {{"0": 42}}, not {text!r}'
+        ) from error

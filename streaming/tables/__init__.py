@@ -1,0 +1,1 @@
+"""The Delta tables: their columns, the folder they are in, writing with Spark, reading without."""

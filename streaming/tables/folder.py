@@ -1,0 +1,114 @@
+"""The tables folder: opened for writing by one process, made when it is not there."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from coordinator_state.offsets import Semantics
+from streaming.errors import ConfigurationError
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    PROPERTY_CLUSTER_ID,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_LOG_PARTITIONS,
+    PROPERTY_SEMANTICS,
+    PROPERTY_TOPIC_ID,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCK_FILE = "_coordinator_state.lock"
+
+
+@contextmanager
+def locked(tables: str) -> Iterator[None]:
+    """Hold the folder against another writer on this machine, and make it where it is missing.
+
+    Delta would notice two writers, but only after both did the work.
+
+    Raises:
+        ConfigurationError: another process has it, or it cannot be made.
+    """
+    if "://" in tables:
+        yield
+        return
+    try:
+        folder = Path(tables)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK_FILE).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigurationError(
+                    f"another run is writing to {tables}: stop it, or name another folder"
+                ) from error
+            yield
+    except OSError as error:
+        raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
+
+
+def existing_progress(
+    tables: str, *, cluster_id: str, topic_id: str, semantics: Semantics
+) -> LoadProgress | None:
+    """How far the tables of a folder are, None where there are none yet.
+
+    Raises:
+        ConfigurationError: they are of another format version, cluster, topic or semantics.
+    """
+    if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables)):
+        return None
+    reader = TableReader(tables)
+    for what, found, wanted in (
+        ("cluster", reader.cluster_id, cluster_id),
+        ("a __consumer_offsets with topic id", reader.topic_id, topic_id),
+    ):
+        if found != wanted:
+            raise ConfigurationError(
+                f"{tables} holds the tables of {what} {found}, but this is {wanted}: "
+                "name another folder with --tables"
+            )
+    if reader.semantics != semantics.value:
+        raise ConfigurationError(
+            f"{tables} was loaded with --semantics {reader.semantics}, now it is "
+            f"{semantics.value}: pass --semantics {reader.semantics}, or load into another folder"
+        )
+    return LoadProgress.from_arrow(
+        reader.read(LOAD_PROGRESS.name),
+        cluster_id=cluster_id,
+        topic_id=topic_id,
+        semantics=semantics,
+    )
+
+
+def create(
+    session: SparkSession,
+    tables: str,
+    progress: LoadProgress,
+    *,
+    log_partitions: int,
+    change_data_feed: bool = False,
+) -> None:
+    """Create the tables that are missing, and keep the partition count of the topic up to date."""
+    properties = {
+        PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+        PROPERTY_CLUSTER_ID: progress.cluster_id,
+        PROPERTY_TOPIC_ID: progress.topic_id,
+        PROPERTY_LOG_PARTITIONS: str(log_partitions),
+        PROPERTY_SEMANTICS: progress.semantics.value,
+    }
+    delta.create_tables(session, tables, properties, change_data_feed=change_data_feed)
+    if TableReader(tables).log_partitions != log_partitions:
+        delta.set_property(
+            session, tables, LOAD_PROGRESS, PROPERTY_LOG_PARTITIONS, str(log_partitions)
+        )

@@ -1,0 +1,174 @@
+"""How far the load is: the rows of `load_progress`, kept by the one process that writes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_state.offsets import Semantics
+from streaming.apply.exact_replay import RecordCounts
+from streaming.tables.schemas import LOAD_PROGRESS, STATE_CURRENT, STATE_LOADING, TABLES
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """One log partition.
+
+    `has_caught_up` is of this run only: a restart loads what it missed before it is current again.
+    """
+
+    state: str = STATE_LOADING
+    next_offset: int = 0
+    high_watermark: int = 0
+    leader_epoch: int | None = None
+    records_read: int = 0
+    records_applied: int = 0
+    records_superseded: int = 0
+    records_ignored: int = 0
+    records_quarantined: int = 0
+    records_pending: int = 0
+    bytes_read: int = 0
+    has_caught_up: bool = False
+
+    @property
+    def records_accounted(self) -> int:
+        """What `records_read` must be: every record read is one of these."""
+        return (
+            self.records_applied
+            + self.records_superseded
+            + self.records_ignored
+            + self.records_quarantined
+            + self.records_pending
+        )
+
+
+_NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_COLUMNS = (
+    "state",
+    "next_offset",
+    "high_watermark",
+    "leader_epoch",
+    "records_read",
+    "records_applied",
+    "records_superseded",
+    "records_ignored",
+    "records_quarantined",
+    "records_pending",
+    "bytes_read",
+)
+
+
+@dataclass(slots=True)
+class LoadProgress:
+    """All log partitions, and the table versions that belong together."""
+
+    cluster_id: str
+    topic_id: str
+    semantics: Semantics
+    table_versions: dict[str, int]
+    rows: dict[int, Progress] = field(default_factory=dict)
+    query_id: str = ""
+    batch_id: int = -1
+    updated_at: datetime = _NEVER
+    reported_offset_total: int = 0
+
+    @classmethod
+    def nothing(cls, *, cluster_id: str, topic_id: str, semantics: Semantics) -> LoadProgress:
+        """Before the first micro-batch: every table is at version 0, as it was created."""
+        return cls(
+            cluster_id=cluster_id,
+            topic_id=topic_id,
+            semantics=semantics,
+            table_versions={table.name: 0 for table in TABLES if table is not LOAD_PROGRESS},
+        )
+
+    @classmethod
+    def from_arrow(
+        cls, rows: pa.Table, *, cluster_id: str, topic_id: str, semantics: Semantics
+    ) -> LoadProgress:
+        """What the table holds; an empty table means that nothing is loaded."""
+        progress = cls.nothing(cluster_id=cluster_id, topic_id=topic_id, semantics=semantics)
+        for row in rows.to_pylist():
+            progress.rows[row["log_partition"]] = Progress(**{name: row[name] for name in _COLUMNS})
+            progress.query_id = row["query_id"]
+            progress.batch_id = row["batch_id"]
+            progress.table_versions.update(dict(row["table_versions"]))
+        progress.reported_offset_total = sum(row.next_offset for row in progress.rows.values())
+        return progress
+
+    def advance(
+        self,
+        reports: Iterable[Mapping[str, Any]],
+        counts: RecordCounts,
+        *,
+        kept: Mapping[int, int],
+        waiting: Mapping[int, int],
+    ) -> int:
+        """Move on by one micro-batch; give the number of records it read.
+
+        Args:
+            reports: the reader's `progress` rows.
+            counts: what became of the micro-batch's rows.
+            kept: rows per log partition that were not applied before.
+            waiting: transactional offsets that wait now, per log partition.
+        """
+        read_in_all = 0
+        for report in reports:
+            log_partition = report["log_partition"]
+            row = self.rows.setdefault(log_partition, Progress())
+            # A range that was applied before is neither read nor superseded again.
+            is_new = report["from_offset"] >= row.next_offset
+            superseded = report["records_superseded"] if is_new else 0
+            read = kept.get(log_partition, 0) + superseded
+            row.records_read += read
+            row.bytes_read += report["bytes_read"] if is_new else 0
+            row.records_applied += counts.applied[log_partition]
+            row.records_superseded += counts.superseded[log_partition] + superseded
+            row.records_ignored += counts.ignored[log_partition]
+            row.records_quarantined += counts.quarantined[log_partition]
+            row.records_pending = waiting.get(log_partition, 0)
+            row.next_offset = max(row.next_offset, report["record_offset"])
+            row.high_watermark = max(report["high_watermark"], row.next_offset)
+            row.leader_epoch = report["log_leader_epoch"]
+            row.has_caught_up = row.has_caught_up or row.next_offset >= row.high_watermark
+            row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
+            read_in_all += read
+            if row.records_accounted != row.records_read:
+                # A fault of this program, not of the log: it is said, and the load goes on.
+                logger.error(
+                    "log partition %s: %s records read but %s accounted for",
+                    log_partition,
+                    row.records_read,
+                    row.records_accounted,
+                )
+        return read_in_all
+
+    def to_arrow(self) -> pa.Table:
+        """The rows to write."""
+        shared: dict[str, Any] = {
+            "cluster_id": self.cluster_id,
+            "topic_id": self.topic_id,
+            "semantics": self.semantics.value,
+            "query_id": self.query_id,
+            "batch_id": self.batch_id,
+            "table_versions": sorted(self.table_versions.items()),
+            "updated_at": self.updated_at,
+        }
+        return pa.Table.from_pylist(
+            [
+                {
+                    "log_partition": log_partition,
+                    **{name: getattr(row, name) for name in _COLUMNS},
+                    **shared,
+                }
+                for log_partition, row in sorted(self.rows.items())
+            ],
+            schema=LOAD_PROGRESS.schema,
+        )

@@ -1,0 +1,226 @@
+"""Reading the tables without Spark, all of them as of one micro-batch.
+
+Tables are written one after the other, `load_progress` last, with the Delta version that each
+table had then. So `load_progress` is read first and every other table at the version it names:
+whoever reads while a micro-batch is being applied sees the micro-batch before it, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
+from pyarrow.parquet import filters_to_expression
+
+from streaming.errors import ConfigurationError
+from streaming.tables.schemas import (
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    PROPERTY_CLUSTER_ID,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_LOG_PARTITIONS,
+    PROPERTY_SEMANTICS,
+    PROPERTY_TOPIC_ID,
+    TABLES,
+    Table,
+)
+
+AsOf: TypeAlias = datetime | int
+Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
+_TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadState:
+    """How far one log partition is materialised."""
+
+    log_partition: int
+    state: str
+    next_offset: int
+    high_watermark: int
+
+
+class TableReader:
+    """The tables of a folder as of its newest finished micro-batch, or as of an earlier one.
+
+    Args:
+        tables: the folder, or an address that delta-rs can open.
+        as_of: a version of `load_progress`, or a time (without a zone: UTC).
+
+    Raises:
+        ConfigurationError: no such folder, not a folder of this program, another format version, or
+            nothing as old as `as_of`.
+    """
+
+    def __init__(self, tables: str | Path, *, as_of: AsOf | None = None) -> None:
+        self.tables = str(tables)
+        progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
+        if as_of is not None:
+            _go_back(progress, as_of, self.tables)
+        self._properties = progress.metadata().configuration
+        self._check_format()
+        self.version = progress.version()
+        """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
+        self._progress = self._rows(progress, LOAD_PROGRESS)
+
+    @property
+    def cluster_id(self) -> str:
+        """The Kafka cluster the tables were made from."""
+        return self._property(PROPERTY_CLUSTER_ID)
+
+    @property
+    def topic_id(self) -> str:
+        """The id of its `__consumer_offsets`: another one means that the topic was recreated."""
+        return self._property(PROPERTY_TOPIC_ID)
+
+    @property
+    def log_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has: what `partition_for` needs."""
+        return int(self._property(PROPERTY_LOG_PARTITIONS))
+
+    @property
+    def semantics(self) -> str:
+        """The replay rules: `coordinator` or `scala`."""
+        return self._property(PROPERTY_SEMANTICS)
+
+    @cached_property
+    def load_states(self) -> dict[int, LoadState]:
+        """The materialised log partitions."""
+        columns = ["log_partition", "state", "next_offset", "high_watermark"]
+        rows = self._progress.select(columns).to_pylist()
+        return {row["log_partition"]: LoadState(**row) for row in rows}
+
+    @cached_property
+    def table_versions(self) -> dict[str, int]:
+        """The Delta version of each table in this snapshot.
+
+        A row of `load_progress` keeps the versions of the last micro-batch that touched its log
+        partition; versions only grow, so the greatest is that of the newest micro-batch.
+        """
+        versions: dict[str, int] = {}
+        for pairs in self._progress["table_versions"].to_pylist():
+            for name, version in pairs or ():
+                versions[name] = max(version, versions.get(name, version))
+        return versions
+
+    def read(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        filters: Filters | None = None,
+    ) -> pa.Table:
+        """One table of the snapshot, with the columns and types of `streaming.tables.schemas`.
+
+        `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
+        must hold. A table that no finished micro-batch knows of is empty.
+        """
+        table = _TABLES[name]
+        wanted = list(columns) if columns is not None else table.schema.names
+        condition = filters_to_expression(filters) if isinstance(filters, list) else filters
+        if table is LOAD_PROGRESS:
+            found = self._progress if condition is None else self._progress.filter(condition)
+            return found.select(wanted)
+        version = self.table_versions.get(name)
+        if version is None:
+            return table.schema.empty_table().select(wanted)
+        opened = _open(table.path(self.tables), self.tables, version=version)
+        return self._rows(opened, table, columns=wanted, filters=condition)
+
+    def _rows(self, opened: DeltaTable, table: Table, **selection: Any) -> pa.Table:
+        """Rows with the types of the table's schema: delta-rs may give other widths."""
+        found = opened.to_pyarrow_table(filesystem=self._filesystem(table), **selection)
+        fields = [table.schema.field(name) for name in found.column_names]
+        arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
+        return pa.table(arrays, schema=pa.schema(fields))
+
+    def _filesystem(self, table: Table) -> FileSystem | None:
+        """Arrow's own file system for a folder of this machine, delta-rs's for an address.
+
+        delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left
+        when the interpreter ends, which aborts the process.
+        """
+        if "://" in self.tables:
+            return None
+        folder = Path(table.path(self.tables)).absolute()
+        return SubTreeFileSystem(str(folder), LocalFileSystem())
+
+    def _property(self, name: str) -> str:
+        value: str | None = self._properties.get(name)
+        if value is None:
+            raise ConfigurationError(
+                f"{self.tables}: load_progress has no property {name}: these are not tables of "
+                "coordinator-state"
+            )
+        return value
+
+    def _check_format(self) -> None:
+        found = self._property(PROPERTY_FORMAT_VERSION)
+        if found != FORMAT_VERSION:
+            raise ConfigurationError(
+                f"{self.tables} has tables of format version {found}, this program reads "
+                f"{FORMAT_VERSION}: use the release that wrote them, or a new folder"
+            )
+
+
+def parse_as_of(text: str) -> AsOf:
+    """A version of `load_progress` or an ISO 8601 time, as on the command line.
+
+    >>> parse_as_of("17")
+    17
+    >>> parse_as_of("2026-11-21T03:14Z").isoformat()
+    '2026-11-21T03:14:00+00:00'
+
+    Raises:
+        ConfigurationError: neither.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        # Python 3.10 does not read the Z.
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{text!r} is neither a version nor a time such as 2026-11-21T03:14:00Z"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError as error:
+        if "://" not in tables and not Path(tables).exists():
+            message = f"there is no folder {tables}: coordinator-state run makes it"
+        else:
+            message = f"{path} is no Delta table: {tables} holds no tables of coordinator-state"
+        raise ConfigurationError(message) from error
+    except (DeltaError, OSError) as error:
+        raise ConfigurationError(f"cannot read {path}: {_first_line(error)}") from error
+
+
+def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
+    try:
+        progress.load_as_version(as_of)
+    except (DeltaError, OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{tables} has nothing as of {as_of}: {_first_line(error)}"
+        ) from error
+    if isinstance(as_of, datetime):
+        # delta-rs takes the first version for a time before it.
+        first_ms = min(commit["timestamp"] for commit in progress.history())
+        if as_of.timestamp() * 1000 < first_ms:
+            first = datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc).isoformat()
+            raise ConfigurationError(f"{tables} has nothing as of {as_of}: it begins at {first}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
