@@ -35,6 +35,8 @@ _SETTINGS = {
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
 }
 
+_SPARK_CONF = Path(__file__).with_name("spark_conf")
+
 
 def build_session(
     *, master: str = "local[2]", app_name: str = "coordinator-state", warehouse: Path | None = None
@@ -42,7 +44,8 @@ def build_session(
     """Start (or get) the session that runs the query.
 
     The Delta jars come from the project's own cache, so a second start needs no network. In local
-    mode everything binds to the loopback address.
+    mode everything binds to the loopback address. A SPARK_HOME or SPARK_CONF_DIR of the user's
+    stands; without one Spark logs errors only.
 
     Raises:
         ConfigurationError: no JDK that Spark can run on, or the jars cannot be had.
@@ -51,6 +54,8 @@ def build_session(
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+        os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app_name)
@@ -63,6 +68,4 @@ def build_session(
         )
     if warehouse is not None:
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return builder.getOrCreate()
