@@ -33,7 +33,7 @@ help: ## Show this help
 venv: $(INSTALLED) ## Make .venv with everything in it; the second time nothing is done
 
 demo: check-java venv ## A broker, live consumer groups, the tables beside the broker's own answers (DEMO_ARGS=...)
-	$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
+	@$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
 
 test: check-java lint ## Lint, then every test (PYTEST_ARGS=...)
 	$(PYTEST) $(PYTEST_ARGS)
@@ -68,12 +68,12 @@ clean: ## Remove what make made; checkpoints and tables stay
 # The copy of the lock file says what is there: a file that is merely newer fetches nothing.
 $(WHEELHOUSE)/core.lock: requirements/core.lock | $(VENV)/pyvenv.cfg
 	@cmp -s $< $@ || { \
-	    echo "Fetching the packages of $< into $(WHEELHOUSE) ..." && rm -rf $(WHEELHOUSE) && \
+	    echo "Fetching the packages of $< into $(WHEELHOUSE) ..." >&2 && rm -rf $(WHEELHOUSE) && \
 	    $(PIP) wheel --require-hashes -r $< --wheel-dir $(WHEELHOUSE) && cp $< $@; }
 	@touch $@
 
 $(INSTALLED): pyproject.toml requirements/dev.lock $(WHEELHOUSE)/core.lock
-	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a few minutes) ..."
+	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a few minutes) ..." >&2
 	@$(PIP) install --use-pep517 --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from coordinator_state.record_types import RECORD_TYPES
 from streaming.cli import cli
+from streaming.demo.groups import DEMO_GROUPS
 from streaming.tables.schemas import TABLES
 
 
@@ -52,6 +53,14 @@ def test_examples_without_a_cluster_print_what_they_say(readme: str) -> None:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
         assert result.exit_code == 0, result.output
         assert result.stdout == output
+
+
+def test_the_demo_shows_every_group_and_equality(readme: str) -> None:
+    ((_, output),) = [found for found in _examples(readme) if found[0].startswith("make demo")]
+    shown = {group.group_id: group.traffic for group in DEMO_GROUPS}
+    rows = re.findall(r"^([a-z-]+)  +(\S.*?)  .*  true$", output, re.MULTILINE)
+    assert dict(rows) == shown
+    assert "verify: equal: " in output
 
 
 def test_make_targets_exist(readme: str, repository: Path) -> None:
