@@ -89,12 +89,14 @@ def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
         write_note(f"traffic of {len(DEMO_GROUPS)} groups {duration} ...")
         traffic.start()
         while True:
-            has_happened = traffic.has_happened and query.has_applied.is_set()
+            waited_for = traffic.not_happened
+            if not query.has_applied.is_set():
+                waited_for = ["the query", *waited_for]
             over_s = time.monotonic() - started_at - seconds
-            if has_happened and over_s >= 0:
+            if not waited_for and over_s >= 0:
                 return
             if over_s > _PATIENCE_S:
-                raise TimeoutError("the query or a group of the traffic did not get going")
+                raise TimeoutError(f"these did not get going: {', '.join(waited_for)}")
             query.wait(_POLL_S)
     except KeyboardInterrupt:
         if not math.isinf(seconds):

@@ -1,6 +1,6 @@
 """The demo's consumer groups: real clients, each of which does one thing that a group can do.
 
-What a group does is a generator that makes one small step (poll, commit) between two `yield`s. It
+What a member does is a generator that makes one small step (poll, commit) between two `yield`s. It
 yields whether what it is there to show has happened: only then may its traffic end. Ended there,
 its clients stay connected, so that groups keep their members; closing the generator closes them.
 """
@@ -30,7 +30,10 @@ BROKER_PROPERTIES: Mapping[str, object] = {
     "transaction.max.timeout.ms": TRANSACTION_TIMEOUT_MS,
 }
 
-_POLL_MS = 100
+_POLL_MS = 2_000
+_JOIN_MS = 10_000
+"""Long, for kafka-python 3.0.12 loses a join whose poll has given up waiting for it: it joins once
+more, which makes all members join once more, or believes that it has joined and never reads."""
 _CLOSE_MS = 5_000
 _AUTO_COMMIT_MS = 500
 _STEPS_BETWEEN_REBALANCES = 10
@@ -114,7 +117,7 @@ def _commit_automatically(clients: Clients, group_id: str) -> Steps:
         consumer.subscribe([ORDERS])
         has_committed = False
         while True:
-            consumer.poll(_POLL_MS)
+            _poll(consumer)
             has_committed = has_committed or _has_committed(consumer)
             yield has_committed
 
@@ -124,7 +127,7 @@ def _commit_with_metadata(clients: Clients, group_id: str) -> Steps:
         consumer.subscribe([ORDERS])
         has_committed = False
         while True:
-            records = consumer.poll(_POLL_MS)
+            records = _poll(consumer)
             if records:
                 consumer.commit(_consumed(records))
                 has_committed = True
@@ -139,21 +142,19 @@ def _assign_partitions(clients: Clients, group_id: str) -> Steps:
             yield True
 
 
-def _rebalance(clients: Clients, group_id: str) -> Steps:
-    """The first member stays; the second one leaves and comes back."""
-    with clients.consumer(group_id) as first:
-        first.subscribe([ORDERS])
-        for times_left in count():
-            with clients.consumer(group_id) as second:
-                second.subscribe([ORDERS])
-                while not (len(first.assignment()) == len(second.assignment()) == 1):
-                    yield from _poll(first, second)
-                for _ in range(_STEPS_BETWEEN_REBALANCES):
-                    yield from _poll(first, second, has_happened=times_left > 0)
-            while len(first.assignment()) < len(ORDERS_PARTITIONS):
-                yield from _poll(first)
+def _join_and_leave(clients: Clients, group_id: str) -> Steps:
+    """The second member of a group: each time it comes or goes, the group rebalances."""
+    for times_left in count():
+        with clients.consumer(group_id) as consumer:
+            consumer.subscribe([ORDERS])
+            while not consumer.assignment():
+                _poll(consumer)
+                yield False
             for _ in range(_STEPS_BETWEEN_REBALANCES):
-                yield from _poll(first)
+                _poll(consumer)
+                yield times_left > 0
+        for _ in range(_STEPS_BETWEEN_REBALANCES):
+            yield False
 
 
 def _delete_offset(clients: Clients, group_id: str) -> Steps:
@@ -230,7 +231,7 @@ def _transactional(
 
 def _begin_transaction(consumer: KafkaConsumer, producer: KafkaProducer) -> Records:
     """Consume, produce, and send the offsets; without anything to consume, nothing is begun."""
-    records: Records = consumer.poll(_POLL_MS)
+    records = _poll(consumer)
     if records:
         producer.begin_transaction()
         for of_partition in records.values():
@@ -257,14 +258,14 @@ def _consumed(records: Records) -> dict[TopicPartition, OffsetAndMetadata]:
     }
 
 
-def _poll(*consumers: KafkaConsumer, has_happened: bool = False) -> Steps:
-    for consumer in consumers:
-        consumer.poll(_POLL_MS)
-    yield has_happened
+def _poll(consumer: KafkaConsumer) -> Records:
+    """What has come, as soon as something comes; who has no partitions yet joins first."""
+    records: Records = consumer.poll(_POLL_MS if consumer.assignment() else _JOIN_MS)
+    return records
 
 
 def _commit_positions(consumer: KafkaConsumer) -> None:
-    consumer.poll(_POLL_MS)
+    _poll(consumer)
     consumer.commit(
         {at: OffsetAndMetadata(consumer.position(at), "", -1) for at in consumer.assignment()}
     )
@@ -276,24 +277,24 @@ def _has_committed(consumer: KafkaConsumer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DemoGroup:
-    """A consumer group of the demo and, in a few words, what it does."""
+    """A consumer group of the demo, in a few words what it does, and the steps of its members."""
 
     group_id: str
     traffic: str
-    steps: Callable[[Clients, str], Steps]
+    members: tuple[Callable[[Clients, str], Steps], ...]
 
 
-NEIGHBOUR = DemoGroup("billing", "commits automatically", _commit_automatically)
+NEIGHBOUR = DemoGroup("billing", "commits automatically", (_commit_automatically,))
 """In the log partition of `HANGING`, whose open transaction must not hold it up."""
-HANGING = DemoGroup("fraud-check", "leaves a transaction open", _leave_transaction_open)
+HANGING = DemoGroup("fraud-check", "leaves a transaction open", (_leave_transaction_open,))
 DEMO_GROUPS = (
     NEIGHBOUR,
-    DemoGroup("shipping", "commits with metadata", _commit_with_metadata),
-    DemoGroup("audit", "assigns its partitions itself", _assign_partitions),
-    DemoGroup("search", "rebalances again and again", _rebalance),
-    DemoGroup("payments", "commits in transactions", _commit_transactions),
-    DemoGroup("refunds", "aborts its transactions", _abort_transactions),
+    DemoGroup("shipping", "commits with metadata", (_commit_with_metadata,)),
+    DemoGroup("audit", "assigns its partitions itself", (_assign_partitions,)),
+    DemoGroup("search", "rebalances again and again", (_commit_automatically, _join_and_leave)),
+    DemoGroup("payments", "commits in transactions", (_commit_transactions,)),
+    DemoGroup("refunds", "aborts its transactions", (_abort_transactions,)),
     HANGING,
-    DemoGroup("returns", "has an offset deleted", _delete_offset),
-    DemoGroup("trial", "is deleted", _delete_group),
+    DemoGroup("returns", "has an offset deleted", (_delete_offset,)),
+    DemoGroup("trial", "is deleted", (_delete_group,)),
 )

@@ -1,4 +1,4 @@
-"""The demo's traffic: one thread per group, from its first step until its clients are closed."""
+"""The demo's traffic: a thread per group member, from its first step until its clients close."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from streaming.demo.groups import DEMO_GROUPS, Clients, Steps, produce_orders
 
@@ -30,18 +31,19 @@ class Traffic:
         clients = Clients(bootstrap_servers)
         self._stop = threading.Event()
         self._close = threading.Event()
-        self._threads = [
-            _TrafficThread("orders", lambda: produce_orders(clients), self._stop, self._close),
-            *(
-                _TrafficThread(
-                    group.group_id,
-                    lambda group=group: group.steps(clients, group.group_id),  # type: ignore[misc]
-                    self._stop,
-                    self._close,
-                )
-                for group in DEMO_GROUPS
-            ),
-        ]
+        self._threads = [self._thread("orders", lambda: produce_orders(clients), self._stop)]
+        for group in DEMO_GROUPS:
+            stop = self._stop
+            for member in reversed(group.members):
+                steps = partial(member, clients, group.group_id)
+                self._threads.append(self._thread(group.group_id, steps, stop))
+                # A member that joins needs the ones before it: they stop after it.
+                stop = self._threads[-1].is_at_rest
+
+    def _thread(
+        self, name: str, steps: Callable[[], Steps], stop: threading.Event
+    ) -> _TrafficThread:
+        return _TrafficThread(name, steps, stop, self._close)
 
     def start(self) -> None:
         """Start all threads."""
@@ -49,14 +51,14 @@ class Traffic:
             thread.start()
 
     @property
-    def has_happened(self) -> bool:
-        """Whether every group has done what it is there to show.
+    def not_happened(self) -> list[str]:
+        """The groups that have not yet done what they are there to show.
 
         Raises:
             TrafficError: a client failed.
         """
         self._raise_if_failed()
-        return all(thread.has_happened.is_set() for thread in self._threads)
+        return [thread.name for thread in self._threads if not thread.has_happened.is_set()]
 
     def stop(self, timeout_s: float) -> None:
         """Let every group come to a point where it may end, and return when all are at rest.
