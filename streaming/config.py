@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from streaming.errors import ConfigurationError
+from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER
 
 Semantics = Literal["auto", "coordinator", "scala"]
 History = Literal["off", "sampled", "all"]
@@ -54,7 +55,7 @@ class RunSettings(BaseModel):
     available_now: bool = False
     semantics: Semantics = "auto"
     history: History = "sampled"
-    max_records_per_trigger: int | None = Field(default=None, gt=0)
+    max_records_per_trigger: int = Field(default=DEFAULT_MAX_RECORDS_PER_TRIGGER, gt=0)
     max_bytes_per_trigger: int | None = Field(default=None, gt=0)
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)

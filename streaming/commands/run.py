@@ -18,6 +18,7 @@ from streaming.commands.options import (
     tables_option,
 )
 from streaming.commands.signals import stop_on_signals
+from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER
 
 
 @click.command()
@@ -53,8 +54,18 @@ from streaming.commands.signals import stop_on_signals
     help="What offset_commits keeps: nothing, at least the last commit of each key and "
     "micro-batch, or every commit.",
 )
-@option("--max-records-per-trigger", type=click.IntRange(min=1), help="Bound of one micro-batch.")
-@option("--max-bytes-per-trigger", type=click.IntRange(min=1), help="Bound of one micro-batch.")
+@option(
+    "--max-records-per-trigger",
+    type=click.IntRange(min=1),
+    default=DEFAULT_MAX_RECORDS_PER_TRIGGER,
+    show_default=True,
+    help="The most records of one micro-batch.",
+)
+@option(
+    "--max-bytes-per-trigger",
+    type=click.IntRange(min=1),
+    help="The most bytes of one micro-batch, by an estimate; not bounded by default.",
+)
 @log_partitions_option
 @option("--change-data-feed", is_flag=True, help="Turn on Delta's change data feed for new tables.")
 @option("--master", default="local[2]", show_default=True, help="The Spark master.")

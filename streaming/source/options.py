@@ -10,12 +10,12 @@ from typing import Final
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import OFFSETS_TOPIC
+from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER
 
 _KAFKA: Final = "kafka."
 _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
 _HISTORIES: Final = ("off", "sampled", "all")
 _DEFAULT_HISTORY: Final = "sampled"
-_DEFAULT_MAX_RECORDS: Final = 5_000_000
 _DEFAULT_TASKS: Final = 2
 _DEFAULT_LONG_POLL_MS: Final = 500
 _OPTIONS: Final = (
@@ -50,7 +50,7 @@ class SourceOptions:
     bootstrap_servers: str
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     topic: str = OFFSETS_TOPIC
-    max_records_per_trigger: int = _DEFAULT_MAX_RECORDS
+    max_records_per_trigger: int = DEFAULT_MAX_RECORDS_PER_TRIGGER
     max_bytes_per_trigger: int | None = None
     history: str = _DEFAULT_HISTORY
     tasks: int = _DEFAULT_TASKS
@@ -88,7 +88,9 @@ class SourceOptions:
             bootstrap_servers=bootstrap_servers,
             kafka=kafka,
             topic=own.get("topic", OFFSETS_TOPIC),
-            max_records_per_trigger=_whole(own, "max_records_per_trigger", _DEFAULT_MAX_RECORDS),
+            max_records_per_trigger=_whole(
+                own, "max_records_per_trigger", DEFAULT_MAX_RECORDS_PER_TRIGGER
+            ),
             max_bytes_per_trigger=(
                 _whole(own, "max_bytes_per_trigger", 1) if "max_bytes_per_trigger" in own else None
             ),

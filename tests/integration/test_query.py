@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from streaming.answers.offset_fetch import offset_fetch
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
+from tests.integration.command_line import command_of, run_command
 from tests.integration.conftest import Eventually, FreshBroker
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,18 +39,8 @@ def _commit(admin: KafkaAdminClient, group: str, committed_offset: int) -> None:
     admin.alter_group_offsets(group, {target: OffsetAndMetadata(committed_offset, "by hand", -1)})
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from streaming.cli import main; main()", *arguments]
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(*arguments), capture_output=True, text=True, timeout=300, check=False
-    )
-
-
 def _run_to_end(broker: EmbeddedBroker, tables: Path, checkpoint: Path) -> None:
-    done = _run(
+    done = run_command(
         "run",
         "--bootstrap-servers",
         broker.bootstrap_servers,
@@ -66,7 +56,7 @@ def _run_to_end(broker: EmbeddedBroker, tables: Path, checkpoint: Path) -> None:
 
 def _answer(tables: Path, group: str) -> int:
     (found,) = offset_fetch(str(tables), group, [("query-orders", 0)])
-    assert found.error is None or found.error == "NONE"
+    assert found.error == "NONE"
     return found.committed_offset
 
 
@@ -76,7 +66,7 @@ def test_killed_and_restarted_then_without_its_checkpoint(
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
     _commit(admin, "query-a", 1)
     live = subprocess.Popen(
-        _command(
+        command_of(
             "run",
             "--bootstrap-servers",
             broker.bootstrap_servers,
@@ -109,7 +99,7 @@ def test_killed_and_restarted_then_without_its_checkpoint(
     assert (_answer(tables, "query-a"), _answer(tables, "query-b")) == (4, -1)
     _assert_history_is_whole(tables)
     _assert_other_engines_agree(tables)
-    verified = _run(
+    verified = run_command(
         "verify", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)
     )
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -168,7 +158,7 @@ def _assert_refusals(
         "there is no 50": ["--tables", str(tables), "--log-partitions", "50"],
     }
     for expected, options in cases.items():
-        refused = _run("run", "--bootstrap-servers", broker.bootstrap_servers, *options)
+        refused = run_command("run", "--bootstrap-servers", broker.bootstrap_servers, *options)
         assert refused.returncode == 2, refused.stderr
         assert expected in refused.stderr
         assert "Traceback" not in refused.stderr
@@ -176,14 +166,14 @@ def _assert_refusals(
 
 def test_no_broker_and_no_topic(fresh_broker: FreshBroker, tmp_path: Path) -> None:
     empty = fresh_broker()
-    missing = _run(
+    missing = run_command(
         "run", "--bootstrap-servers", empty.bootstrap_servers, "--tables", str(tmp_path / "t")
     )
     assert missing.returncode == 2, missing.stderr
     assert "__consumer_offsets" in missing.stderr
     address = empty.bootstrap_servers
     empty.stop()
-    gone = _run("run", "--bootstrap-servers", address, "--tables", str(tmp_path / "t"))
+    gone = run_command("run", "--bootstrap-servers", address, "--tables", str(tmp_path / "t"))
     assert gone.returncode == 2, gone.stderr
     assert address in gone.stderr
     assert "Traceback" not in missing.stderr + gone.stderr

@@ -1,0 +1,20 @@
+"""The command line as a user starts it: a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_LIMIT_S = 300
+
+
+def command_of(*arguments: str) -> list[str]:
+    """The arguments of a process."""
+    return [sys.executable, "-c", "from streaming.cli import main; main()", *arguments]
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        command_of(*arguments), capture_output=True, text=True, timeout=_LIMIT_S, check=False
+    )

@@ -1,0 +1,120 @@
+"""What no loader can read, in the log of a real broker; and tables and brokers that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from coordinator_state.partitioner import partition_for
+from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_types import RECORD_TYPES
+from coordinator_state.serde import encode_key
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.tables.reader import TableReader
+from tests.integration.command_line import run_command
+from tests.logs import offset_key, offset_value
+from tests.tables_folder import create_tables
+
+pytestmark = pytest.mark.timeout(600)
+
+GROUP = "bad-input"
+_KEY = offset_key(GROUP, "orders", 0)
+_VALUE = offset_value(1)
+
+BAD_RECORDS: dict[str, tuple[bytes | None, bytes | None]] = {
+    "UnknownRecordType": (b"\x00\x63" + _KEY[2:], _VALUE),
+    "UnsupportedVersion": (_KEY, b"\x00\x09" + _VALUE[2:]),
+    "value cut": (_KEY, _VALUE[:-3]),
+    "key cut": (_KEY[:5], _VALUE),
+    "random bytes": (b"\x00\x01\xde\xad\xbe\xef", b"\xff\xff"),
+    "null key": (None, _VALUE),
+    "invalid UTF-8": (offset_key("bad", "orders", 0).replace(b"bad", b"b\xffd"), _VALUE),
+    "negative length": (_KEY[:2] + b"\xff\xfe" + _KEY[4:], _VALUE),
+    "empty key": (b"", _VALUE),
+}
+NOT_REPLAYED = encode_key(RECORD_TYPES[3], {"groupId": "consumers"})
+
+
+@pytest.fixture(scope="module")
+def bad_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """In one log partition: a commit, all that is bad, a batch with a wrong checksum, a commit."""
+    with EmbeddedBroker(folder=tmp_path_factory.mktemp("bad-input")) as broker:
+        broker.create_offsets_topic()
+        broker.stop()
+        records = [(_KEY, offset_value(1)), *BAD_RECORDS.values(), (NOT_REPLAYED, b"\x00\x00")]
+        damaged = len(records)
+        corrupt = bytearray(write_record_batch(damaged, [(0, 0, _KEY, offset_value(5))]))
+        corrupt[-1] ^= 1
+        last = (0, 0, offset_key(GROUP, "orders", 1), offset_value(7))
+        broker.replace_log(
+            partition_for(GROUP),
+            write_record_batch(0, [(n, 0, *record) for n, record in enumerate(records)])
+            + corrupt
+            + write_record_batch(damaged + 1, [last]),
+        )
+        broker.start()
+        yield broker
+
+
+def _run(broker: EmbeddedBroker, tables: str, *options: str) -> CompletedProcess[str]:
+    address = ("--bootstrap-servers", broker.bootstrap_servers)
+    return run_command("run", "--available-now", "--silent", *address, "--tables", tables, *options)
+
+
+def test_every_bad_record_is_a_row_and_the_log_goes_on(
+    bad_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    tables = str(tmp_path / "tables")
+    done = _run(bad_broker, tables, "--checkpoint", str(tmp_path / "checkpoint"))
+    assert done.returncode == 0, done.stderr
+
+    reader = TableReader(tables)
+    quarantined = {row["record_offset"]: row for row in reader.read("quarantine").to_pylist()}
+    assert sorted(quarantined) == [*range(1, len(BAD_RECORDS) + 1), len(BAD_RECORDS) + 2]
+    for record_offset, (name, (key, value)) in enumerate(BAD_RECORDS.items(), start=1):
+        row = quarantined[record_offset]
+        assert row["reason"], name
+        assert (row["raw_key"], row["raw_value"]) == (key, value), name
+    assert "CRC" in quarantined[len(BAD_RECORDS) + 2]["reason"]
+    assert {
+        (row["group_id"], row["topic"], row["partition"]): row["committed_offset"]
+        for row in reader.read("group_offsets").to_pylist()
+    } == {(GROUP, "orders", 0): 1, (GROUP, "orders", 1): 7}
+    (kept,) = reader.read("coordinator_records").to_pylist()
+    assert (kept["group_id"], kept["record_type"], kept["raw_key"]) == (
+        "consumers",
+        3,
+        NOT_REPLAYED,
+    )
+    (progress,) = [row for row in reader.read("load_progress").to_pylist() if row["records_read"]]
+    assert _counts(progress) == {
+        "read": len(BAD_RECORDS) + 4,
+        "applied": 3,
+        "superseded": 0,
+        "ignored": 0,
+        "quarantined": len(BAD_RECORDS) + 1,
+        "pending": 0,
+    }
+
+
+def _counts(row: dict[str, Any]) -> dict[str, int]:
+    names = ("read", "applied", "superseded", "ignored", "quarantined", "pending")
+    return {name: row[f"records_{name}"] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [({"cluster_id": "another"}, "cluster"), ({"format_version": "2"}, "format version 2")],
+)
+def test_tables_that_are_of_something_else_are_refused(
+    bad_broker: EmbeddedBroker, tmp_path: Path, properties: dict[str, str], expected: str
+) -> None:
+    refused = _run(bad_broker, create_tables(tmp_path / "tables", **properties))
+    assert refused.returncode == 2, refused.stderr
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert expected in line
