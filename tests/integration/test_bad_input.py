@@ -42,21 +42,23 @@ NOT_REPLAYED = encode_key(RECORD_TYPES[3], {"groupId": "consumers"})
 @pytest.fixture(scope="module")
 def bad_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """In one log partition: a commit, all that is bad, a batch with a wrong checksum, a commit."""
-    with EmbeddedBroker(folder=tmp_path_factory.mktemp("bad-input")) as broker:
+    folder = tmp_path_factory.mktemp("bad-input")
+    log_partition = partition_for(GROUP)
+    with EmbeddedBroker(folder=folder) as broker:
         broker.create_offsets_topic()
         broker.stop()
         records = [(_KEY, offset_value(1)), *BAD_RECORDS.values(), (NOT_REPLAYED, b"\x00\x00")]
-        damaged = len(records)
-        corrupt = bytearray(write_record_batch(damaged, [(0, 0, _KEY, offset_value(5))]))
-        corrupt[-1] ^= 1
+        sound = write_record_batch(0, [(n, 0, *record) for n, record in enumerate(records)])
+        damaged = write_record_batch(len(records), [(0, 0, _KEY, offset_value(5))])
         last = (0, 0, offset_key(GROUP, "orders", 1), offset_value(7))
-        broker.replace_log(
-            partition_for(GROUP),
-            write_record_batch(0, [(n, 0, *record) for n, record in enumerate(records)])
-            + corrupt
-            + write_record_batch(damaged + 1, [last]),
-        )
+        segment = sound + damaged + write_record_batch(len(records) + 1, [last])
+        broker.replace_log(log_partition, segment)
         broker.start()
+        # Only now: a broker that starts cuts its log before the first batch that is damaged.
+        (file,) = folder.rglob(f"__consumer_offsets-{log_partition}/{0:020d}.log")
+        with file.open("r+b") as log:
+            log.seek(len(sound + damaged) - 1)
+            log.write(b"\x01")
         yield broker
 
 
@@ -115,6 +117,6 @@ def test_tables_that_are_of_something_else_are_refused(
 ) -> None:
     refused = _run(bad_broker, create_tables(tmp_path / "tables", **properties))
     assert refused.returncode == 2, refused.stderr
-    (line,) = refused.stderr.splitlines()
-    assert line.startswith("Error: ")
+    (line,) = (line for line in refused.stderr.splitlines() if line.startswith("Error: "))
     assert expected in line
+    assert "Traceback" not in refused.stderr
