@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from coordinator_state.errors import DecodeError, UnsupportedVersion
 from coordinator_state.primitives import read_int16
-from coordinator_state.record_types import ANY_VERSION, Field, Schema
+from coordinator_state.schema import ANY_VERSION, Field, Schema
 from coordinator_state.serde import decode_body, encode_versioned
 from coordinator_state.struct_reader import Fields
 

@@ -205,7 +205,7 @@ class GroupReplay:
     def replay_record(
         self, record_type: int, group_id: str, value: Fields | None, record_offset: int
     ) -> None:
-        """Replay a group record; the value of a type that is not modelled is passed as `{}`."""
+        """Replay a group record; a tombstone has no value."""
         group_type = GROUP_TYPE_OF_RECORD[record_type]
         known = self.groups.get(group_id)
         if record_type == GROUP_METADATA_TYPE:

@@ -34,7 +34,7 @@ from coordinator_state.record_types import (
     NO_TIMESTAMP,
     OFFSET_COMMIT_TYPES,
 )
-from coordinator_state.serde import DecodedKey, DecodedValue, decode_key, decode_value
+from coordinator_state.serde import DecodedKey, decode_key, decode_value
 from coordinator_state.struct_reader import Fields
 
 
@@ -130,7 +130,7 @@ class ReferenceLoader:
             return
         try:
             decoded = decode_key(key)
-            decoded_value = _decode_if_modelled(decoded, value)
+            decoded_value = None if value is None else decode_value(decoded.record_type, value)
         except UnknownRecordType as error:
             self.warnings.append(LoadWarning(record_offset=record_offset, reason=str(error)))
             return
@@ -150,8 +150,6 @@ class ReferenceLoader:
         elif (
             self.semantics is Semantics.COORDINATOR or decoded.record_type.id == GROUP_METADATA_TYPE
         ):
-            if fields is None and value is not None:
-                fields = {}
             self._groups.replay_record(
                 decoded.record_type.id, decoded.group_id, fields, record_offset
             )
@@ -232,9 +230,3 @@ def committed_offset(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
-
-
-def _decode_if_modelled(key: DecodedKey, value: bytes | None) -> DecodedValue | None:
-    if value is None or key.record_type.value is None:
-        return None
-    return decode_value(key.record_type, value)

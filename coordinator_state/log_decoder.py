@@ -221,7 +221,7 @@ def _record_columns(record: Record) -> Row:
     try:
         key = decode_key(record.key)
         value = None
-        if record.value is not None and key.record_type.versions is not None:
+        if record.value is not None:
             value = decode_value(key.record_type, record.value)
     except (DecodeError, UnknownRecordType) as error:
         return _undecodable_columns(record, str(error)) | _record_type_column(record.key)

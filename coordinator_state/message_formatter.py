@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from coordinator_state.primitives import uuid_text
-from coordinator_state.record_types import Field
+from coordinator_state.schema import Field
 from coordinator_state.serde import DecodedKey, DecodedValue
 
 

@@ -1,12 +1,8 @@
 """The records of `__consumer_offsets` as data: one table, read by the one reader of `serde`.
 
 A key starts with its record type as int16 (the "key version" of older Kafka), a value with its
-version. Keys are never flexible. A field is on the wire when the version is within `versions`; a
-tagged field sits in the tagged-field section at the end of its struct. Field names are those of
-Kafka's JSON schemas, which are also those of Kafka's own message formatters.
-
-Key layouts of every type are here; value layouts of types 0 to 2. A type whose `versions` is None
-is known by number and name, and its values stay raw.
+version. Keys are never flexible. Key layouts of every type are here and value layouts of types 0 to
+2; those of the others are in `group_record_values`.
 
 Source: group-coordinator/src/main/resources/common/message/*.json at 4.0.0, 4.1.1, 4.2.0;
 core/src/main/resources/common/message at 3.9.1.
@@ -15,15 +11,12 @@ core/src/main/resources/common/message at 3.9.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
+from coordinator_state.group_record_values import EARLY_ACCESS_VALUES, GROUP_RECORD_VALUES
 from coordinator_state.primitives import ZERO_UUID
+from coordinator_state.schema import ANY_VERSION, Field, Schema
 
-FieldType = Literal[
-    "int8", "int16", "uint16", "int32", "int64", "string", "bytes", "uuid", "struct"
-]
-
-ANY_VERSION: Final = 0x7FFF
 NO_LEADER_EPOCH: Final = -1
 """`RecordBatch.NO_PARTITION_LEADER_EPOCH`: the commit told no leader epoch."""
 NO_TIMESTAMP: Final = -1
@@ -33,50 +26,17 @@ NO_PRODUCER_ID: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field of a struct; `fields` are those of a nested struct."""
-
-    name: str
-    type: FieldType
-    versions: tuple[int, int] = (0, ANY_VERSION)
-    is_array: bool = False
-    is_nullable: bool = False
-    default: Any = None
-    tag: int | None = None
-    fields: tuple[Field, ...] = ()
-
-    def is_in(self, version: int) -> bool:
-        """Whether the field is on the wire in this version."""
-        return self.versions[0] <= version <= self.versions[1]
-
-    @property
-    def is_nullable_single(self) -> bool:
-        """Whether a value that is not an array may be null; elements of an array never are."""
-        return self.is_nullable and not self.is_array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
-    """A versioned message: its fields in wire order and the first flexible version, if any."""
-
-    name: str
-    versions: tuple[int, int]
-    fields: tuple[Field, ...]
-    first_flexible: int | None = None
-
-    def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields (KIP-482)."""
-        return self.first_flexible is not None and version >= self.first_flexible
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordType:
-    """A record type by the number in its key, with the layout of its key and values."""
+    """A record type by the number in its key, with the layout of its key and values.
+
+    `early_access_value` is another layout that a value may have under the same version number.
+    """
 
     id: int
     name: str
     key_fields: tuple[Field, ...]
-    value: Schema | None = None
+    value: Schema
+    early_access_value: Schema | None = None
 
     @property
     def key_name(self) -> str:
@@ -89,9 +49,9 @@ class RecordType:
         return f"{self.name}Value"
 
     @property
-    def versions(self) -> tuple[int, int] | None:
-        """First and last value version that can be read, None where values stay raw."""
-        return None if self.value is None else self.value.versions
+    def versions(self) -> tuple[int, int]:
+        """First and last value version that can be read."""
+        return self.value.versions
 
 
 def _since(version: int) -> tuple[int, int]:
@@ -172,10 +132,16 @@ def _offset_commit(record_type: int, name: str) -> RecordType:
     )
 
 
-def _unmodelled(
+def _group_record(
     record_type: int, name: str, key_fields: tuple[Field, ...] = _GROUP_KEY
 ) -> RecordType:
-    return RecordType(id=record_type, name=name, key_fields=key_fields)
+    return RecordType(
+        id=record_type,
+        name=name,
+        key_fields=key_fields,
+        value=GROUP_RECORD_VALUES[record_type],
+        early_access_value=EARLY_ACCESS_VALUES.get(record_type),
+    )
 
 
 OFFSET_COMMIT_TYPES: Final = (0, 1)
@@ -198,30 +164,30 @@ RECORD_TYPES: Final[dict[int, RecordType]] = {
                 fields=_GROUP_METADATA_VALUE_FIELDS,
             ),
         ),
-        _unmodelled(3, "ConsumerGroupMetadata"),
-        _unmodelled(4, "ConsumerGroupPartitionMetadata"),
-        _unmodelled(5, "ConsumerGroupMemberMetadata", _MEMBER_KEY),
-        _unmodelled(6, "ConsumerGroupTargetAssignmentMetadata"),
-        _unmodelled(7, "ConsumerGroupTargetAssignmentMember", _MEMBER_KEY),
-        _unmodelled(8, "ConsumerGroupCurrentMemberAssignment", _MEMBER_KEY),
+        _group_record(3, "ConsumerGroupMetadata"),
+        _group_record(4, "ConsumerGroupPartitionMetadata"),
+        _group_record(5, "ConsumerGroupMemberMetadata", _MEMBER_KEY),
+        _group_record(6, "ConsumerGroupTargetAssignmentMetadata"),
+        _group_record(7, "ConsumerGroupTargetAssignmentMember", _MEMBER_KEY),
+        _group_record(8, "ConsumerGroupCurrentMemberAssignment", _MEMBER_KEY),
         # Only in 4.0's early access of share groups, gone in 4.1.
-        _unmodelled(9, "ShareGroupPartitionMetadata"),
-        _unmodelled(10, "ShareGroupMemberMetadata", _MEMBER_KEY),
-        _unmodelled(11, "ShareGroupMetadata"),
-        _unmodelled(12, "ShareGroupTargetAssignmentMetadata"),
-        _unmodelled(13, "ShareGroupTargetAssignmentMember", _MEMBER_KEY),
-        _unmodelled(14, "ShareGroupCurrentMemberAssignment", _MEMBER_KEY),
-        _unmodelled(15, "ShareGroupStatePartitionMetadata"),
-        _unmodelled(
+        _group_record(9, "ShareGroupPartitionMetadata"),
+        _group_record(10, "ShareGroupMemberMetadata", _MEMBER_KEY),
+        _group_record(11, "ShareGroupMetadata"),
+        _group_record(12, "ShareGroupTargetAssignmentMetadata"),
+        _group_record(13, "ShareGroupTargetAssignmentMember", _MEMBER_KEY),
+        _group_record(14, "ShareGroupCurrentMemberAssignment", _MEMBER_KEY),
+        _group_record(15, "ShareGroupStatePartitionMetadata"),
+        _group_record(
             16,
             "ConsumerGroupRegularExpression",
             (*_GROUP_KEY, Field(name="regularExpression", type="string")),
         ),
-        _unmodelled(17, "StreamsGroupMetadata"),
-        _unmodelled(19, "StreamsGroupMemberMetadata", _MEMBER_KEY),
-        _unmodelled(20, "StreamsGroupTargetAssignmentMetadata"),
-        _unmodelled(21, "StreamsGroupTargetAssignmentMember", _MEMBER_KEY),
-        _unmodelled(22, "StreamsGroupCurrentMemberAssignment", _MEMBER_KEY),
-        _unmodelled(23, "StreamsGroupTopology"),
+        _group_record(17, "StreamsGroupMetadata"),
+        _group_record(19, "StreamsGroupMemberMetadata", _MEMBER_KEY),
+        _group_record(20, "StreamsGroupTargetAssignmentMetadata"),
+        _group_record(21, "StreamsGroupTargetAssignmentMember", _MEMBER_KEY),
+        _group_record(22, "StreamsGroupCurrentMemberAssignment", _MEMBER_KEY),
+        _group_record(23, "StreamsGroupTopology"),
     )
 }

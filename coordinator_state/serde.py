@@ -20,7 +20,8 @@ from coordinator_state.errors import (
     UnsupportedVersion,
 )
 from coordinator_state.primitives import read_int16, write_int16
-from coordinator_state.record_types import RECORD_TYPES, RecordType, Schema
+from coordinator_state.record_types import RECORD_TYPES, RecordType
+from coordinator_state.schema import Schema
 from coordinator_state.struct_reader import Fields, read_struct
 from coordinator_state.struct_writer import write_struct
 
@@ -76,15 +77,29 @@ def decode_key(raw: bytes | memoryview) -> DecodedKey:
 
 
 def decode_value(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue:
-    """Read a record value of a modelled type: int16 version, then its fields.
+    """Read a record value: int16 version, then its fields.
 
     Raises:
         DecodeError: unsupported version, or bytes that are not a value of this version.
-        ValueError: the type's values are not modelled (`record_type.versions` is None).
     """
-    if record_type.value is None:
-        raise ValueError(f"values of {record_type.name} are not modelled")
-    return decode_versioned(record_type.value, raw)
+    try:
+        return decode_versioned(record_type.value, raw)
+    except DecodeError:
+        early = _decode_early_access(record_type, raw)
+        if early is None:
+            raise
+        return early
+
+
+def _decode_early_access(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue | None:
+    """The value in the layout of 4.0.0, None where the bytes are not exactly that."""
+    if record_type.early_access_value is None:
+        return None
+    try:
+        value = decode_versioned(record_type.early_access_value, raw)
+    except DecodeError:
+        return None
+    return None if value.trailing_bytes else value
 
 
 def decode_versioned(schema: Schema, raw: bytes | memoryview) -> DecodedValue:
@@ -139,15 +154,12 @@ def encode_key(record_type: RecordType, fields: Mapping[str, Any]) -> bytes:
 
 
 def encode_value(record_type: RecordType, version: int, fields: Mapping[str, Any]) -> bytes:
-    """Write a record value of a modelled type in the given version.
+    """Write a record value in the given version.
 
     Raises:
         EncodeError: unknown version, a field is missing, does not fit, or is set though the version
             has no place for it.
-        ValueError: the type's values are not modelled.
     """
-    if record_type.value is None:
-        raise ValueError(f"values of {record_type.name} are not modelled")
     return encode_versioned(record_type.value, version, fields)
 
 

@@ -7,6 +7,7 @@ generated `read` methods this does the same as; KIP-482.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from coordinator_state.errors import BufferUnderflow, DecodeError, UnexpectedNull
@@ -26,7 +27,7 @@ from coordinator_state.primitives import (
     read_unsigned_varint,
     read_uuid,
 )
-from coordinator_state.record_types import Field
+from coordinator_state.schema import Field
 
 Fields = dict[str, Any]
 """A message's fields by Kafka's names: all of the schema, defaults where a version has none."""
@@ -59,7 +60,7 @@ def read_struct(
     values: Fields = {}
     for field in schema:
         if field.tag is not None or not field.is_in(version):
-            values[field.name] = field.default
+            values[field.name] = copy(field.default)
             continue
         values[field.name], position = _read_named(field, version, flexible, buffer, position)
     if flexible:

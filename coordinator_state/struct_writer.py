@@ -22,7 +22,7 @@ from coordinator_state.primitives import (
     write_uint16,
     write_unsigned_varint,
 )
-from coordinator_state.record_types import Field
+from coordinator_state.schema import Field
 
 _WRITERS: dict[str, Callable[[bytearray, Any], None]] = {
     "int8": write_int8,

@@ -169,8 +169,18 @@ def _other_records(draw: st.DrawFn, group_prefix: str) -> Event:
     fields = {"groupId": group_id}
     if record_type == 5:
         fields["memberId"] = "m1"
-    value = draw(st.sampled_from([None, b"\x00\x00\x00\x00\x00\x05\x00"]))
+    value = draw(st.sampled_from([None, group_record_value(record_type)]))
     return Event(key=encode_key(RECORD_TYPES[record_type], fields), value=value)
+
+
+def group_record_value(record_type: int) -> bytes:
+    """A value of a consumer, share or streams group record."""
+    fields: dict[str, Any] = {"epoch": 5}
+    if record_type in (11, 17):
+        fields["metadataHash"] = -1
+    if record_type == 5:
+        fields = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"]}
+    return encode_value(RECORD_TYPES[record_type], 0, fields)
 
 
 _UNREADABLE = st.sampled_from(
@@ -182,6 +192,7 @@ _UNREADABLE = st.sampled_from(
         Event(key=offset_key("a", "t", 0), value=b"\x00\x09"),
         Event(key=offset_key("a", "t", 0), value=b"\x00\x03\x00"),
         Event(key=encode_key(RECORD_TYPES[2], {"group": "a"}), value=b"\x00\x03\x00"),
+        Event(key=encode_key(RECORD_TYPES[3], {"groupId": "a"}), value=b"\x00\x00\x00"),
     ]
 )
 

@@ -20,9 +20,8 @@ from coordinator_state.groups import NO_RECORD_OFFSET, Group, GroupReplay, simpl
 from coordinator_state.log_rows import ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.message_formatter import key_json, value_json
 from coordinator_state.offsets import Semantics
-from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
+from coordinator_state.record_types import GROUP_METADATA_TYPE
 from coordinator_state.serde import decode_key, decode_value
-from coordinator_state.struct_reader import Fields
 from streaming.apply.exact_replay import RecordCounts
 from streaming.apply.offsets import OffsetPlan
 
@@ -58,8 +57,8 @@ class GroupChange:
 def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
     """Decode the `record` rows of a micro-batch, in log order.
 
-    Each row gains `record_key`, `fields` (of the value, None for a tombstone, {} where the type is
-    not modelled) and the JSON columns of `coordinator_records`.
+    Each row gains `record_key`, `fields` (of the value, None for a tombstone) and the JSON columns
+    of `coordinator_records`.
     """
     records = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_RECORD)).to_pylist()
     records.sort(key=lambda row: (row["log_partition"], row["record_offset"]))
@@ -68,14 +67,12 @@ def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
         key = decode_key(row["raw_key"])
         row["record_key"] = json.dumps(key_json(key), ensure_ascii=False)
         row["record_type_name"] = key.record_type.name
-        fields: Fields | None = None if row["is_tombstone"] else {}
-        row["value"] = None
-        if not row["is_tombstone"] and RECORD_TYPES[row["record_type"]].value is not None:
+        row["fields"] = row["value"] = None
+        if not row["is_tombstone"]:
             value = decode_value(key.record_type, row["raw_value"])
-            fields = value.fields
+            row["fields"] = value.fields
             row["value_version"] = value.version
             row["value"] = json.dumps(value_json(value)["data"], ensure_ascii=False)
-        row["fields"] = fields
         identity = (row["log_partition"], row["group_id"], row["record_type"], row["record_key"])
         row["is_last"] = identity not in last
         last.add(identity)

@@ -62,10 +62,6 @@ def record_json(key: bytes | None, value: bytes | None) -> Document:
         decoded = decode_key(key)
         if value is None:
             return formatter_json(decoded, None)
-        if decoded.record_type.versions is None:
-            version, _ = read_int16(memoryview(value), 0)
-            body = {"version": version, "raw": value[2:].hex()}
-            return formatter_json(decoded, None) | {"value": body}
         return formatter_json(decoded, decode_value(decoded.record_type, value))
     except (DecodeError, UnknownRecordType) as error:
         return _error(str(error), key, value)

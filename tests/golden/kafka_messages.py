@@ -114,6 +114,20 @@ class KafkaMessages:
         document: Json = json.loads(printed)
         return document
 
+    def converted(self, key: bytes, value: bytes | None) -> Json | None:
+        """What a broker reads in a record of any type, in the shape of the formatters."""
+        raw_value = None if value is None else self._wrap(value)
+        try:
+            versioned = self._serde.deserialize(self._wrap(key), raw_value).value()
+        except Py4JJavaError:
+            return None
+        body: Json | None = None
+        if versioned is not None:
+            version = versioned.version()
+            node = self._converters.writeRecordValueAsJson(versioned.message(), version)
+            body = {"version": version, "data": json.loads(node.toString())}
+        return {"key": self.key_json(key), "value": body}
+
     def serialize_protocol(self, message: str, version: int, fields: Json) -> bytes:
         """Subscription or assignment bytes as a consumer writes them."""
         node = self._node(fields)

@@ -26,6 +26,7 @@ from tests.golden.cases import (
     mutations,
     offset_commit_key,
 )
+from tests.golden.group_records import GROUP_RECORDS, MUTATED_GROUP_RECORDS
 from tests.golden.kafka_messages import KafkaMessages
 
 Json = dict[str, Any]
@@ -84,6 +85,18 @@ def _group_metadata(kafka: KafkaMessages) -> Iterator[Json]:
     yield _record(kafka, "tombstone", 2, {"group": "g"}, 0, None)
 
 
+def _group_records(kafka: KafkaMessages) -> Iterator[Json]:
+    for record_type, (key, values) in GROUP_RECORDS.items():
+        for name, value in [*values.items(), ("tombstone", None)]:
+            raw_key, raw_value = kafka.serialize(record_type, key, 0, value)
+            yield {
+                "name": f"type {record_type} {name}",
+                "key": raw_key.hex(),
+                "value": None if raw_value is None else raw_value.hex(),
+                "json": kafka.converted(raw_key, raw_value),
+            }
+
+
 def _keys(kafka: KafkaMessages) -> Iterator[Json]:
     for record_type, key in KEYS:
         raw, _ = kafka.serialize(record_type, key)
@@ -118,6 +131,14 @@ def _mutated_values(kafka: KafkaMessages) -> Iterator[Json]:
                 answer = kafka.formatted(record_type, raw_key, raw)
                 json_value = None if answer is None else answer["value"]
                 yield {"type": record_type, "value": raw.hex(), "json": json_value}
+    for record_type, name in MUTATED_GROUP_RECORDS:
+        group_key, values = GROUP_RECORDS[record_type]
+        raw_key, whole = kafka.serialize(record_type, group_key, 0, values[name])
+        assert whole is not None
+        for raw in mutations(whole):
+            answer = kafka.converted(raw_key, raw)
+            json_value = None if answer is None else answer["value"]
+            yield {"type": record_type, "value": raw.hex(), "json": json_value}
 
 
 def _mutated_consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
@@ -131,6 +152,7 @@ def _mutated_consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
 GOLDEN: dict[str, Callable[[KafkaMessages], Iterator[Json]]] = {
     "offset_commit": _offset_commits,
     "group_metadata": _group_metadata,
+    "group_records": _group_records,
     "keys": _keys,
     "consumer_protocol": _consumer_protocol,
     "mutated_values": _mutated_values,

@@ -16,7 +16,7 @@ from coordinator_state.serde import encode_key
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command
-from tests.logs import offset_key, offset_value
+from tests.logs import group_record_value, offset_key, offset_value
 from tests.tables_folder import create_tables
 
 pytestmark = pytest.mark.timeout(600)
@@ -35,8 +35,9 @@ BAD_RECORDS: dict[str, tuple[bytes | None, bytes | None]] = {
     "invalid UTF-8": (offset_key("bad", "orders", 0).replace(b"bad", b"b\xffd"), _VALUE),
     "negative length": (_KEY[:2] + b"\xff\xfe" + _KEY[4:], _VALUE),
     "empty key": (b"", _VALUE),
+    "cut value of a consumer group": (encode_key(RECORD_TYPES[3], {"groupId": "x"}), b"\x00\x00"),
 }
-NOT_REPLAYED = encode_key(RECORD_TYPES[3], {"groupId": "consumers"})
+OTHER_KEY = encode_key(RECORD_TYPES[3], {"groupId": "consumers"})
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,11 @@ def bad_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
     with EmbeddedBroker(folder=folder) as broker:
         broker.create_offsets_topic()
         broker.stop()
-        records = [(_KEY, offset_value(1)), *BAD_RECORDS.values(), (NOT_REPLAYED, b"\x00\x00")]
+        records = [
+            (_KEY, offset_value(1)),
+            *BAD_RECORDS.values(),
+            (OTHER_KEY, group_record_value(3)),
+        ]
         sound = write_record_batch(0, [(n, 0, *record) for n, record in enumerate(records)])
         damaged = write_record_batch(len(records), [(0, 0, _KEY, offset_value(5))])
         last = (0, 0, offset_key(GROUP, "orders", 1), offset_value(7))
@@ -90,7 +95,7 @@ def test_every_bad_record_is_a_row_and_the_log_goes_on(
     assert (kept["group_id"], kept["record_type"], kept["raw_key"]) == (
         "consumers",
         3,
-        NOT_REPLAYED,
+        OTHER_KEY,
     )
     (progress,) = [row for row in reader.read("load_progress").to_pylist() if row["records_read"]]
     assert _counts(progress) == {

@@ -18,8 +18,10 @@ from coordinator_state.consumer_protocol import (
     decode_subscription,
 )
 from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.group_record_values import EARLY_ACCESS_VALUES
 from coordinator_state.message_formatter import formatter_json
-from coordinator_state.record_types import RECORD_TYPES, Field, RecordType, Schema
+from coordinator_state.record_types import RECORD_TYPES, RecordType
+from coordinator_state.schema import Field, Schema
 from coordinator_state.serde import (
     decode_key,
     decode_value,
@@ -33,8 +35,7 @@ from tests.prefixes import assert_no_prefix_is_enough
 few_examples = settings(max_examples=max(20, settings().max_examples // 5))
 """For tests that run once per version or type: together they have as many as the others."""
 
-MODELLED = [record_type for record_type in RECORD_TYPES.values() if record_type.value is not None]
-SCHEMAS = [SUBSCRIPTION, ASSIGNMENT, *(t.value for t in MODELLED if t.value is not None)]
+SCHEMAS = [SUBSCRIPTION, ASSIGNMENT, *(t.value for t in RECORD_TYPES.values())]
 VERSIONS = [
     pytest.param(schema, version, id=f"{schema.name} v{version}")
     for schema in SCHEMAS
@@ -111,15 +112,25 @@ def test_no_strict_prefix_is_enough(schema: Schema, version: int, data: st.DataO
 
 @given(data=st.data())
 def test_every_record_prints_as_json(data: st.DataObject) -> None:
-    record_type = data.draw(st.sampled_from(MODELLED))
-    assert record_type.value is not None
-    version = data.draw(st.integers(0, 4))
+    record_type = data.draw(st.sampled_from(list(RECORD_TYPES.values())))
+    version = data.draw(st.integers(*record_type.versions))
     key = decode_key(encode_key(record_type, data.draw(structs(record_type.key_fields, 0))))
     fields = data.draw(structs(record_type.value.fields, version))
     value = decode_value(record_type, encode_value(record_type, version, fields))
 
     document = formatter_json(key, value)
     assert json.loads(json.dumps(document)) == document
+
+
+@pytest.mark.parametrize("record_type", EARLY_ACCESS_VALUES)
+@few_examples
+@given(data=st.data())
+def test_no_early_value_reads_as_one_of_today(record_type: int, data: st.DataObject) -> None:
+    early = EARLY_ACCESS_VALUES[record_type]
+    fields = data.draw(structs(early.fields, 0))
+    value = decode_value(RECORD_TYPES[record_type], encode_versioned(early, 0, fields))
+
+    assert (value.schema, value.fields) == (early, fields)
 
 
 def _survives(decode: Callable[[bytes], Any], raw: bytes) -> Any:
@@ -183,10 +194,9 @@ def test_random_bytes_are_a_message_or_refused(schema: Schema, data: st.DataObje
         assert again.fields == value.fields
 
 
-@pytest.mark.parametrize("record_type", MODELLED, ids=lambda t: t.value_name)
+@pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=lambda t: t.value_name)
 @given(data=st.data())
 def test_random_bytes_are_a_value_or_refused(record_type: RecordType, data: st.DataObject) -> None:
-    assert record_type.value is not None
     raw = data.draw(st.one_of(st.binary(max_size=60), _almost(record_type.value)))
 
     _survives(lambda some: decode_value(record_type, some), raw)

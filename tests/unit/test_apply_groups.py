@@ -36,7 +36,7 @@ from tests.log_rows import (
     record,
     table_of,
 )
-from tests.logs import BASE_TIMESTAMP_MS, group_value
+from tests.logs import BASE_TIMESTAMP_MS, group_record_value, group_value
 
 COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
 both = pytest.mark.parametrize("semantics", list(Semantics))
@@ -91,7 +91,7 @@ def test_records_come_decoded_and_in_log_order() -> None:
     rows = [
         record(12, None),
         record(10, group_value(["m1"], version=3)),
-        record(11, b"\x00\x00\x00\x00\x00\x05\x00", 5, memberId="m"),
+        record(11, group_record_value(5), 5, memberId="m"),
         commit(13, 1),
     ]
     records = plan_records(table_of(rows), counts)
@@ -102,15 +102,12 @@ def test_records_come_decoded_and_in_log_order() -> None:
         "ConsumerGroupMemberMetadata",
         "GroupMetadata",
     ]
-    value, unmodelled, tombstone = records
+    value, member, tombstone = records
     assert value["fields"]["generation"] == 1
     assert (value["value_version"], json.loads(value["value"])["protocol"]) == (3, "range")
-    assert (unmodelled["fields"], unmodelled["value"], unmodelled["value_version"]) == (
-        {},
-        None,
-        None,
-    )
-    assert json.loads(unmodelled["record_key"]) == {"groupId": "g", "memberId": "m"}
+    assert (member["fields"]["clientId"], member["value_version"]) == ("c", 0)
+    assert json.loads(member["value"])["subscribedTopicNames"] == ["t"]
+    assert json.loads(member["record_key"]) == {"groupId": "g", "memberId": "m"}
     assert (tombstone["fields"], tombstone["value"]) == (None, None)
 
 
@@ -121,8 +118,8 @@ def test_the_last_record_of_each_key_is_kept_tombstones_included() -> None:
         record(11, group_value(["m1"])),
         record(12, group_value(), group="h"),
         record(13, None, group="h"),
-        record(14, b"\x00\x00", 5, memberId="m"),
-        record(15, b"\x00\x00", 5, memberId="n"),
+        record(14, group_record_value(5), 5, memberId="m"),
+        record(15, group_record_value(5), 5, memberId="n"),
     ]
     records = plan_records(table_of(rows), counts)
     table = records_table(records)
@@ -255,7 +252,7 @@ def test_under_scala_offsets_of_a_group_with_a_record_are_not_asked_for() -> Non
 
 
 def test_the_types_of_groups_that_are_not_replayed() -> None:
-    value = b"\x00\x00\x00\x00\x00\x05\x00"
+    value = group_record_value(3)
     consumer, scala = Tables(COORDINATOR), Tables(SCALA)
     for tables in (consumer, scala):
         tables.apply(commit(1, 1), record(2, value, 3))
@@ -306,7 +303,7 @@ def test_rows_of_groups_and_members() -> None:
     changes = tables.apply(
         record(1, group_value(["m1", "m2"], generation=4)),
         record(2, group_value(["n1"], protocol_type="connect"), group="connect"),
-        record(3, b"\x00\x00", 3, groupId="consumer"),
+        record(3, group_record_value(3), 3, groupId="consumer"),
         record(4, None, group="gone"),
     )
     groups = {r["group_id"]: r for r in group_rows(changes)}

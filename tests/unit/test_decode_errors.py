@@ -19,7 +19,7 @@ from coordinator_state.errors import (
     UnsupportedVersion,
 )
 from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_key, decode_value, encode_value
+from coordinator_state.serde import decode_key, decode_value
 
 OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]
@@ -74,13 +74,6 @@ def test_should_throw_exception_for_unsupported_version(record_type: int, versio
     assert str(caught.value) == (
         f"{name} v{version} field version at byte 0: versions 0 to 4 are known"
     )
-
-
-def test_values_of_a_type_that_is_not_modelled_are_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="values of ConsumerGroupMetadata are not modelled"):
-        decode_value(RECORD_TYPES[3], b"\x00\x00")
-    with pytest.raises(ValueError, match="values of ConsumerGroupMetadata are not modelled"):
-        encode_value(RECORD_TYPES[3], 0, {})
 
 
 REFUSED_VALUES = [

@@ -24,7 +24,11 @@ from tests.golden.record import read_golden
 
 Json = dict[str, Any]
 
-RECORDS = read_golden("offset_commit") + read_golden("group_metadata")
+RECORDS = [
+    *read_golden("offset_commit"),
+    *read_golden("group_metadata"),
+    *read_golden("group_records"),
+]
 KEYS = read_golden("keys")
 PROTOCOL_MESSAGES = read_golden("consumer_protocol")
 

@@ -39,6 +39,7 @@ from tests.loader_log import (
     key_of,
     waiting,
 )
+from tests.logs import group_record_value
 
 
 @pytest.mark.parametrize(("semantics", "expected"), [(COORDINATOR, {}), (SCALA, {("foo", 0): 10})])
@@ -206,7 +207,11 @@ def test_a_classic_group_that_migrates_to_the_consumer_protocol() -> None:
     log.append(group_record("m"))
     member_key = encode_key(RECORD_TYPES[5], {"groupId": GROUP, "memberId": "m"})
     metadata_key = encode_key(RECORD_TYPES[3], {"groupId": GROUP})
-    log.append((group_key(), None), (member_key, b"\x00\x00"), (metadata_key, b"\x00\x00"))
+    new_records = (
+        (member_key, group_record_value(5)),
+        (metadata_key, group_record_value(3)),
+    )
+    log.append((group_key(), None), *new_records)
     assert log.load().groups[GROUP].group_type == CONSUMER
 
     log.append((member_key, None), (metadata_key, None), group_record("m", "n"))

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.record_types import (
-    GROUP_METADATA_TYPE,
-    OFFSET_COMMIT_TYPES,
-    RECORD_TYPES,
-    Field,
-    Schema,
-)
+from coordinator_state.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.schema import Field, Schema
 
 KAFKA_NAMES = {
     0: "LegacyOffsetCommit",
@@ -66,21 +61,17 @@ def test_a_key_names_the_group_first(number: int) -> None:
         assert fields == (["groupId", "memberId"] if number in OF_A_MEMBER else ["groupId"])
 
 
-def test_values_of_types_0_to_2_are_modelled_in_versions_0_to_4() -> None:
-    modelled = {number for number, t in RECORD_TYPES.items() if t.versions is not None}
-
-    assert modelled == {0, 1, 2}
-    for number in modelled:
-        value = RECORD_TYPES[number].value
-        assert value is not None
-        assert value.name == RECORD_TYPES[number].value_name
-        assert value.versions == RECORD_TYPES[number].versions == (0, 4)
-        assert [version for version in range(5) if value.is_flexible(version)] == [4]
+def test_values_of_types_0_to_2_have_versions_0_to_4_and_the_others_one() -> None:
+    for number, record_type in RECORD_TYPES.items():
+        value = record_type.value
+        assert value.name == record_type.value_name
+        assert value.versions == record_type.versions == ((0, 4) if number <= 2 else (0, 0))
+        flexible = [version for version in range(5) if value.is_flexible(version)]
+        assert flexible == ([4] if number <= 2 else [0, 1, 2, 3, 4])
 
 
 def test_fields_of_an_offset_commit_by_version() -> None:
     value = RECORD_TYPES[1].value
-    assert value is not None
     base = ["offset", "metadata", "commitTimestamp"]
     with_epoch = ["offset", "leaderEpoch", "metadata", "commitTimestamp"]
 
@@ -95,7 +86,6 @@ def test_fields_of_an_offset_commit_by_version() -> None:
 
 def test_fields_of_a_group_and_its_members_by_version() -> None:
     value = RECORD_TYPES[2].value
-    assert value is not None
     group = ["protocolType", "generation", "protocol", "leader", "members"]
     dated_group = [*group[:4], "currentStateTimestamp", "members"]
     assert [_fields(value, v) for v in range(5)] == [group, group, *[dated_group] * 3]

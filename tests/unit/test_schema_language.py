@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_state.message_formatter import value_json
-from coordinator_state.record_types import Field, Schema
+from coordinator_state.schema import Field, Schema
 from coordinator_state.serde import decode_versioned, encode_versioned
 from tests.prefixes import assert_no_prefix_is_enough
 
