@@ -83,7 +83,7 @@ def check_equality(
             if expected.get(key) != found.get(key)
         },
         groups_sampled=len(sample),
-        broker=compare(answers, TableAnswers(reader).answers(sample), answers, not_classic=()),
+        broker=compare(answers, TableAnswers(reader).answers(sample), answers),
         records_read=sum(row["records_read"] for row in progress),
         records_unaccounted=sum(
             abs(row["records_read"] - sum(row[f"records_{outcome}"] for outcome in _OUTCOMES))

@@ -124,6 +124,8 @@ GROUP_RECORD_VALUES: Final[dict[int, Schema]] = {
             name="classicMemberMetadata",
             type="struct",
             is_nullable=True,
+            # As with _ASSIGNMENT_EPOCHS: without the field the metadata is there, and empty.
+            default={"sessionTimeoutMs": 0, "supportedProtocols": []},
             tag=0,
             fields=(
                 Field(name="sessionTimeoutMs", type="int32"),

@@ -4,8 +4,9 @@ It reads every record in log order with the readable decoders and holds everythi
 as a broker does. It is slow, plain, and the oracle that the kernel, the source and the apply step
 are held to.
 
-Where a strict broker load would fail, it goes on and keeps the reason in `warnings`; with
-`strict=True` it raises `ReplayError` instead.
+Where a strict broker load would fail, it goes on and keeps the reason: in `warnings` if the record
+cannot be read, in `replay_warnings` if its group cannot be as it says. With `strict=True` it raises
+`ReplayError` instead.
 
 Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
 CoordinatorLoaderImpl.java at 4.2.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
@@ -17,7 +18,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
-from coordinator_state.groups import Group, GroupReplay, simple_group
+from coordinator_state.group_replay import (
+    GroupRecord,
+    GroupReplay,
+    active_group_unloaded,
+    name_of,
+)
+from coordinator_state.groups import SHARE, Group, simple_group
 from coordinator_state.offsets import (
     CommittedOffset,
     OffsetKey,
@@ -29,18 +36,19 @@ from coordinator_state.primitives import ZERO_UUID, read_int16, uuid_text
 from coordinator_state.record_batch import CorruptBatch, RecordBatch
 from coordinator_state.record_types import (
     GROUP_METADATA_TYPE,
+    LEGACY_OFFSET_COMMIT_TYPE,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     OFFSET_COMMIT_TYPES,
 )
-from coordinator_state.serde import DecodedKey, decode_key, decode_value
+from coordinator_state.serde import DecodedKey, DecodedValue, decode_key, decode_value
 from coordinator_state.struct_reader import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWarning:
-    """A record that the load could not use, and why."""
+    """A record that the load could not use, or that a broker would not load, and why."""
 
     record_offset: int
     reason: str
@@ -53,11 +61,13 @@ class ReferenceLoader:
     semantics: Semantics = Semantics.COORDINATOR
     strict: bool = False
     warnings: list[LoadWarning] = field(default_factory=list)
+    replay_warnings: list[LoadWarning] = field(default_factory=list)
     _offsets: OffsetReplay = field(init=False)
-    _groups: GroupReplay = field(default_factory=GroupReplay)
+    _groups: GroupReplay = field(init=False)
 
     def __post_init__(self) -> None:
         self._offsets = OffsetReplay(self.semantics)
+        self._groups = GroupReplay(on_warning=self._warn_of_replay)
 
     # --- what the coordinator would answer -------------------------------------------------------
 
@@ -76,17 +86,23 @@ class ReferenceLoader:
         """Every group, as ListGroups and DescribeGroups know it."""
         if self.semantics is Semantics.COORDINATOR:
             return self._groups.groups
-        with_offsets = {key.group_id for key in self.offsets}
-        for waiting in self.pending.values():
-            with_offsets.update(key.group_id for key in waiting)
+        committed = {key.group_id for key in self.offsets}
+        waiting = {key.group_id for waiting in self.pending.values() for key in waiting}
+        tombstones = self._groups.tombstones
         return {
-            **{group_id: simple_group(group_id) for group_id in with_offsets},
+            **{group_id: simple_group(group_id) for group_id in committed | waiting},
+            **{
+                group_id: active_group_unloaded(group_id, tombstones[group_id])
+                for group_id in waiting - committed
+                if group_id in tombstones
+            },
             **self._groups.groups,
         }
 
     def offset_fetch(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
         """What OffsetFetch answers for all partitions of a group."""
-        if group_id not in self.groups:
+        group = self.groups.get(group_id)
+        if group is None or group.group_type == SHARE:
             return {}
         return {key: value for key, value in self.offsets.items() if key.group_id == group_id}
 
@@ -113,6 +129,8 @@ class ReferenceLoader:
                     )
             if batch.remainder is not None:
                 self._refuse(batch.remainder.base_offset, batch.remainder.reason)
+        if self.strict and self.semantics is Semantics.SCALA:
+            self._refuse_unloads()
 
     def replay(
         self,
@@ -135,10 +153,12 @@ class ReferenceLoader:
             self.warnings.append(LoadWarning(record_offset=record_offset, reason=str(error)))
             return
         except DecodeError as error:
-            self._refuse(record_offset, str(error))
+            self._refuse(record_offset, str(error), is_strict=self._is_read(key))
             return
         fields = None if decoded_value is None else decoded_value.fields
         if decoded.record_type.id in OFFSET_COMMIT_TYPES:
+            if decoded_value is not None:
+                self._check_version(decoded, decoded_value, record_offset)
             self._replay_offset(
                 decoded,
                 fields,
@@ -150,8 +170,14 @@ class ReferenceLoader:
         elif (
             self.semantics is Semantics.COORDINATOR or decoded.record_type.id == GROUP_METADATA_TYPE
         ):
-            self._groups.replay_record(
-                decoded.record_type.id, decoded.group_id, fields, record_offset
+            self._groups.replay(
+                GroupRecord(
+                    record_type=decoded.record_type.id,
+                    group_id=decoded.group_id,
+                    name=name_of(decoded.fields),
+                    value=fields,
+                    record_offset=record_offset,
+                )
             )
 
     def replay_end_transaction_marker(self, producer_id: int, control_type: int) -> None:
@@ -173,6 +199,17 @@ class ReferenceLoader:
             self._refuse(record_offset, f"control record key: negative version {version}")
             return
         self.replay_end_transaction_marker(producer_id, control_type)
+
+    def _check_version(self, key: DecodedKey, value: DecodedValue, record_offset: int) -> None:
+        """A coordinator since 4.1 reads no newer value behind a key of type 0; older loaders do."""
+        if (
+            self.semantics is Semantics.COORDINATOR
+            and key.record_type.id == LEGACY_OFFSET_COMMIT_TYPE
+            and value.version > 0
+        ):
+            self._warn_of_replay(
+                record_offset, f"unknown record version {value.version} for 0 type"
+            )
 
     def _replay_offset(
         self,
@@ -202,8 +239,29 @@ class ReferenceLoader:
         )
         self._offsets.replay_commit(key, record, waits=waits)
 
-    def _refuse(self, record_offset: int, reason: str) -> None:
+    def _warn_of_replay(self, record_offset: int, reason: str) -> None:
         if self.strict:
+            raise ReplayError(reason, record_offset=record_offset)
+        self.replay_warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
+
+    def _refuse_unloads(self) -> None:
+        """The old loader finds them out when all else is loaded."""
+        for group_id, group in self.groups.items():
+            if group.is_simple and group.replay_warning is not None:
+                reason = f"Unexpected unload of active group {group_id}"
+                raise ReplayError(reason, record_offset=self._groups.tombstones[group_id])
+
+    def _is_read(self, key: bytes) -> bool:
+        """Whether the loader looks further than the type of a record, which decodes or not.
+
+        To `scala` types above GroupMetadata are unknown ones (KIP-915).
+        """
+        if self.semantics is Semantics.COORDINATOR or len(key) < 2:
+            return True
+        return read_int16(memoryview(key), 0)[0] <= GROUP_METADATA_TYPE
+
+    def _refuse(self, record_offset: int, reason: str, *, is_strict: bool = True) -> None:
+        if self.strict and is_strict:
             raise ReplayError(reason, record_offset=record_offset)
         self.warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
 

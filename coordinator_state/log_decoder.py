@@ -11,6 +11,7 @@ its group exist.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +36,7 @@ from coordinator_state.record_batch import (
     read_record_batches,
 )
 from coordinator_state.record_types import (
+    GROUP_METADATA_TYPE,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     OFFSET_COMMIT_TYPES,
@@ -178,15 +180,24 @@ def is_plain_commit(row: Row) -> bool:
     )
 
 
+def is_modern_record(row: Row) -> bool:
+    """Whether the row is a record of a consumer, share or streams group."""
+    is_record: bool = row["row_kind"] == ROW_KIND_RECORD
+    return is_record and row["record_type"] > GROUP_METADATA_TYPE
+
+
 def _last_per_key(rows: list[Row]) -> list[Row]:
-    seen: set[tuple[str, str, int]] = set()
+    seen: dict[str, set[tuple[str, int]]] = defaultdict(set)
     kept: list[Row] = []
     for row in reversed(rows):
         if is_plain_commit(row):
-            key = (row["group_id"], row["topic"], row["partition"])
-            if key in seen:
+            key = (row["topic"], row["partition"])
+            if key in seen[row["group_id"]]:
                 continue
-            seen.add(key)
+            seen[row["group_id"]].add(key)
+        elif is_modern_record(row):
+            # What it does may depend on whether a commit made the group before it.
+            seen.pop(row["group_id"], None)
         kept.append(row)
     kept.reverse()
     return kept

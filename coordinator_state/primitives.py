@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -193,6 +193,15 @@ def uuid_text(value: uuid.UUID) -> str:
     Source: clients/src/main/java/org/apache/kafka/common/Uuid.java at 4.2.0.
     """
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """The uuid that `uuid_text` prints so.
+
+    Raises:
+        ValueError: not 16 bytes in url-safe base64.
+    """
+    return uuid.UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
 def _writer_of(layout: struct.Struct, name: str) -> Callable[[bytearray, int], None]:

@@ -144,7 +144,8 @@ def _group_record(
     )
 
 
-OFFSET_COMMIT_TYPES: Final = (0, 1)
+LEGACY_OFFSET_COMMIT_TYPE: Final = 0
+OFFSET_COMMIT_TYPES: Final = (LEGACY_OFFSET_COMMIT_TYPE, 1)
 GROUP_METADATA_TYPE: Final = 2
 
 RECORD_TYPES: Final[dict[int, RecordType]] = {

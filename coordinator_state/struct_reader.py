@@ -86,8 +86,8 @@ def _read_single(
     value: Any
     if field.type == "struct":
         if field.is_nullable_single:
-            marker, position = read_int8(buffer, position)
-            if marker < 0:
+            is_null, position = _read_null_marker(field, buffer, position)
+            if is_null:
                 return None, position
         return read_struct(field.fields, version, flexible, buffer, position)
     if field.type == "string":
@@ -101,6 +101,15 @@ def _read_single(
     if value is None and not field.is_nullable_single:
         raise UnexpectedNull("null in a field that is never null", position=position)
     return value, end
+
+
+def _read_null_marker(field: Field, buffer: memoryview, position: int) -> tuple[bool, int]:
+    """Whether a struct is null: told by an int8 below 0, in a tagged field by a varint of 0."""
+    if field.tag is None:
+        marker, position = read_int8(buffer, position)
+        return marker < 0, position
+    marker, position = read_unsigned_varint(buffer, position)
+    return as_int32(marker) <= 0, position
 
 
 def _read_array(

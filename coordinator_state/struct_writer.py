@@ -93,7 +93,9 @@ def _write_single(
     if value is None and not field.is_nullable_single:
         raise EncodeError(f"{path} is never null")
     if field.type == "struct":
-        if field.is_nullable_single:
+        if field.is_nullable_single and field.tag is not None:
+            write_unsigned_varint(out, 0 if value is None else 1)
+        elif field.is_nullable_single:
             write_int8(out, -1 if value is None else 1)
         if value is not None:
             write_struct(field.fields, version, flexible, out, value, path)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.semantics import detect_semantics
+from streaming.kafka.topic_names import TopicNames
 from streaming.progress import OnProgress
 from streaming.session import build_session
 from streaming.tables import folder as tables_folder
@@ -140,16 +142,19 @@ def _run(
         log_partitions=len(log.leaders),
         change_data_feed=settings.change_data_feed,
     )
-    apply = MicroBatchApply(
-        tables=settings.tables,
-        semantics=progress.semantics,
-        history=settings.history,
-        progress=progress,
-        on_progress=on_progress,
-    )
-    stoppable = _StoppableApply(apply, stop, threading.Lock())
-    query = _start(session, settings, progress, stoppable)
-    _wait(query, stoppable, stop)
+    kafka_config = kafka_client_config(settings.kafka)
+    with closing(TopicNames(settings.bootstrap_servers, kafka_config)) as topic_names:
+        apply = MicroBatchApply(
+            tables=settings.tables,
+            semantics=progress.semantics,
+            history=settings.history,
+            progress=progress,
+            on_progress=on_progress,
+            topic_names=topic_names,
+        )
+        stoppable = _StoppableApply(apply, stop, threading.Lock())
+        query = _start(session, settings, progress, stoppable)
+        _wait(query, stoppable, stop)
 
 
 def _start(

@@ -8,10 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.kernel.keys import mark_superseded, no_keys
+from coordinator_state.kernel.keys import (
+    KIND_GROUP_RECORD,
+    KIND_OTHER,
+    KIND_PLAIN_COMMIT,
+    mark_superseded,
+    no_keys,
+)
 from coordinator_state.kernel.numbers import Bytes, Integers, Mask, read_only
-from coordinator_state.log_rows import ROW_KIND_OFFSET
-from coordinator_state.record_types import NO_PRODUCER_ID
+from coordinator_state.log_rows import ROW_KIND_OFFSET, ROW_KIND_RECORD
+from coordinator_state.record_types import GROUP_METADATA_TYPE, NO_PRODUCER_ID
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
@@ -19,10 +25,29 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 def compact(rows: Rows) -> tuple[Rows, int]:
     """Drop the superseded commits of rows in log order; returns what is left and how many went."""
     is_superseded = np.zeros(rows.num_rows, dtype=np.bool_)
-    data, positions, lengths = _keys(rows)
-    mark_superseded(data, positions, lengths, _plain_commits(rows), is_superseded, *no_keys())
+    data, positions, lengths, group_lengths = _keys(rows)
+    kinds = np.where(_plain_commits(rows), KIND_PLAIN_COMMIT, KIND_OTHER)
+    kinds[_group_records(rows)] = KIND_GROUP_RECORD
+    mark_superseded(
+        data,
+        positions,
+        lengths,
+        positions,
+        group_lengths,
+        kinds,
+        np.zeros(rows.num_rows, dtype=np.int64),
+        is_superseded,
+        no_keys(),
+        no_keys(),
+    )
     kept = rows.filter(pa.array(~is_superseded))
     return kept, rows.num_rows - kept.num_rows
+
+
+def _group_records(rows: pa.Table | pa.RecordBatch) -> Mask:
+    is_record = pc.equal(rows.column("row_kind"), ROW_KIND_RECORD)
+    is_modern = pc.greater(rows.column("record_type"), GROUP_METADATA_TYPE)
+    return _mask(pc.and_(is_record, is_modern))
 
 
 def _plain_commits(rows: pa.Table | pa.RecordBatch) -> Mask:
@@ -31,12 +56,19 @@ def _plain_commits(rows: pa.Table | pa.RecordBatch) -> Mask:
         pc.equal(rows.column("producer_id"), NO_PRODUCER_ID),
     )
     is_held_back = pc.or_(rows.column("is_transactional"), rows.column("is_tombstone"))
-    mask = _one_array(pc.and_not(is_plain, is_held_back)).fill_null(False)
+    return _mask(pc.and_not(is_plain, is_held_back))
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
+    mask = _one_array(values).fill_null(False)
     return np.ascontiguousarray(mask.to_numpy(zero_copy_only=False))
 
 
-def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers]:
-    """Group, topic, length of the group and partition as bytes, and where each key is in them."""
+def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers, Integers]:
+    """Group, topic, length of the group and partition as bytes, and where each key is in them.
+
+    Then how long each group is, with which its key begins.
+    """
     groups = _one_array(rows.column("group_id")).cast(pa.large_binary()).fill_null(b"")
     topics = _one_array(rows.column("topic")).cast(pa.large_binary()).fill_null(b"")
     tail = np.empty((rows.num_rows, 2), dtype=np.int32)
@@ -48,7 +80,7 @@ def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers]:
     _, offset_buffer, data_buffer = keys.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[: rows.num_rows + 1]
     data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
-    return read_only(data), offsets[:-1].copy(), np.diff(offsets)
+    return read_only(data), offsets[:-1].copy(), np.diff(offsets), tail[:, 0].astype(np.int64)
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ by `log_decoder` and put in its place among the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,9 +20,21 @@ from coordinator_state.kernel import batches, rows
 from coordinator_state.kernel.checksum import crc32c_tables
 from coordinator_state.kernel.columns import arrow_rows
 from coordinator_state.kernel.compaction import compact
-from coordinator_state.kernel.keys import mark_superseded, no_keys
+from coordinator_state.kernel.keys import (
+    KIND_GROUP_RECORD,
+    KIND_OTHER,
+    KIND_PLAIN_COMMIT,
+    mark_superseded,
+    no_keys,
+)
 from coordinator_state.kernel.numbers import Bytes, Integers, Mask, read_only
-from coordinator_state.log_decoder import DecodedRecordSet, OffsetRange, Row, is_plain_commit
+from coordinator_state.log_decoder import (
+    DecodedRecordSet,
+    OffsetRange,
+    Row,
+    is_modern_record,
+    is_plain_commit,
+)
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record import Record
 from coordinator_state.record_batch import (
@@ -70,11 +82,12 @@ class _RecordSetDecoder:
         self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
         self._table: Integers = np.empty((batches.BATCH_COLUMNS, WINDOW_BATCHES), dtype=np.int64)
         self._rows: Integers = np.empty((rows.ROW_COLUMNS, 0), dtype=np.int64)
-        self._keys = no_keys()
+        self._keys, self._groups = no_keys(), no_keys()
+        self._barriers = 0
         self._pieces: list[pa.RecordBatch] = []
         self._records_read = 0
         self._bytes_read = 0
-        self._has_readable_commits = False
+        self._is_to_compact_again = False
 
     def decode(self) -> DecodedRecordSet:
         windows: list[int] = []
@@ -174,51 +187,78 @@ class _RecordSetDecoder:
         all_rows = self._rows[:, :count]
         is_kept = is_decoded = all_rows[rows.KIND] <= rows.KIND_MARKER
         self._records_read += int(np.count_nonzero(is_decoded))
+        readable = {
+            place: list(self._readable_rows(arena, all_rows[:, place].tolist()))
+            for place in np.flatnonzero(~is_decoded).tolist()
+        }
         if self._is_compacting:
-            is_kept = is_decoded & ~self._superseded(arena, all_rows)
+            is_kept = is_decoded & ~self._superseded(arena, all_rows, readable)
         piece = arrow_rows(
             arena,
             self._table,
             all_rows if is_kept.all() else all_rows[:, is_kept],
             self._offsets.log_partition,
         )
-        if not is_decoded.all():
-            piece = self._with_readable(piece, np.flatnonzero(is_kept), arena, all_rows)
+        if readable:
+            piece = self._with_readable(piece, np.flatnonzero(is_kept), readable)
         self._add_piece(piece)
 
-    def _superseded(self, arena: Bytes, of: Integers) -> Mask:
+    def _superseded(
+        self, arena: Bytes, of: Integers, readable: Mapping[int, Sequence[Row]]
+    ) -> Mask:
         attributes = self._table[batches.ATTRIBUTES, of[rows.BATCH]]
         producer_ids = self._table[batches.PRODUCER_ID, of[rows.BATCH]]
         # The bytes of the record's key between its type and whatever may be behind its partition.
         start = of[rows.GROUP_POSITION] - 2
         end = of[rows.TOPIC_POSITION] + of[rows.TOPIC_LENGTH] + 4
-        is_superseded = np.zeros(of.shape[1], dtype=np.bool_)
-        self._keys = mark_superseded(
-            arena,
-            start,
-            end - start,
+        kinds = np.where(
             (of[rows.KIND] == rows.KIND_COMMIT)
             & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
             & (producer_ids == NO_PRODUCER_ID)
             & (attributes & TRANSACTIONAL_FLAG == 0),
+            KIND_PLAIN_COMMIT,
+            KIND_OTHER,
+        )
+        group_positions, group_lengths = of[rows.GROUP_POSITION], of[rows.GROUP_LENGTH]
+        if readable:
+            group_positions, group_lengths = group_positions.copy(), group_lengths.copy()
+        barriers = np.full(of.shape[1], self._barriers, dtype=np.int64)
+        for place, found in readable.items():
+            if not any(map(is_modern_record, found)):
+                continue
+            if of[rows.KIND, place] == rows.KIND_READABLE_RECORD:
+                kinds[place] = KIND_GROUP_RECORD
+                # Its type and the length of the group come before the group.
+                group_positions[place] = of[rows.KEY_POSITION, place] + 4
+                group_lengths[place] = len(found[0]["group_id"].encode())
+            else:
+                barriers[:place] += 1
+                self._barriers += 1
+                self._is_to_compact_again = True
+        is_superseded = np.zeros(of.shape[1], dtype=np.bool_)
+        self._keys, self._groups = mark_superseded(
+            arena,
+            start,
+            end - start,
+            group_positions,
+            group_lengths,
+            kinds,
+            barriers,
             is_superseded,
-            *self._keys,
+            self._keys,
+            self._groups,
         )
         return is_superseded
 
     def _with_readable(
-        self, decoded: pa.RecordBatch, places: Integers, arena: Bytes, of: Integers
+        self, decoded: pa.RecordBatch, places: Integers, readable: Mapping[int, Sequence[Row]]
     ) -> pa.RecordBatch:
-        """Put the rows that `log_decoder` makes in their places among those decoded here."""
-        readable_places: list[int] = []
-        readable: list[Row] = []
-        for place in np.flatnonzero(of[rows.KIND] > rows.KIND_MARKER).tolist():
-            for row in self._readable_rows(arena, of[:, place].tolist()):
-                readable_places.append(place)
-                readable.append(row)
+        """Put the rows that `log_decoder` made in their places among those decoded here."""
+        readable_places = [place for place, found in readable.items() for _ in found]
+        found = [row for found in readable.values() for row in found]
         all_places = np.concatenate([places, np.array(readable_places, dtype=np.int64)])
         order = np.argsort(all_places, kind="stable")
-        return _one_batch([decoded, self._readable_piece(readable)]).take(pa.array(order))
+        return _one_batch([decoded, self._readable_piece(found)]).take(pa.array(order))
 
     def _readable_rows(self, arena: Bytes, row: list[int]) -> Iterator[Row]:
         index = row[rows.BATCH]
@@ -247,7 +287,7 @@ class _RecordSetDecoder:
 
     def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
         self._records_read += len(readable)
-        self._has_readable_commits |= any(map(is_plain_commit, readable))
+        self._is_to_compact_again |= any(map(is_plain_commit, readable))
         return pa.RecordBatch.from_pylist(readable, schema=LOG_ROW_SCHEMA)
 
     def _add_piece(self, piece: pa.RecordBatch) -> None:
@@ -256,8 +296,9 @@ class _RecordSetDecoder:
 
     def _result(self, next_offset: int) -> DecodedRecordSet:
         all_rows = _one_batch(self._pieces[::-1])
-        # Commits that `log_decoder` read were not among the keys.
-        if self._is_compacting and self._has_readable_commits:
+        # Commits that `log_decoder` read were not among the keys, and of its batches was not known
+        # which groups they have records of.
+        if self._is_compacting and self._is_to_compact_again:
             all_rows, _ = compact(all_rows)
         return DecodedRecordSet(
             rows=all_rows,

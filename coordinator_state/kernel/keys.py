@@ -24,7 +24,8 @@ from coordinator_state.kernel.numbers import (
 _HASH: Final = 0
 _KEY: Final = 1
 """Where the key begins in the copies, and in the lowest bits how long it is."""
-_SLOT_COLUMNS: Final = 2
+_EPOCH: Final = 2
+_SLOT_COLUMNS: Final = 3
 _LENGTH_BITS: Final = 20
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 """Room for a key of two strings of 32767 bytes each."""
@@ -32,6 +33,12 @@ _EMPTY: Final = -1
 _LEAST_SLOTS: Final = 1024
 _FNV_OFFSET_BASIS: Final = -3750763034362895579
 _FNV_PRIME: Final = 1099511628211
+
+_COUNT: Final = 3
+
+KIND_OTHER: Final = 0
+KIND_PLAIN_COMMIT: Final = 1
+KIND_GROUP_RECORD: Final = 2
 
 State = tuple[Integers, Bytes, int, int]
 """The table, the copies of the keys, where these end, and how many there are."""
@@ -48,43 +55,95 @@ def mark_superseded(
     data: Bytes,
     positions: Integers,
     lengths: Integers,
-    is_plain_commit: Mask,
+    group_positions: Integers,
+    group_lengths: Integers,
+    kinds: Integers,
+    barriers: Integers,
     is_superseded: Mask,
-    slots: Integers,
-    copies: Bytes,
-    copies_end: int,
-    count: int,
-) -> tuple[Integers, Bytes, int, int]:
+    keys: State,
+    groups: State,
+) -> tuple[State, State]:
     """Mark each plain commit that a later one with the same key supersedes.
 
-    Positions and lengths are those of the keys in `data`. Rows are gone through from the last to
-    the first; the state that comes back is that before the first row, and leads on to earlier ones.
+    What a record of a group does may depend on whether a commit made the group before it. So of the
+    commits before and behind such a record, one of each key stays; `barriers` says how many places
+    lie behind a row that may hide one of any group.
+
+    Positions and lengths are those of the keys, and of the groups in them, in `data`. Rows are gone
+    through from the last to the first; the states that come back, of the commits' keys and of the
+    groups with records, are those before the first row, and lead on to earlier ones.
     """
+    slots, copies, copies_end, count = keys
     for row in range(len(positions) - 1, -1, -1):
-        if not is_plain_commit[row]:
+        if kinds[row] == KIND_OTHER:
             continue
+        if kinds[row] == KIND_GROUP_RECORD:
+            groups = _with_record(groups, data, group_positions[row], group_lengths[row])
+            continue
+        epoch = barriers[row] << 32
+        if groups[_COUNT]:
+            epoch += _records_of(groups, data, group_positions[row], group_lengths[row])
         position, length = positions[row], lengths[row]
         key_hash = _hash(data, position, length)
-        slot = key_hash & (len(slots) - 1)
-        while slots[slot, _KEY] != _EMPTY:
-            key = slots[slot, _KEY]
-            if (
-                slots[slot, _HASH] == key_hash
-                and key & _LENGTH_MASK == length
-                and _is_same(copies, key >> _LENGTH_BITS, data, position, length)
-            ):
-                is_superseded[row] = True
-                break
-            slot = (slot + 1) & (len(slots) - 1)
-        if not is_superseded[row]:
-            slots[slot, _HASH] = key_hash
-            slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
-            copies = _with_room(copies, copies_end, length)
-            copies_end = copy_bytes(data, position, length, copies, copies_end)
-            count += 1
-            if 2 * count > len(slots):
-                slots = _doubled(slots)
-    return slots, copies, copies_end, count
+        slot = _find(slots, copies, key_hash, data, position, length)
+        if slots[slot, _KEY] != _EMPTY:
+            is_superseded[row] = slots[slot, _EPOCH] == epoch
+            slots[slot, _EPOCH] = epoch
+            continue
+        slots[slot, _HASH] = key_hash
+        slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+        slots[slot, _EPOCH] = epoch
+        copies = _with_room(copies, copies_end, length)
+        copies_end = copy_bytes(data, position, length, copies, copies_end)
+        count += 1
+        if 2 * count > len(slots):
+            slots = _doubled(slots)
+    return (slots, copies, copies_end, count), groups
+
+
+@inlined
+def _records_of(groups: State, data: Bytes, position: int, length: int) -> int:
+    """How many records a group has behind a place."""
+    slots, copies, _, _ = groups
+    slot = _find(slots, copies, _hash(data, position, length), data, position, length)
+    return slots[slot, _EPOCH] if slots[slot, _KEY] != _EMPTY else 0
+
+
+@compiled
+def _with_record(groups: State, data: Bytes, position: int, length: int) -> State:
+    """One more record of a group."""
+    slots, copies, copies_end, count = groups
+    key_hash = _hash(data, position, length)
+    slot = _find(slots, copies, key_hash, data, position, length)
+    if slots[slot, _KEY] != _EMPTY:
+        slots[slot, _EPOCH] += 1
+        return groups
+    slots[slot, _HASH] = key_hash
+    slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+    slots[slot, _EPOCH] = 1
+    copies = _with_room(copies, copies_end, length)
+    copies_end = copy_bytes(data, position, length, copies, copies_end)
+    if 2 * (count + 1) > len(slots):
+        slots = _doubled(slots)
+    return slots, copies, copies_end, count + 1
+
+
+@inlined
+def _find(
+    slots: Integers, copies: Bytes, key_hash: int, data: Bytes, position: int, length: int
+) -> int:
+    """The slot of a key, or the empty one where it belongs."""
+    slot = key_hash & (len(slots) - 1)
+    while slots[slot, _KEY] != _EMPTY:
+        key = slots[slot, _KEY]
+        if (
+            slots[slot, _HASH] == key_hash
+            and key & _LENGTH_MASK == length
+            and _is_same(copies, key >> _LENGTH_BITS, data, position, length)
+        ):
+            break
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
 
 
 @inlined
@@ -138,4 +197,5 @@ def _doubled(slots: Integers) -> Integers:
                 slot = (slot + 1) & (size - 1)
             larger[slot, _HASH] = slots[index, _HASH]
             larger[slot, _KEY] = slots[index, _KEY]
+            larger[slot, _EPOCH] = slots[index, _EPOCH]
     return larger

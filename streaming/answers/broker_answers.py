@@ -9,10 +9,12 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
+from coordinator_state.groups import CLASSIC, STABLE
 from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields, Kind, offset_fields
+from streaming.answers.group_fields import described_members, group_fields
 from streaming.answers.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer, TopicPartition
 from streaming.kafka.fetch import LogClient
-from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.group_admin import GroupAdmin, ListedGroup
 from streaming.kafka.leaders import LogDescription
 
 
@@ -59,27 +61,22 @@ class BrokerAnswers:
         self,
         group_ids: Collection[str] | None = None,
         pending: Iterable[tuple[str, str, int]] = (),
+        *,
+        is_loaded: bool = False,
     ) -> Answers:
         """Everything that `verify` compares, of these groups or of every group there is.
 
-        `pending` names (group, topic, partition)s to ask for stable offsets too: a request for
-        all of a group's offsets leaves out a pending one beside which nothing is committed.
+        Waits until every coordinator has loaded its log partitions, unless `is_loaded` says that
+        they have loaded what they ever will. `pending` names (group, topic, partition)s to ask
+        for stable offsets too: a request for all of a group's offsets leaves out a pending one
+        beside which nothing is committed.
         """
-        self._admin.await_coordinators(len(self.describe_log().leaders))
+        if not is_loaded:
+            self._admin.await_coordinators(len(self.describe_log().leaders))
         listed = self._admin.list_groups()
         if group_ids is not None:
             listed = {group: listed[group] for group in group_ids if group in listed}
-        found: dict[AnswerKey, Fields] = {
-            AnswerKey("group", group_id): asdict(group) for group_id, group in listed.items()
-        }
-        stable = [
-            group_id
-            for group_id, group in listed.items()
-            if group.state == "Stable" and group.group_type in ("classic", None)
-        ]
-        for group_id, members in self._admin.describe_members(stable).items():
-            for member_id, member in members.items():
-                found[AnswerKey("member", group_id, member_id=member_id)] = asdict(member)
+        found = self._groups(listed)
         committed = self._admin.offset_fetch(dict.fromkeys(listed))
         for group_id, answers in committed.items():
             for answer in answers:
@@ -89,6 +86,36 @@ class BrokerAnswers:
             for answer in answers:
                 if answer.error == UNSTABLE_OFFSET_COMMIT:
                     found[_key("pending", group_id, answer)] = IS_PENDING
+        return found
+
+    def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
+        """Names by topic id of those topics that the cluster has."""
+        return self._admin.topic_names(topic_ids) if topic_ids else {}
+
+    def _groups(self, listed: Mapping[str, ListedGroup]) -> dict[AnswerKey, Fields]:
+        """The groups and what their members are."""
+        found: dict[AnswerKey, Fields] = {}
+        by_type: dict[str, list[str]] = defaultdict(list)
+        for group_id, group in listed.items():
+            group_type = group.group_type or CLASSIC
+            found[AnswerKey("group", group_id)] = group_fields(
+                {**asdict(group), "group_epoch": None, "assignment_epoch": None}
+            )
+            if group_type != CLASSIC or group.state == STABLE:
+                by_type[group_type].append(group_id)
+        for group_id, members in self._admin.describe_members(by_type.pop(CLASSIC, [])).items():
+            for member_id, member in members.items():
+                found[AnswerKey("member", group_id, member_id=member_id)] = asdict(member)
+        for group_type, group_ids in by_type.items():
+            for group_id, described in self._admin.describe_groups(group_type, group_ids).items():
+                found[AnswerKey("group", group_id)] = {
+                    **found[AnswerKey("group", group_id)],
+                    "state": described.group_state,
+                    "group_epoch": described.group_epoch,
+                    "assignment_epoch": described.assignment_epoch,
+                }
+                for member_id, fields in described_members(group_type, described).items():
+                    found[AnswerKey("member", group_id, member_id=member_id)] = fields
         return found
 
 

@@ -2,7 +2,8 @@
 
 The rules are those of `OffsetManager.getOffsets`, where this request was answered first, and of
 what it became: no partitions named means all that the group has committed; a partition without a
-committed offset is -1 with empty metadata and no error; a log partition that is still loading
+committed offset is -1 with empty metadata and no error, as is every one of a group that is not
+there or is a share group; a log partition that is still loading
 answers COORDINATOR_LOAD_IN_PROGRESS and one that is not materialised here NOT_COORDINATOR.
 
 Source: core/src/main/scala/kafka/server/OffsetManager.scala (`getOffsets`) at 0.8.2.2;
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_state.groups import SHARE
 from coordinator_state.partitioner import partition_for
 from coordinator_state.record_types import NO_LEADER_EPOCH
 from streaming.tables.reader import TableReader
@@ -83,11 +85,12 @@ def offset_fetch(
         ]
     of_group = [("group_id", "=", group_id), ("log_partition", "=", log_partition)]
     # Offsets may survive their group in the log; the coordinator does not answer from them.
-    if reader.semantics == "coordinator" and not _exists(reader, of_group):
-        return [OffsetFetchAnswer(topic=topic, partition=at) for topic, at in named or ()]
-    committed = {
-        (row["topic"], row["partition"]): row for row in _rows(reader, "group_offsets", of_group)
-    }
+    has_answers = reader.semantics != "coordinator" or _has_offsets(reader, of_group)
+    committed = (
+        {(row["topic"], row["partition"]): row for row in _rows(reader, "group_offsets", of_group)}
+        if has_answers
+        else {}
+    )
     pending = (
         {(row["topic"], row["partition"]) for row in _rows(reader, "pending_offsets", of_group)}
         if require_stable
@@ -108,8 +111,10 @@ def coordinator_error(reader: TableReader, log_partition: int) -> str:
     return NO_ERROR if load is not None and load.state == STATE_CURRENT else NOT_COORDINATOR
 
 
-def _exists(reader: TableReader, of_group: list[tuple[str, str, Any]]) -> bool:
-    return bool(reader.read("groups", ["group_id"], of_group).num_rows)
+def _has_offsets(reader: TableReader, of_group: list[tuple[str, str, Any]]) -> bool:
+    """Whether the group is there and of a type that commits offsets here."""
+    found = reader.read("groups", ["group_type"], of_group)["group_type"].to_pylist()
+    return bool(found) and found[0] != SHARE
 
 
 def _rows(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.groups import SHARE
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_types import GROUP_METADATA_TYPE, NO_LEADER_EPOCH
-from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
+from coordinator_state.record_types import NO_LEADER_EPOCH
+from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields
+from streaming.answers.group_fields import group_fields, member_fields, topic_ids
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_MEMBERS, GROUPS
+
+_GROUP_COLUMNS = [name for name in GROUPS.schema.names if name != "log_partition"]
+_MEMBER_COLUMNS = [name for name in GROUP_MEMBERS.schema.names if name != "log_partition"]
 
 
 class TableAnswers:
@@ -20,8 +26,7 @@ class TableAnswers:
 
     Only rows in a group's own log partition count: after the topic was expanded, a group leaves
     an orphan in its old one. Offsets and pending offsets of a group without a row in `groups` are
-    left out as a coordinator leaves them out, unless the group is known not to be classic: those
-    groups are not replayed into `groups`, and their offsets are.
+    left out as a coordinator leaves them out, and so are committed offsets of a share group.
     """
 
     def __init__(self, reader: TableReader) -> None:
@@ -33,19 +38,16 @@ class TableAnswers:
         return {at: state.next_offset for at, state in self._reader.load_states.items()}
 
     @cached_property
-    def group_ids(self) -> set[str]:
-        """Every group with a row in its own log partition."""
-        return {row["group_id"] for row in self._own("groups", None, ["group_id"])}
+    def topic_ids(self) -> set[str]:
+        """Every topic id that a member's assignment names."""
+        rows = self._own("group_members", None, ["group_id", "assignment", "target_assignment"])
+        return {topic_id for row in rows for topic_id in topic_ids(row)}
 
     @cached_property
-    def modern_group_ids(self) -> set[str]:
-        """Groups with records of the consumer, share or streams protocol, tombstones included."""
-        records = self._reader.read(
-            "coordinator_records",
-            ["group_id"],
-            [("record_type", ">", GROUP_METADATA_TYPE)],
-        )
-        return set(records["group_id"].to_pylist())
+    def _group_types(self) -> dict[str, str]:
+        """By group id, of every group with a row in its own log partition."""
+        rows = self._own("groups", None, ["group_id", "group_type"])
+        return {row["group_id"]: row["group_type"] for row in rows}
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
         """The (group, topic, partition)s with a pending offset."""
@@ -54,25 +56,26 @@ class TableAnswers:
         return {(row["group_id"], row["topic"], row["partition"]) for row in rows}
 
     def answers(
-        self, group_ids: Collection[str] | None = None, *, not_classic: Collection[str] = ()
+        self,
+        group_ids: Collection[str] | None = None,
+        topic_names: Mapping[str, str] | None = None,
     ) -> Answers:
-        """The answers for these groups or for all of them."""
-        found: dict[AnswerKey, dict[str, Any]] = {}
-        fields = ["group_type", "state", "protocol_type"]
-        for row in self._own("groups", group_ids, ["group_id", *fields]):
-            found[AnswerKey("group", row["group_id"])] = {field: row[field] for field in fields}
-        answering = self.group_ids | set(not_classic)
-        fields = ["client_id", "client_host", "assignment_bytes"]
-        for row in self._own("group_members", group_ids, ["group_id", "member_id", *fields]):
-            found[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = {
-                "client_id": row["client_id"],
-                "client_host": row["client_host"],
-                "assignment": row["assignment_bytes"] or b"",
-            }
+        """The answers for these groups or for all of them.
+
+        `topic_names` are those of the cluster's topics by topic id: a coordinator leaves other
+        topics out of its members' assignments.
+        """
+        found: dict[AnswerKey, Fields] = {}
+        for row in self._own("groups", group_ids, _GROUP_COLUMNS):
+            found[AnswerKey("group", row["group_id"])] = group_fields(row)
+        for row in self._own("group_members", group_ids, _MEMBER_COLUMNS):
+            found[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = member_fields(
+                self._group_types[row["group_id"]], row, topic_names or {}
+            )
         fields = ["committed_offset", "leader_epoch", "metadata"]
         of_key = ["group_id", "topic", "partition"]
         for row in self._own("group_offsets", group_ids, [*of_key, *fields]):
-            if row["group_id"] in answering:
+            if self._group_types.get(row["group_id"], SHARE) != SHARE:
                 epoch = row["leader_epoch"]
                 key = AnswerKey("offset", row["group_id"], row["topic"], row["partition"])
                 found[key] = {
@@ -81,7 +84,7 @@ class TableAnswers:
                     "metadata": row["metadata"],
                 }
         for group, topic, partition in self.pending(group_ids):
-            if group in answering:
+            if group in self._group_types:
                 found[AnswerKey("pending", group, topic, partition)] = IS_PENDING
         return found
 

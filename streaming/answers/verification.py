@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_state.groups import CLASSIC
 from streaming.answers.answer import KINDS, AnswerKey, Answers, Fields, Kind
 
 REBALANCING_STATES = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -15,7 +16,11 @@ REBALANCING_STATES = frozenset({"PreparingRebalance", "CompletingRebalance"})
 _REBALANCING = (
     "rebalancing, which the log does not tell: state and members are not compared, offsets are"
 )
-_NOT_CLASSIC = "of the consumer, share or streams protocol: only offsets are compared"
+_UNDESCRIBED = (
+    "without a topology, which their coordinator cannot describe: epochs and members are not "
+    "compared"
+)
+_UNTOLD_WHERE_NONE = frozenset({"group_type", "group_epoch", "assignment_epoch"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,29 +107,20 @@ class Verification:
         self.not_compared |= newer.not_compared
 
 
-def not_classic(broker: Answers) -> set[str]:
-    """Groups that the broker says are of another type; one before 3.8 does not tell."""
-    return _groups_that(broker, lambda group: group["group_type"] not in ("classic", None))
-
-
-def compare(
-    before: Answers, tables: Answers, after: Answers, *, not_classic: Collection[str]
-) -> Verification:
-    """Compare the tables with what the broker answered before and after they were read.
-
-    Of the groups that are `not_classic`, only offsets are compared.
-    """
+def compare(before: Answers, tables: Answers, after: Answers) -> Verification:
+    """Compare the tables with what the broker answered before and after they were read."""
     seen = Verification()
     rebalancing = _groups_that(before, _is_rebalancing) | _groups_that(after, _is_rebalancing)
+    undescribed = _groups_that(before, _is_undescribed)
     for key in before.keys() | after.keys() | tables.keys():
         answer = before.get(key)
         is_of_offset = key.kind in ("offset", "pending")
-        if not is_of_offset and key.group_id in not_classic:
-            seen.not_compared[key.group_id] = _NOT_CLASSIC
-        elif answer != after.get(key):
+        if answer != after.get(key):
             seen.moving.add(key)
         elif not is_of_offset and key.group_id in rebalancing:
             seen.not_compared[key.group_id] = _REBALANCING
+        elif key.kind == "member" and key.group_id in undescribed:
+            seen.not_compared[key.group_id] = _UNDESCRIBED
         elif _agree(answer, tables.get(key)):
             seen.equal.add(key)
         else:
@@ -142,6 +138,10 @@ def _is_rebalancing(group: Fields) -> bool:
     return group["state"] in REBALANCING_STATES
 
 
+def _is_undescribed(group: Fields) -> bool:
+    return group["group_type"] not in (CLASSIC, None) and group["group_epoch"] is None
+
+
 def _agree(broker: Fields | None, tables: Fields | None) -> bool:
     if broker is None or tables is None:
         return broker is tables
@@ -151,7 +151,7 @@ def _agree(broker: Fields | None, tables: Fields | None) -> bool:
 def _unequal_fields(broker: Fields, tables: Fields) -> Iterable[str]:
     """Fields that differ; a broker before 3.8 does not tell a group's type."""
     for name in broker.keys() | tables.keys():
-        is_untold = name == "group_type" and broker.get(name) is None
+        is_untold = name in _UNTOLD_WHERE_NONE and broker.get(name) is None
         if not is_untold and broker.get(name) != tables.get(name):
             yield name
 

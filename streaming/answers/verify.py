@@ -7,9 +7,8 @@ between, so the tables must say the same. Whatever moved, or differs, is asked a
 round with its groups alone: a difference counts only when two rounds in a row see it, for a key
 may also have gone there and back.
 
-What the log does not tell is not compared but noted: rebalances that are under way live in the
-coordinator's memory only, and groups of the consumer, share and streams protocols are compared by
-their offsets alone.
+What the log does not tell is not compared but noted: rebalances of classic groups that are under
+way live in the coordinator's memory only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from coordinator_state.partitioner import partition_for
 from streaming.answers.answer import Answers
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import Verification, compare, not_classic
+from streaming.answers.verification import Verification, compare
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.tables.reader import TableReader
@@ -49,6 +48,9 @@ class Broker(Protocol):
     def high_watermarks(self) -> Mapping[int, int]:
         """The high watermark of every log partition."""
 
+    def topic_names(self, topic_ids: Collection[str]) -> Mapping[str, str]:
+        """Names by topic id of those topics that the cluster has."""
+
 
 class Tables(Protocol):
     """One snapshot of the side to check: `streaming.answers.table_answers.TableAnswers`."""
@@ -58,16 +60,18 @@ class Tables(Protocol):
         """Up to where each log partition is applied."""
 
     @property
-    def modern_group_ids(self) -> set[str]:
-        """Groups with records of other protocols than the classic one."""
+    def topic_ids(self) -> set[str]:
+        """Topic ids that members' assignments name."""
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
         """The (group, topic, partition)s with a pending offset."""
 
     def answers(
-        self, group_ids: Collection[str] | None = None, *, not_classic: Collection[str] = ()
+        self,
+        group_ids: Collection[str] | None = None,
+        topic_names: Mapping[str, str] | None = None,
     ) -> Answers:
-        """What the tables answer."""
+        """What the tables answer; topics are those that the cluster has."""
 
 
 def verify(
@@ -96,10 +100,9 @@ def verify(
         tables = _caught_up(snapshot, ends, timeout_s)
         if isinstance(tables, dict):
             return Verification(behind=tables)
-        others = tables.modern_group_ids | not_classic(before)
-        found = tables.answers(groups, not_classic=others)
+        found = tables.answers(groups, broker.topic_names(tables.topic_ids))
         after = broker.answers(groups, pending)
-        seen = compare(before, found, after, not_classic=others)
+        seen = compare(before, found, after)
         seen.forget(lambda group: not is_wanted(log_partition_of(group)))
         unconfirmed = seen.differing.keys() - result.differing.keys()
         result.forget((groups or set()).__contains__)

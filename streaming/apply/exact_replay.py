@@ -195,7 +195,7 @@ class ExactReplay:
                 positions[key] = max(positions.get(key, -1), record.record_offset)
             else:
                 self.counts.ignored[log_partition] += 1
-                self.unwaiting.add((log_partition, key.group_id))
+            self.unwaiting.add((log_partition, key.group_id))
             self.history.append(
                 _resolved_history(log_partition, key, record, outcome, row, timestamps)
             )

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.groups import CLASSIC, Group
+from coordinator_state.classic_groups import classic_group
+from coordinator_state.group_replay import (
+    GroupRecord,
+    GroupState,
+    name_of,
+    restored_group,
+)
+from coordinator_state.groups import (
+    NO_RECORD_OFFSET,
+    AssignedPartition,
+    AssignedTask,
+    Group,
+    simple_group,
+)
+from coordinator_state.modern_groups import ModernMember
+from coordinator_state.record_types import GROUP_METADATA_TYPE
+from coordinator_state.serde import decode_key, decode_value
 from streaming.apply.groups import GroupChange, GroupId
-from streaming.tables.schemas import GROUP_MEMBERS
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS
 
 GROUP_CHANGE_SCHEMA = pa.schema(
     [
@@ -23,46 +40,51 @@ GROUP_CHANGE_SCHEMA = pa.schema(
         ("protocol", pa.string()),
         ("leader", pa.string()),
         ("generation", pa.int32()),
+        ("group_epoch", pa.int32()),
+        ("assignment_epoch", pa.int32()),
         ("member_count", pa.int32()),
         ("state_timestamp_ms", pa.int64()),
+        ("subscribed_topics", pa.list_(pa.string())),
         ("replay_warning", pa.string()),
         ("record_offset", pa.int64()),
+        ("created_record_offset", pa.int64()),
     ]
 )
 MEMBER_CHANGE_SCHEMA = pa.schema([*GROUP_MEMBERS.schema, pa.field("is_gone", pa.bool_())])
 
 
-def group_rows(changes: Mapping[GroupId, GroupChange]) -> list[dict[str, Any]]:
-    """Changes as rows of `groups` with `is_gone` and `position`."""
+def group_rows(
+    changes: Mapping[GroupId, GroupChange], groups: Mapping[GroupId, Group]
+) -> list[dict[str, Any]]:
+    """Changes as rows of `groups` with `is_gone` and `position`.
+
+    `groups` are the answers of those that are there.
+    """
     return [
         {
             "log_partition": log_partition,
             "group_id": group_id,
             "is_gone": change.group is None,
             "position": change.position,
-            **({} if change.group is None else _group_columns(change.group)),
+            **_group_columns(groups.get((log_partition, group_id))),
         }
         for (log_partition, group_id), change in changes.items()
     ]
 
 
-def _group_columns(group: Group) -> dict[str, Any]:
-    is_classic = group.group_type == CLASSIC
-    return {
-        "group_type": group.group_type,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "protocol": group.protocol,
-        "leader": group.leader,
-        "generation": group.generation if is_classic else None,
-        "member_count": len(group.members),
-        "state_timestamp_ms": group.state_timestamp_ms,
-        "replay_warning": group.replay_warning,
-        "record_offset": group.record_offset,
+_COMPUTED = frozenset({"log_partition", "group_id", "is_gone", "position", "member_count"})
+
+
+def _group_columns(group: Group | None) -> dict[str, Any]:
+    if group is None:
+        return {}
+    columns = {
+        name: getattr(group, name) for name in GROUP_CHANGE_SCHEMA.names if name not in _COMPUTED
     }
+    return {**columns, "member_count": len(group.members)}
 
 
-def member_rows(changes: Mapping[GroupId, GroupChange]) -> list[dict[str, Any]]:
+def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
     """The members of every changed group as rows of `group_members`."""
     return [
         {
@@ -78,22 +100,28 @@ def member_rows(changes: Mapping[GroupId, GroupChange]) -> list[dict[str, Any]]:
             "subscribed_topics": (
                 None if member.subscribed_topics is None else list(member.subscribed_topics)
             ),
-            "assignment": (
-                None
-                if member.assignment is None
-                else [
-                    {"topic": a.topic, "topic_id": a.topic_id, "partition": a.partition}
-                    for a in member.assignment
-                ]
-            ),
+            "subscribed_regex": member.subscribed_regex,
+            "member_epoch": member.member_epoch,
+            "member_state": member.member_state,
+            "assignment": _structs(member.assignment),
+            "target_assignment": _structs(member.target_assignment),
+            "pending_revocation": _structs(member.pending_revocation),
+            "tasks": _structs(member.tasks),
+            "target_tasks": _structs(member.target_tasks),
             "subscription_bytes": member.subscription,
             "assignment_bytes": member.assignment_bytes,
-            "record_offset": change.group.record_offset,
+            "record_offset": group.record_offset,
+            "created_record_offset": member.created_record_offset,
         }
-        for (log_partition, group_id), change in changes.items()
-        if change.group is not None
-        for member in change.group.members
+        for (log_partition, group_id), group in groups.items()
+        for member in group.members
     ]
+
+
+def _structs(
+    entries: tuple[AssignedPartition, ...] | tuple[AssignedTask, ...] | None,
+) -> list[dict[str, Any]] | None:
+    return None if entries is None else [asdict(entry) for entry in entries]
 
 
 def group_ids(groups: Iterable[GroupId]) -> pa.Table:
@@ -104,15 +132,83 @@ def group_ids(groups: Iterable[GroupId]) -> pa.Table:
     )
 
 
-def read_groups(found: pa.Table) -> dict[GroupId, Group]:
-    """The groups of the table, without their members."""
+def read_groups(
+    found: pa.Table, rows_of: Callable[[str, list[str]], pa.Table]
+) -> dict[GroupId, GroupState]:
+    """The groups of the table, put together again with the records that stand behind them.
+
+    `rows_of` reads columns of another table of the same state.
+    """
+    groups = {(row["log_partition"], row["group_id"]): row for row in found.to_pylist()}
+    members = _members_of(groups, rows_of(GROUP_MEMBERS.name, _MEMBER_STATE))
+    records = _records_of(groups, rows_of(COORDINATOR_RECORDS.name, _RAW_RECORD))
     return {
-        (row["log_partition"], row["group_id"]): Group(
-            group_id=row["group_id"],
+        identity: _read_group(row, members[identity], records[identity])
+        for identity, row in groups.items()
+    }
+
+
+def _read_group(
+    row: Mapping[str, Any], members: dict[str, ModernMember], records: list[GroupRecord]
+) -> GroupState:
+    group_id, record_offset = row["group_id"], row["record_offset"]
+    warning = row["replay_warning"]
+    if row["created_record_offset"] is not None:
+        group = Group(
+            group_id=group_id,
             group_type=row["group_type"],
             state=row["state"],
             protocol_type=row["protocol_type"],
-            record_offset=row["record_offset"],
+            record_offset=record_offset,
+            created_record_offset=row["created_record_offset"],
+            replay_warning=warning,
         )
-        for row in found.to_pylist()
-    }
+        return restored_group(group, members, records)
+    if record_offset == NO_RECORD_OFFSET:
+        return replace(simple_group(group_id), replay_warning=warning)
+    (value,) = (r.value for r in records if r.record_type == GROUP_METADATA_TYPE)
+    if value is None:
+        raise ValueError(f"group {group_id} is there and its last GroupMetadata is a tombstone")
+    return replace(classic_group(group_id, value, record_offset), replay_warning=warning)
+
+
+_MEMBER_STATE = [
+    *("log_partition", "group_id", "member_id"),
+    *("created_record_offset", "member_epoch", "member_state"),
+]
+_RAW_RECORD = ["log_partition", "group_id", "record_offset", "raw_key", "raw_value"]
+
+
+def _members_of(
+    groups: Iterable[GroupId], rows: pa.Table
+) -> dict[GroupId, dict[str, ModernMember]]:
+    found: dict[GroupId, dict[str, ModernMember]] = {identity: {} for identity in groups}
+    for row in rows.to_pylist():
+        identity = row["log_partition"], row["group_id"]
+        if identity in found:
+            found[identity][row["member_id"]] = ModernMember(
+                member_id=row["member_id"],
+                created_record_offset=row["created_record_offset"],
+                epoch=row["member_epoch"],
+                state=row["member_state"],
+            )
+    return found
+
+
+def _records_of(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
+    found: dict[GroupId, list[GroupRecord]] = {identity: [] for identity in groups}
+    for row in rows.to_pylist():
+        identity = row["log_partition"], row["group_id"]
+        if identity in found:
+            key, raw_value = decode_key(row["raw_key"]), row["raw_value"]
+            value = None if raw_value is None else decode_value(key.record_type, raw_value).fields
+            found[identity].append(
+                GroupRecord(
+                    record_type=key.record_type.id,
+                    group_id=row["group_id"],
+                    name=name_of(key.fields),
+                    value=value,
+                    record_offset=row["record_offset"],
+                )
+            )
+    return found

@@ -1,22 +1,31 @@
 """Group rows of one micro-batch, turned into changes of the tables about groups.
 
 Only the last record of each record key is kept. A group's own records replay through the core's
-`GroupReplay`; of its offset commits one matters, the last, since a commit does nothing but make an
-unknown group a simple one.
+`GroupReplay`, with the group's offset commits between them: a commit makes an unknown group a
+simple one.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.groups import NO_RECORD_OFFSET, Group, GroupReplay, simple_group
+from coordinator_state.group_replay import (
+    GroupRecord,
+    GroupReplay,
+    GroupState,
+    active_group_unloaded,
+    name_of,
+)
+from coordinator_state.groups import NO_RECORD_OFFSET, simple_group
 from coordinator_state.log_rows import ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.message_formatter import key_json, value_json
 from coordinator_state.offsets import Semantics
@@ -24,6 +33,8 @@ from coordinator_state.record_types import GROUP_METADATA_TYPE
 from coordinator_state.serde import decode_key, decode_value
 from streaming.apply.exact_replay import RecordCounts
 from streaming.apply.offsets import OffsetPlan
+
+logger = logging.getLogger(__name__)
 
 GroupId = tuple[int, str]
 """Log partition and group id."""
@@ -50,15 +61,15 @@ RECORD_SCHEMA = pa.schema(
 class GroupChange:
     """What a group is after the micro-batch, None for gone; `position` guards the MERGE."""
 
-    group: Group | None
+    group: GroupState | None
     position: int
 
 
 def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
     """Decode the `record` rows of a micro-batch, in log order.
 
-    Each row gains `record_key`, `fields` (of the value, None for a tombstone) and the JSON columns
-    of `coordinator_records`.
+    Each row gains `record_key`, `name` and `fields` (of the value, None for a tombstone) and the
+    JSON columns of `coordinator_records`.
     """
     records = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_RECORD)).to_pylist()
     records.sort(key=lambda row: (row["log_partition"], row["record_offset"]))
@@ -67,6 +78,7 @@ def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
         key = decode_key(row["raw_key"])
         row["record_key"] = json.dumps(key_json(key), ensure_ascii=False)
         row["record_type_name"] = key.record_type.name
+        row["name"] = name_of(key.fields)
         row["fields"] = row["value"] = None
         if not row["is_tombstone"]:
             value = decode_value(key.record_type, row["raw_value"])
@@ -92,10 +104,11 @@ def records_table(records: list[dict[str, Any]]) -> pa.Table:
 def plan_groups(
     rows: pa.Table,
     records: list[dict[str, Any]],
-    known: Mapping[GroupId, Group],
+    known: Mapping[GroupId, GroupState],
     semantics: Semantics,
     offset_plan: OffsetPlan,
     with_offsets: Callable[[set[GroupId]], set[GroupId]],
+    tombstones: Callable[[set[GroupId]], Mapping[GroupId, int]],
     *,
     always: bool = False,
 ) -> dict[GroupId, GroupChange]:
@@ -104,11 +117,13 @@ def plan_groups(
     Args:
         rows: rows of `LOG_ROW_SCHEMA`, none applied before.
         records: what `plan_records` made of them.
-        known: every group before the micro-batch; members are not looked at.
+        known: every group before the micro-batch.
         semantics: the loader whose rules hold.
         offset_plan: the same micro-batch's offset changes.
         with_offsets: tells which of some groups have a row in `group_offsets` after the
             micro-batch's offsets are merged; asked under `scala` semantics only.
+        tombstones: tells which of some groups have a tombstone as their last GroupMetadata in
+            `coordinator_records`, and its record offset; asked under `scala` semantics only.
         always: also give groups that did not change, as after a crash, when the table may be
             ahead of `known`.
     """
@@ -116,58 +131,90 @@ def plan_groups(
     for row in records:
         by_group[row["log_partition"], row["group_id"]].append(row)
     if semantics is Semantics.COORDINATOR:
-        return _plan_coordinator(_last_commits(rows), by_group, known)
-    return _plan_scala(rows, by_group, known, offset_plan, with_offsets, always)
+        return _plan_coordinator(_commit_offsets(rows, by_group, known), by_group, known)
+    return _plan_scala(rows, by_group, known, offset_plan, with_offsets, tombstones, always)
 
 
-def _last_commits(rows: pa.Table) -> dict[GroupId, int]:
-    """The record offset of the last non-tombstone offset row of each group."""
+def _commit_offsets(
+    rows: pa.Table, of: Collection[GroupId], known: Mapping[GroupId, GroupState]
+) -> dict[GroupId, list[int]]:
+    """Record offsets of the offset commits of some groups and of groups not known, in order."""
     commits = rows.filter(
         pc.and_(
             pc.equal(rows["row_kind"], ROW_KIND_OFFSET),
             pc.invert(pc.fill_null(rows["is_tombstone"], True)),
         )
-    )
+    ).select(["log_partition", "group_id", "record_offset"])
+    found: dict[GroupId, list[int]] = {}
     last = commits.group_by(["log_partition", "group_id"]).aggregate([("record_offset", "max")])
-    return {
-        (row["log_partition"], row["group_id"]): row["record_offset_max"]
-        for row in last.to_pylist()
-    }
+    for row in last.to_pylist():
+        identity = row["log_partition"], row["group_id"]
+        if identity not in known and identity not in of:
+            found[identity] = [row["record_offset_max"]]
+    group_ids = pa.array({group_id for _, group_id in of}, pa.string())
+    for row in commits.filter(pc.is_in(commits["group_id"], group_ids)).to_pylist():
+        identity = row["log_partition"], row["group_id"]
+        if identity in of:
+            found.setdefault(identity, []).append(row["record_offset"])
+    return found
 
 
 def _plan_coordinator(
-    last_commits: dict[GroupId, int],
-    by_group: dict[GroupId, list[dict[str, Any]]],
-    known: Mapping[GroupId, Group],
+    commit_offsets: Mapping[GroupId, list[int]],
+    by_group: Mapping[GroupId, list[dict[str, Any]]],
+    known: Mapping[GroupId, GroupState],
 ) -> dict[GroupId, GroupChange]:
     changes: dict[GroupId, GroupChange] = {}
-    for identity in by_group.keys() | {i for i in last_commits if i not in known}:
-        _, group_id = identity
+    for identity in by_group.keys() | commit_offsets.keys():
+        log_partition, group_id = identity
         before = known.get(identity)
-        replay = GroupReplay({} if before is None else {group_id: before})
-        last_commit = last_commits.get(identity)
-        position = NO_RECORD_OFFSET
-        for row in by_group.get(identity, ()):
-            if last_commit is not None and last_commit < row["record_offset"]:
+        replay = GroupReplay(
+            {} if before is None else {group_id: before},
+            on_warning=partial(_log_warning, log_partition),
+        )
+        records = [_group_record(row) for row in by_group.get(identity, ())]
+        events: list[tuple[int, GroupRecord | None]] = [
+            *((record_offset, None) for record_offset in commit_offsets.get(identity, ())),
+            *((record.record_offset, record) for record in records),
+        ]
+        for _, record in sorted(events, key=lambda event: event[0]):
+            if record is None:
                 replay.replay_offset_commit(group_id)
-                last_commit = None
-            position = row["record_offset"]
-            replay.replay_record(row["record_type"], group_id, row["fields"], position)
-        if last_commit is not None:
-            replay.replay_offset_commit(group_id)
-        after = replay.groups.get(group_id)
+            else:
+                replay.replay(record)
+        after = replay.states.get(group_id)
         if after is None or after is not before:
-            # A group that is unchanged may be known without its members: it is left as it is.
+            position = records[-1].record_offset if records else NO_RECORD_OFFSET
             changes[identity] = GroupChange(group=after, position=position)
     return changes
+
+
+def _group_record(row: Mapping[str, Any]) -> GroupRecord:
+    return GroupRecord(
+        record_type=row["record_type"],
+        group_id=row["group_id"],
+        name=row["name"],
+        value=row["fields"],
+        record_offset=row["record_offset"],
+    )
+
+
+def _log_warning(log_partition: int, record_offset: int, reason: str) -> None:
+    logger.info(
+        "log partition %s: a broker would not load record offset %s: %s",
+        log_partition,
+        record_offset,
+        reason,
+    )
 
 
 def _plan_scala(
     rows: pa.Table,
     by_group: dict[GroupId, list[dict[str, Any]]],
-    known: Mapping[GroupId, Group],
+    known: Mapping[GroupId, GroupState],
     offset_plan: OffsetPlan,
     with_offsets: Callable[[set[GroupId]], set[GroupId]],
+    tombstones: Callable[[set[GroupId]], Mapping[GroupId, int]],
     always: bool,
 ) -> dict[GroupId, GroupChange]:
     changes: dict[GroupId, GroupChange] = {}
@@ -178,10 +225,8 @@ def _plan_scala(
             continue
         last = own[-1]
         replay = GroupReplay()
-        replay.replay_record(
-            last["record_type"], last["group_id"], last["fields"], last["record_offset"]
-        )
-        group = replay.groups.get(last["group_id"])
+        replay.replay(_group_record(last))
+        group = replay.states.get(last["group_id"])
         if group is None:
             without_record[identity] = last["record_offset"]
         else:
@@ -191,12 +236,17 @@ def _plan_scala(
         before = known.get(identity)
         if before is None or before.record_offset == NO_RECORD_OFFSET:
             without_record[identity] = NO_RECORD_OFFSET
-    alive = {(entry.log_partition, entry.key.group_id) for entry in offset_plan.pending}
-    alive |= with_offsets(without_record.keys() - alive)
+    waiting = {(entry.log_partition, entry.key.group_id) for entry in offset_plan.pending}
+    committed = with_offsets(set(without_record))
+    unloaded = tombstones((without_record.keys() & waiting) - committed)
     for identity, position in without_record.items():
-        before = known.get(identity)
-        after = simple_group(identity[1]) if identity in alive else None
-        if always or (before is None) != (after is None) or identity in by_group:
+        _, group_id = identity
+        after = None
+        if identity in unloaded:
+            after = active_group_unloaded(group_id, unloaded[identity])
+        elif identity in waiting or identity in committed:
+            after = simple_group(group_id)
+        if always or known.get(identity) != after or identity in by_group:
             changes[identity] = GroupChange(group=after, position=position)
     return changes
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.group_replay import GroupState, described
 from coordinator_state.groups import Group
 from coordinator_state.log_rows import (
     ROW_KIND_PROGRESS,
     ROW_KIND_UNDECODABLE,
 )
 from coordinator_state.offsets import Semantics
+from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_rows import (
     GROUP_CHANGE_SCHEMA,
@@ -62,6 +64,7 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     QUARANTINE,
+    TABLES,
     Table,
 )
 
@@ -78,7 +81,8 @@ logger = logging.getLogger(__name__)
 class MicroBatchApply:
     """Applies micro-batches, one after the other, to one tables folder.
 
-    `fault` is called with the name of each table right after it is written; tests crash there.
+    `topic_names` tells the names of the cluster's topics by topic id, as far as it can. `fault` is
+    called with the name of each table right after it is written; tests crash there.
     """
 
     tables: str
@@ -86,9 +90,10 @@ class MicroBatchApply:
     history: str
     progress: LoadProgress
     on_progress: OnProgress | None = None
+    topic_names: Callable[[Collection[str]], Mapping[str, str]] = lambda _topic_ids: {}
     fault: Callable[[str], None] = lambda _table: None
     _pending: list[PendingOffset] = field(default_factory=list)
-    _groups: dict[GroupId, Group] = field(default_factory=dict)
+    _groups: dict[GroupId, GroupState] = field(default_factory=dict)
     _transaction: str = ""
 
     def recover(self, session: SparkSession, query_id: str) -> None:
@@ -102,7 +107,14 @@ class MicroBatchApply:
         pending = delta.read(session, self.tables, PENDING_OFFSETS, versions[PENDING_OFFSETS.name])
         self._pending = read_pending(pending.toArrow())
         groups = delta.read(session, self.tables, GROUPS, versions[GROUPS.name])
-        self._groups = read_groups(groups.toArrow())
+        self._groups = read_groups(
+            groups.toArrow(),
+            lambda name, columns: (
+                delta.read(session, self.tables, _table(name), versions[name])
+                .select(columns)
+                .toArrow()
+            ),
+        )
         for table in APPEND_TABLES:
             self._take_back(session, table)
         self.progress.query_id = query_id
@@ -194,6 +206,7 @@ class MicroBatchApply:
             self.semantics,
             plan,
             lambda groups: self._with_offsets(session, groups),
+            lambda groups: self._tombstones(session, groups),
             always=is_first,
         )
         self._write_groups(session, merged, changes)
@@ -248,15 +261,17 @@ class MicroBatchApply:
         merged: dict[str, int],
         changes: dict[GroupId, GroupChange],
     ) -> None:
+        groups = self._described(changes)
+        rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
         self._merge(
             session,
             merged,
             GROUPS,
-            delta.with_timestamps(pa.Table.from_pylist(group_rows(changes), GROUP_CHANGE_SCHEMA)),
+            delta.with_timestamps(rows),
             deletes="s.is_gone",
             guard="s.position >= t.record_offset",
         )
-        members = member_rows(changes)
+        members = member_rows(groups)
         members += self._members_gone(session, changes, members)
         self._merge(
             session,
@@ -271,6 +286,23 @@ class MicroBatchApply:
                 self._groups.pop(identity, None)
             else:
                 self._groups[identity] = change.group
+
+    def _described(self, changes: Mapping[GroupId, GroupChange]) -> dict[GroupId, Group]:
+        """The changed groups that are there, with the names of topics that they know by id."""
+        states = {i: change.group for i, change in changes.items() if change.group is not None}
+        groups = {identity: described(state) for identity, state in states.items()}
+        names = self.topic_names(
+            {
+                assigned.topic_id
+                for group in groups.values()
+                for member in group.members
+                for assigned in (*(member.assignment or ()), *(member.target_assignment or ()))
+                if assigned.topic_id is not None and assigned.topic is None
+            }
+        )
+        if names:
+            groups = {identity: described(state, names) for identity, state in states.items()}
+        return groups
 
     def _members_gone(
         self,
@@ -314,6 +346,22 @@ class MicroBatchApply:
         )
         return {(row.log_partition, row.group_id) for row in found.collect()}
 
+    def _tombstones(self, session: SparkSession, groups: set[GroupId]) -> dict[GroupId, int]:
+        """Which of the groups have a tombstone as their last GroupMetadata, and where."""
+        if not groups:
+            return {}
+        found = (
+            delta.read(session, self.tables, COORDINATOR_RECORDS)
+            .where(f"record_type = {GROUP_METADATA_TYPE} AND is_tombstone")
+            .select("log_partition", "group_id", "record_offset")
+            .join(
+                delta.frame_of(session, group_ids(groups)),
+                ["log_partition", "group_id"],
+                "left_semi",
+            )
+        )
+        return {(row.log_partition, row.group_id): row.record_offset for row in found.collect()}
+
     def _report(
         self,
         batch_id: int,
@@ -350,6 +398,10 @@ class MicroBatchApply:
                 )
             )
             self.progress.reported_offset_total = next_offset_total
+
+
+def _table(name: str) -> Table:
+    return next(table for table in TABLES if table.name == name)
 
 
 def _query_id(session: SparkSession) -> str:

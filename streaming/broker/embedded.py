@@ -144,7 +144,7 @@ class EmbeddedBroker:
                 logger.info("Kafka %s up on port %s in %.1f s", self.version, port, duration_s)
                 return
             self.kill()
-            if not any(sign in self._new_log() for sign in _BIND_FAILURES):
+            if not any(sign in self.log_since_start() for sign in _BIND_FAILURES):
                 break
             logger.info("port %s, or the controller's, was taken meanwhile", port)
         raise BrokerError(f"the broker did not start: {self.log_end()}")
@@ -181,7 +181,7 @@ class EmbeddedBroker:
 
     def load_summaries(self) -> list[LoadSummary]:
         """Return the log partitions that the broker has loaded since its start, from its log."""
-        return parse_load_summaries(self._new_log())
+        return parse_load_summaries(self.log_since_start())
 
     def wait_until_loaded(self, timeout_s: float = _LOAD_TIMEOUT_S) -> list[LoadSummary]:
         """Return the load summaries as soon as every log partition that is on disk has one.
@@ -284,12 +284,12 @@ class EmbeddedBroker:
     def _wait_until_started(self) -> bool:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while self.is_running and time.monotonic() < deadline:
-            if _STARTED in self._new_log():
+            if _STARTED in self.log_since_start():
                 return True
             time.sleep(_POLL_S)
         return False
 
-    def _new_log(self) -> str:
+    def log_since_start(self) -> str:
         """Return what the broker has logged since its last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_position)
@@ -297,5 +297,5 @@ class EmbeddedBroker:
 
     def log_end(self) -> str:
         """Return the last lines of the broker's log since its start, for an error message."""
-        lines = self._new_log().splitlines()[-_LAST_LINES:]
+        lines = self.log_since_start().splitlines()[-_LAST_LINES:]
         return "\n".join([f"the last lines of {self.log_file}:", *lines])

@@ -61,7 +61,7 @@ def read_report(
     answers = TableAnswers(reader)
     found = answers.answers()
     broker = asked.answers(pending=answers.pending())
-    differing = compare(broker, found, broker, not_classic=()).differing
+    differing = compare(broker, found, broker).differing
     return DemoReport(
         groups=[_group(group, found, broker, differing) for group in DEMO_GROUPS],
         pending=_pending(reader, found, broker),

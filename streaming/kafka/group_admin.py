@@ -1,4 +1,4 @@
-"""Questions to group coordinators: ListGroups, DescribeGroups, OffsetFetch, FindCoordinator.
+"""Questions to group coordinators: ListGroups, the Describe requests, OffsetFetch, FindCoordinator.
 
 kafka-python's own admin client does not ask for stable offsets (KIP-447) and gives up at the
 first group that is still loading. Here one request carries many groups, and a group whose
@@ -21,10 +21,17 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
+from coordinator_state.groups import CONSUMER, SHARE, STREAMS
 from coordinator_state.partitioner import partition_for
+from coordinator_state.primitives import uuid_from_text, uuid_text
 from streaming.answers.offset_fetch import NO_ERROR, OffsetFetchAnswer, TopicPartition
 from streaming.errors import ConfigurationError
 from streaming.kafka.connections import BrokerConnections, NodeId, TryAgain
+from streaming.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
 
 T = TypeVar("T")
 
@@ -34,6 +41,13 @@ RETRY_TIMEOUT_S: Final = 60.0
 # An answer of a few megabytes at most, also where groups have thousands of partitions.
 _GROUPS_PER_REQUEST: Final = 200
 _KEYS_PER_REQUEST: Final = 1_000
+# One streams group that cannot be described fails all that are asked for beside it.
+_DESCRIBE_REQUESTS: Final = {
+    CONSUMER: (ConsumerGroupDescribeRequest, _GROUPS_PER_REQUEST),
+    SHARE: (ShareGroupDescribeRequest, _GROUPS_PER_REQUEST),
+    STREAMS: (StreamsGroupDescribeRequest, 1),
+}
+_TOPICS_PER_REQUEST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +156,53 @@ class GroupAdmin:
             if group.group_state == "Stable"
         }
 
+    def describe_groups(self, group_type: str, group_ids: Collection[str]) -> dict[str, Any]:
+        """Consumer, share or streams groups as the Describe request of their type answers.
+
+        A group that is gone, of another type, or a streams group without a topology is left out.
+        """
+        request, groups_per_request = _DESCRIBE_REQUESTS[group_type]
+
+        async def ask(node_id: int, groups: list[str]) -> list[Any]:
+            answer = await self._send(node_id, request(group_ids=groups))
+            for group in answer.groups:
+                if group.error_code == kafka_errors.UnknownError.errno:
+                    # `StreamsGroup.asDescribedGroup` throws where there is no topology.
+                    group.error_code = kafka_errors.GroupIdNotFoundError.errno
+            return list(answer.groups)
+
+        described = self._ask_coordinators(
+            group_ids, ask, f"describe the {group_type} group", groups_per_request
+        )
+        return {group_id: group for group_id, group in described.items() if not group.error_code}
+
+    def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
+        """Names by topic id (in Kafka's text form) of those topics that exist and may be seen.
+
+        Brokers before 3.1 cannot be asked by id (KIP-516) and are taken to know none.
+        """
+
+        async def attempt() -> dict[str, str]:
+            found: dict[str, str] = {}
+            for chunk in _chunks(sorted(topic_ids), _TOPICS_PER_REQUEST):
+                request = MetadataRequest(
+                    topics=[
+                        MetadataRequest.MetadataRequestTopic(
+                            topic_id=uuid_from_text(topic_id), name=None
+                        )
+                        for topic_id in chunk
+                    ],
+                    allow_auto_topic_creation=False,
+                    min_version=12,
+                )
+                answer = await self._send(self._nodes[0], request)
+                for topic in answer.topics:
+                    if not topic.error_code and topic.name:
+                        found[uuid_text(topic.topic_id)] = topic.name
+            return found
+
+        return self._patiently(attempt)
+
     def offset_fetch(
         self,
         partitions: Mapping[str, Collection[TopicPartition] | None],
@@ -228,6 +289,7 @@ class GroupAdmin:
         group_ids: Collection[str],
         ask: Callable[[int, list[str]], Awaitable[list[Any]]],
         operation: str,
+        groups_per_request: int = _GROUPS_PER_REQUEST,
     ) -> dict[str, Any]:
         """Ask each group's coordinator until every group has answered; answers are kept."""
         answered: dict[str, Any] = {}
@@ -239,7 +301,7 @@ class GroupAdmin:
                 by_node[coordinator.node_id].append(group_id)
             failure: TryAgain | None = None
             for node_id, groups in by_node.items():
-                for chunk in _chunks(groups, _GROUPS_PER_REQUEST):
+                for chunk in _chunks(groups, groups_per_request):
                     for group in await ask(node_id, chunk):
                         try:
                             _check(group.error_code, f"{operation} {group.group_id}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-FORMAT_VERSION = "1"
+FORMAT_VERSION = "2"
 """Changes when a program of before could not read the tables of after."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
@@ -114,8 +114,10 @@ GROUPS = Table(
             _nullable("assignment_epoch", pa.int32()),
             _column("member_count", pa.int32()),
             _nullable("state_timestamp", TIMESTAMP),
+            _nullable("subscribed_topics", pa.list_(pa.string())),
             _nullable("replay_warning", pa.string()),
             _column("record_offset", pa.int64()),
+            _nullable("created_record_offset", pa.int64()),
         ]
     ),
 )
@@ -125,6 +127,16 @@ _TOPIC_PARTITIONS = pa.list_(
         [
             _nullable("topic", pa.string()),
             _nullable("topic_id", pa.string()),
+            _nullable("partition", pa.int32()),
+        ]
+    )
+)
+
+_TASKS = pa.list_(
+    pa.struct(
+        [
+            _nullable("task_type", pa.string()),
+            _nullable("subtopology_id", pa.string()),
             _nullable("partition", pa.int32()),
         ]
     )
@@ -150,9 +162,13 @@ GROUP_MEMBERS = Table(
             _nullable("member_state", pa.string()),
             _nullable("assignment", _TOPIC_PARTITIONS),
             _nullable("target_assignment", _TOPIC_PARTITIONS),
+            _nullable("pending_revocation", _TOPIC_PARTITIONS),
+            _nullable("tasks", _TASKS),
+            _nullable("target_tasks", _TASKS),
             _nullable("subscription_bytes", pa.binary()),
             _nullable("assignment_bytes", pa.binary()),
             _column("record_offset", pa.int64()),
+            _nullable("created_record_offset", pa.int64()),
         ]
     ),
 )

@@ -87,6 +87,14 @@ GROUP_RECORDS: dict[int, tuple[Json, dict[str, Json]]] = {
                 rebalanceTimeoutMs=300000,
                 serverAssignor=None,
             ),
+            "consumer protocol": _member(
+                instanceId=None,
+                subscribedTopicNames=["t"],
+                subscribedTopicRegex=None,
+                rebalanceTimeoutMs=300000,
+                serverAssignor=None,
+                classicMemberMetadata=None,
+            ),
             "classic": _member(
                 instanceId="i",
                 rackId="r",

@@ -115,7 +115,7 @@ def _counts(row: dict[str, Any]) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("properties", "expected"),
-    [({"cluster_id": "another"}, "cluster"), ({"format_version": "2"}, "format version 2")],
+    [({"cluster_id": "another"}, "cluster"), ({"format_version": "1"}, "format version 1")],
 )
 def test_tables_that_are_of_something_else_are_refused(
     bad_broker: EmbeddedBroker, tmp_path: Path, properties: dict[str, str], expected: str

@@ -7,7 +7,7 @@ same with the tables themselves.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,15 +15,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.groups import Group
+from coordinator_state.group_replay import GroupState, described
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.offsets import OffsetKey, Semantics
 from coordinator_state.record_batch import read_record_batches
+from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.groups import plan_groups, plan_records
+from streaming.apply.group_rows import (
+    GROUP_CHANGE_SCHEMA,
+    group_rows,
+    member_rows,
+    read_groups,
+)
+from streaming.apply.groups import (
+    RECORD_SCHEMA,
+    GroupChange,
+    plan_groups,
+    plan_records,
+    records_table,
+)
 from streaming.apply.offsets import plan_offsets
-from tests.logs import Event, logs, segment
+from streaming.tables.schemas import GROUP_MEMBERS
+from tests.logs import Event, segment
+from tests.random_logs import logs
 
 LOG_PARTITION = 7
 GroupId = tuple[int, str]
@@ -35,7 +50,8 @@ class _Tables:
 
     semantics: Semantics
     offsets: dict[OffsetKey, dict[str, Any]] = field(default_factory=dict)
-    groups: dict[GroupId, Group] = field(default_factory=dict)
+    groups: dict[GroupId, GroupState] = field(default_factory=dict)
+    records: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     pending: list[PendingOffset] = field(default_factory=list)
     history: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: RecordCounts = field(default_factory=RecordCounts)
@@ -59,10 +75,11 @@ class _Tables:
         changes = plan_groups(
             rows,
             records,
-            {identity: _as_read_back(group) for identity, group in self.groups.items()},
+            self._read_back(),
             self.semantics,
             plan,
             lambda groups: {g for g in groups if any(k.group_id == g[1] for k in self.offsets)},
+            lambda groups: self._tombstones(groups, records),
             always=True,
         )
         if crash_after == "group_offsets":
@@ -83,6 +100,8 @@ class _Tables:
             # The next attempt plans from the pinned version, not from what was written.
             return
         self.groups = groups
+        for row in records_table(records).to_pylist():
+            self.records[row["group_id"], row["record_type"], row["record_key"]] = row
         self.pending = plan.pending
         counts.quarantined.update(
             p
@@ -102,6 +121,31 @@ class _Tables:
         self.read += rows.num_rows + superseded
         self.next_offset = max(self.next_offset, end)
 
+    def _read_back(self) -> dict[GroupId, GroupState]:
+        """What a restarted query knows of the groups."""
+        groups = {identity: described(state) for identity, state in self.groups.items()}
+        changes = {i: GroupChange(group=state, position=0) for i, state in self.groups.items()}
+        found = {
+            "group_members": pa.Table.from_pylist(member_rows(groups), GROUP_MEMBERS.schema),
+            "coordinator_records": pa.Table.from_pylist([*self.records.values()], RECORD_SCHEMA),
+        }
+        return read_groups(
+            pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA),
+            lambda name, columns: found[name].select(columns),
+        )
+
+    def _tombstones(
+        self, groups: set[GroupId], records: list[dict[str, Any]]
+    ) -> dict[GroupId, int]:
+        """As the table has them with the micro-batch's records merged."""
+        rows = [*self.records.values(), *records_table(records).to_pylist()]
+        last = {row["group_id"]: row for row in rows if row["record_type"] == GROUP_METADATA_TYPE}
+        return {
+            (p, g): last[g]["record_offset"]
+            for p, g in groups
+            if g in last and last[g]["is_tombstone"]
+        }
+
     def _merge_offset(self, change: dict[str, Any]) -> None:
         key = OffsetKey(change["group_id"], change["topic"], change["partition"])
         stored = self.offsets.get(key)
@@ -111,11 +155,6 @@ class _Tables:
             self.offsets.pop(key, None)
         else:
             self.offsets[key] = change
-
-
-def _as_read_back(group: Group) -> Group:
-    """What a restarted query knows of a group: not its members."""
-    return replace(group, members=(), leader=None, protocol=None, generation=0)
 
 
 def _loaded(buffer: bytes, semantics: Semantics) -> ReferenceLoader:
@@ -145,7 +184,8 @@ def _assert_equal(tables: _Tables, loader: ReferenceLoader) -> None:
         for producer_id, records in loader.pending.items()
         for key, record in records.items()
     }
-    assert {group_id: group for (_, group_id), group in tables.groups.items()} == loader.groups
+    groups = {group_id: described(state) for (_, group_id), state in tables.groups.items()}
+    assert groups == loader.groups
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))

@@ -34,7 +34,8 @@ from coordinator_state.record_batch import (
 )
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
-from tests.logs import group_value, offset_key, offset_value
+from tests.logs import Event, group_value, offset_key, offset_value, segment
+from tests.random_logs import logs
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -271,6 +272,14 @@ def _ranges(draw: st.DrawFn, next_offset: int) -> tuple[int, int]:
 def test_same_rows_for_any_log(data: st.DataObject, compact: bool) -> None:
     raw, next_offset = data.draw(_logs())
     _assert_same(raw, *data.draw(_ranges(next_offset)), compact=compact)
+
+
+@given(events=logs(), data=st.data())
+def test_same_rows_where_groups_have_records_between_their_commits(
+    events: list[Event], data: st.DataObject
+) -> None:
+    raw, next_offset = segment(events)
+    _assert_same(raw, *data.draw(_ranges(next_offset)), compact=True)
 
 
 @given(data=st.data(), compact=st.booleans())

@@ -29,7 +29,8 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
-from tests.logs import Event, logs, segment
+from tests.logs import Event, segment
+from tests.random_logs import logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,8 +129,12 @@ _GROUP = (
     "protocol_type",
     "protocol",
     "leader",
+    "group_epoch",
+    "assignment_epoch",
+    "generation",
     "state_timestamp_ms",
     "record_offset",
+    "created_record_offset",
     "replay_warning",
 )
 _MEMBER = (
@@ -140,7 +145,12 @@ _MEMBER = (
     "rack_id",
     "session_timeout_ms",
     "rebalance_timeout_ms",
+    "subscribed_regex",
+    "member_epoch",
+    "member_state",
+    "created_record_offset",
 )
+_STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
 
 
 def _member_rows(log_partition: int, group: Group) -> list[Row]:
@@ -152,14 +162,16 @@ def _member_rows(log_partition: int, group: Group) -> list[Row]:
             "subscribed_topics": (
                 None if member.subscribed_topics is None else list(member.subscribed_topics)
             ),
-            "assignment": (
-                None if member.assignment is None else [asdict(a) for a in member.assignment]
-            ),
+            **{name: _structs(getattr(member, name)) for name in _STRUCTS},
             "subscription_bytes": member.subscription,
             "assignment_bytes": member.assignment_bytes,
         }
         for member in group.members
     ]
+
+
+def _structs(entries: Any) -> list[Row] | None:
+    return None if entries is None else [asdict(entry) for entry in entries]
 
 
 def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
@@ -184,7 +196,7 @@ def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
     )
     _same(
         [
-            _in_ms(row, ("log_partition", "group_id", *_GROUP, "generation", "member_count"))
+            _in_ms(row, ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics"))
             for row in found["groups"]
         ],
         [
@@ -192,8 +204,10 @@ def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
                 "log_partition": p,
                 "group_id": group_id,
                 **{name: getattr(group, name) for name in _GROUP},
-                "generation": group.generation if group.group_type == "classic" else None,
                 "member_count": len(group.members),
+                "subscribed_topics": (
+                    None if group.subscribed_topics is None else list(group.subscribed_topics)
+                ),
             }
             for p, loader in loaders.items()
             for group_id, group in loader.groups.items()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from coordinator_state.consumer_protocol import encode_subscription
+from coordinator_state.group_replay import GroupState, described
 from coordinator_state.groups import (
     EMPTY,
     NO_RECORD_OFFSET,
@@ -16,6 +17,7 @@ from coordinator_state.groups import (
     simple_group,
 )
 from coordinator_state.offsets import Semantics
+from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_rows import group_rows, member_rows
 from streaming.apply.groups import (
@@ -49,10 +51,11 @@ class Tables:
     """`groups` and what it depends on, changed as `apply` changes them."""
 
     semantics: Semantics
-    groups: dict[GroupId, Group] = field(default_factory=dict)
+    groups: dict[GroupId, GroupState] = field(default_factory=dict)
     with_offsets: set[GroupId] = field(default_factory=set)
     pending: list[PendingOffset] = field(default_factory=list)
     asked: set[GroupId] = field(default_factory=set)
+    tombstones: dict[GroupId, int] = field(default_factory=dict)
 
     def apply(self, *rows: Row, always: bool = False) -> dict[GroupId, GroupChange]:
         table, counts = table_of(rows), RecordCounts()
@@ -62,13 +65,21 @@ class Tables:
             (self.with_offsets.discard if change["is_tombstone"] else self.with_offsets.add)(
                 (change["log_partition"], change["group_id"])
             )
+        records = plan_records(table, counts)
+        for row in records:
+            if row["record_type"] == GROUP_METADATA_TYPE:
+                identity = row["log_partition"], row["group_id"]
+                self.tombstones.pop(identity, None)
+                if row["is_tombstone"]:
+                    self.tombstones[identity] = row["record_offset"]
         changes = plan_groups(
             table,
-            plan_records(table, counts),
+            records,
             self.groups,
             self.semantics,
             plan,
             self._with_offsets,
+            self._tombstones,
             always=always,
         )
         for identity, planned in changes.items():
@@ -84,6 +95,9 @@ class Tables:
     def _with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
         self.asked = groups
         return groups & self.with_offsets
+
+    def _tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
+        return {identity: self.tombstones[identity] for identity in groups & set(self.tombstones)}
 
 
 def test_records_come_decoded_and_in_log_order() -> None:
@@ -251,26 +265,66 @@ def test_under_scala_offsets_of_a_group_with_a_record_are_not_asked_for() -> Non
     assert tables.groups[G].record_offset == 1
 
 
-def test_the_types_of_groups_that_are_not_replayed() -> None:
+def test_groups_of_other_types_are_unknown_to_scala() -> None:
     value = group_record_value(3)
     consumer, scala = Tables(COORDINATOR), Tables(SCALA)
     for tables in (consumer, scala):
         tables.apply(commit(1, 1), record(2, value, 3))
 
-    assert (consumer.groups[G].group_type, consumer.groups[G].record_offset) == ("consumer", 2)
+    assert described(consumer.groups[G]).group_type == "consumer"
+    assert consumer.groups[G].record_offset == 2
     assert scala.groups == {G: simple_group("g")}
 
     consumer.apply(record(3, None, 3))
     assert consumer.groups == {}
 
 
+def test_a_commit_makes_a_simple_group_between_two_records() -> None:
+    """The tombstone of a consumer group makes one of a simple group, and nothing of no group."""
+    tables = Tables(COORDINATOR)
+    tables.apply(commit(1, 1), record(2, None, 8, memberId="m"), commit(3, 2))
+    assert described(tables.groups[G]).group_type == "consumer"
+
+    tables = Tables(COORDINATOR)
+    tables.apply(record(2, None, 8, memberId="m"), commit(3, 2))
+    assert tables.groups == {G: simple_group("g")}
+
+
 def test_a_record_that_changes_nothing_leaves_the_group_alone() -> None:
-    """Such a group may be known without its members; rewriting it would lose them."""
     tables = Tables(COORDINATOR)
     tables.apply(record(1, group_value(["m1"])))
 
-    assert tables.apply(record(2, None, 5, memberId="m1"), commit(3, 1)) == {}
+    assert tables.apply(record(2, None, 9), commit(3, 1)) == {}
     assert tables.groups[G].record_offset == 1
+
+
+def test_a_tombstone_of_another_type_is_a_warning_on_the_whole_group() -> None:
+    tables = Tables(COORDINATOR)
+    tables.apply(record(1, group_value(["m1"])))
+    before = described(tables.groups[G])
+    tables.apply(record(2, None, 5, memberId="m1"))
+    after = described(tables.groups[G])
+
+    warning = "record offset 2: Group g is not a consumer group"
+    assert after == replace(before, replay_warning=warning)
+
+
+def test_under_scala_a_group_with_a_tombstone_and_a_waiting_offset_has_a_warning() -> None:
+    tables = Tables(SCALA)
+    tables.apply(record(1, None), commit(2, 1, producer_id=9))
+    warned = replace(
+        simple_group("g"),
+        replay_warning="record offset 1: Unexpected unload of active group g",
+    )
+    assert tables.groups == {G: warned}
+
+    tables.apply(marker(3, 9))
+    assert tables.groups == {G: simple_group("g")}
+    tables.apply(commit(4, 2, producer_id=9))
+    tables.apply(commit(5, None))
+    assert tables.groups == {G: warned}
+    tables.apply(marker(6, 9, ABORT))
+    assert tables.groups == {}
 
 
 @both
@@ -306,7 +360,8 @@ def test_rows_of_groups_and_members() -> None:
         record(3, group_record_value(3), 3, groupId="consumer"),
         record(4, None, group="gone"),
     )
-    groups = {r["group_id"]: r for r in group_rows(changes)}
+    present = {i: described(state) for i, state in tables.groups.items()}
+    groups = {r["group_id"]: r for r in group_rows(changes, present)}
 
     assert groups["g"] == {
         "log_partition": LOG_PARTITION,
@@ -319,10 +374,14 @@ def test_rows_of_groups_and_members() -> None:
         "protocol": "range",
         "leader": "m1",
         "generation": 4,
+        "group_epoch": None,
+        "assignment_epoch": None,
         "member_count": 2,
         "state_timestamp_ms": BASE_TIMESTAMP_MS,
+        "subscribed_topics": ("t",),
         "replay_warning": None,
         "record_offset": 1,
+        "created_record_offset": None,
     }
     assert groups["gone"] == {
         "log_partition": LOG_PARTITION,
@@ -330,10 +389,10 @@ def test_rows_of_groups_and_members() -> None:
         "is_gone": True,
         "position": 4,
     }
-    assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, "Unknown")
-    assert groups["consumer"]["replay_warning"]
+    assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, EMPTY)
+    assert (groups["consumer"]["group_epoch"], groups["consumer"]["assignment_epoch"]) == (5, 0)
 
-    members = {(r["group_id"], r["member_id"]): r for r in member_rows(changes)}
+    members = {(r["group_id"], r["member_id"]): r for r in member_rows(present)}
     assert set(members) == {("g", "m1"), ("g", "m2"), ("connect", "n1")}
     assert members["g", "m2"] == {
         "log_partition": LOG_PARTITION,
@@ -346,10 +405,18 @@ def test_rows_of_groups_and_members() -> None:
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
         "subscribed_topics": ["t"],
+        "subscribed_regex": None,
+        "member_epoch": None,
+        "member_state": None,
         "assignment": [{"topic": "t", "topic_id": None, "partition": 1}],
+        "target_assignment": None,
+        "pending_revocation": None,
+        "tasks": None,
+        "target_tasks": None,
         "subscription_bytes": encode_subscription({"topics": ["t"], "userData": None}),
         "assignment_bytes": members["g", "m2"]["assignment_bytes"],
         "record_offset": 1,
+        "created_record_offset": None,
     }
     connect = members["connect", "n1"]
     assert (connect["subscribed_topics"], connect["assignment"]) == (None, None)

@@ -292,7 +292,7 @@ class TestShow:
     def test_an_assignment_is_shown_by_topic_and_partition(self, tables: str) -> None:
         text = call("show", "members", "--tables", tables).stdout
 
-        assert text.split()[-4:] == ["t,", "u", "t:0,", "u:1"]
+        assert text.split()[-5:] == ["t,", "u", "t:0,", "u:1", "-"]
 
     def test_versions_of_tables_are_a_mapping(self, tables: str) -> None:
         (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))

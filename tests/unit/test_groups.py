@@ -1,4 +1,4 @@
-"""Groups, their members, and what records make of them.
+"""Simple and classic groups and their members.
 
 Tests that name one of Kafka's follow the Scala GroupMetadataManagerTest of 3.9
 (core/src/test/scala/unit/kafka/coordinator/group); `test_loader.py` has those that need a log.
@@ -10,24 +10,18 @@ from typing import Any
 
 import pytest
 
+from coordinator_state.classic_groups import classic_group, refusal
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.groups import (
     CLASSIC,
-    CONSUMER,
     EMPTY,
-    GROUP_TYPE_OF_RECORD,
     NO_RECORD_OFFSET,
-    SHARE,
     STABLE,
-    STREAMS,
-    UNKNOWN,
     AssignedPartition,
     Group,
-    GroupReplay,
-    classic_group,
     simple_group,
 )
-from coordinator_state.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import decode_value, encode_value
 
 
@@ -195,97 +189,30 @@ def test_a_group_value_without_a_protocol_type_is_simple() -> None:
     assert classic_group("g", value, 3).is_simple
 
 
-def test_every_record_type_but_offset_commits_belongs_to_a_type_of_group() -> None:
-    assert set(GROUP_TYPE_OF_RECORD) == set(RECORD_TYPES) - set(OFFSET_COMMIT_TYPES)
-    assert {t: GROUP_TYPE_OF_RECORD[t] for t in (2, 3, 8, 9, 11, 15, 16, 17, 23)} == {
-        **{2: CLASSIC, 3: CONSUMER, 8: CONSUMER, 16: CONSUMER},
-        **{9: SHARE, 11: SHARE, 15: SHARE, 17: STREAMS, 23: STREAMS},
-    }
-
-
-def test_an_offset_commit_makes_a_simple_group_of_an_unknown_id_only() -> None:
-    replay = GroupReplay()
-    replay.replay_offset_commit("g")
-    replay.replay_record(GROUP_METADATA_TYPE, "h", group_value(member()), 4)
-    replay.replay_offset_commit("h")
-
-    assert replay.groups["g"] == simple_group("g")
-    assert replay.groups["h"].record_offset == 4
-
-
-def test_a_group_value_replaces_whatever_the_id_named() -> None:
-    replay = GroupReplay()
-    for record_offset, record_type in enumerate([1, 2, 3, 11, 17]):
-        if record_type == 1:
-            replay.replay_offset_commit("g")
-        else:
-            value = group_value(generation=1) if record_type == 2 else {}
-            replay.replay_record(record_type, "g", value, record_offset)
-        replay.replay_record(GROUP_METADATA_TYPE, "g", group_value(member()), 100 + record_offset)
-
-        assert replay.groups["g"] == classic_group("g", group_value(member()), 100 + record_offset)
-
-
-@pytest.mark.parametrize("record_type", [2, 3, 11, 17])
-def test_a_group_tombstone_removes_a_group_of_any_type(record_type: int) -> None:
-    replay = GroupReplay()
-    replay.replay_record(record_type, "g", group_value() if record_type == 2 else {}, 0)
-
-    replay.replay_record(GROUP_METADATA_TYPE, "g", None, 1)
-
-    assert replay.groups == {}
-
-
-@pytest.mark.parametrize("record_type", sorted(GROUP_TYPE_OF_RECORD))
-def test_a_tombstone_of_an_unknown_group_is_nothing(record_type: int) -> None:
-    """Under compaction values may be gone whose tombstones are still there (KAFKA-17306)."""
-    replay = GroupReplay()
-    replay.replay_record(record_type, "g", None, 0)
-
-    assert replay.groups == {}
-
-
 @pytest.mark.parametrize(
-    ("record_type", "group_type"),
-    [(t, group_type) for t, group_type in GROUP_TYPE_OF_RECORD.items() if t != 2],
+    ("members", "expected"),
+    [
+        ([member("a"), member("b")], None),
+        ([member("a", groupInstanceId="i"), member("b", groupInstanceId="j")], None),
+        (
+            [member("a", groupInstanceId="i"), member("b", groupInstanceId="i")],
+            "Static member with groupInstanceId=i cannot be added to group g since it is already "
+            "a member.",
+        ),
+        # Kafka compares how many members support a protocol with how many there are.
+        ([member("a"), member("a")], None),
+        (
+            [member("a"), member("a"), member("b")],
+            "None of the member's protocols can be supported.",
+        ),
+    ],
 )
-def test_a_value_of_a_type_that_is_not_replayed_still_names_the_group(
-    record_type: int, group_type: str
+def test_what_a_coordinator_would_not_load(
+    members: list[dict[str, Any]], expected: str | None
 ) -> None:
-    replay = GroupReplay()
-    replay.replay_offset_commit("g")
-    replay.replay_record(record_type, "g", {}, 5)
-
-    group = replay.groups["g"]
-    assert (group.group_type, group.protocol_type) == (group_type, group_type)
-    assert (group.state, group.record_offset) == (UNKNOWN, 5)
-    assert group.replay_warning == (
-        f"state and members of {group_type} groups are not replayed by this version"
-    )
+    assert refusal("g", group_value(*members)) == expected
 
 
-@pytest.mark.parametrize(
-    ("metadata", "other"), [(3, 5), (3, 8), (11, 10), (11, 14), (17, 19), (17, 23)]
-)
-def test_only_the_tombstone_of_its_metadata_record_removes_such_a_group(
-    metadata: int, other: int
-) -> None:
-    replay = GroupReplay()
-    replay.replay_record(metadata, "g", {}, 0)
-
-    replay.replay_record(other, "g", None, 1)
-    assert set(replay.groups) == {"g"}
-
-    replay.replay_record(metadata, "g", None, 2)
-    assert replay.groups == {}
-
-
-@pytest.mark.parametrize(("metadata", "foreign"), [(3, 11), (11, 17), (17, 3)])
-def test_the_metadata_tombstone_of_another_type_of_group_is_nothing(
-    metadata: int, foreign: int
-) -> None:
-    replay = GroupReplay()
-    replay.replay_record(metadata, "g", {}, 0)
-    replay.replay_record(foreign, "g", None, 1)
-
-    assert replay.groups["g"].record_offset == 0
+def test_without_a_leader_the_first_member_leads() -> None:
+    group = classic_group("g", group_value(member("b"), member("a"), leader=None), 0)
+    assert group.leader == "b"

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from coordinator_state.errors import ReplayError
 from coordinator_state.groups import (
     CLASSIC,
     CONSUMER,
@@ -135,7 +136,7 @@ def test_messages_of_older_formats_are_plain(semantics: Semantics, magic: int) -
     log = Log(next_offset=3)
     log.raw += write_message_set(old, magic=magic)
     log.append(*commits({("foo", 1): None}))
-    loader = log.load(semantics)
+    loader = log.load(semantics, strict=False)
 
     assert committed(loader) == {("foo", 0): 23, ("bar", 0): 8992}
 
@@ -149,7 +150,12 @@ def test_a_key_of_type_0_is_the_same_key(semantics: Semantics, version: int) -> 
     log.append(*commits({("foo", 0): 2}))
     log.append(*commits({("foo", 1): 3}), *commits({("foo", 1): None}, record_type=0))
 
-    assert committed(log.load(semantics)) == {("foo", 0): 2}
+    loader = log.load(semantics, strict=False)
+    assert committed(loader) == {("foo", 0): 2}
+    is_refused = version > 0 and semantics is COORDINATOR
+    assert [warning.reason for warning in loader.replay_warnings] == (
+        [f"unknown record version {version} for 0 type"] if is_refused else []
+    )
 
 
 @both
@@ -196,7 +202,8 @@ def test_groups_of_other_types_are_known_by_name_to_coordinator_and_unknown_to_s
     assert committed(log.load(COORDINATOR), "c") == {("foo", 0): 1}
     assert log.load(SCALA).groups == {"c": simple_group("c")}
 
-    log.append((key, None))
+    epoch_key = encode_key(RECORD_TYPES[6], {"groupId": "c"})
+    log.append((epoch_key, None), (key, None))
     assert log.load(COORDINATOR).groups == {}
     assert log.load(SCALA).groups["c"].group_type == CLASSIC
 
@@ -214,8 +221,23 @@ def test_a_classic_group_that_migrates_to_the_consumer_protocol() -> None:
     log.append((group_key(), None), *new_records)
     assert log.load().groups[GROUP].group_type == CONSUMER
 
-    log.append((member_key, None), (metadata_key, None), group_record("m", "n"))
+    current_key = encode_key(RECORD_TYPES[8], {"groupId": GROUP, "memberId": "m"})
+    epoch_key = encode_key(RECORD_TYPES[6], {"groupId": GROUP})
+    tombstones = [(key, None) for key in (current_key, epoch_key, member_key, metadata_key)]
+    log.append(*tombstones, group_record("m"))
     assert log.load().groups[GROUP].group_type == CLASSIC
+
+
+def test_a_static_member_that_is_there_twice_stops_a_strict_load() -> None:
+    log = Log()
+    log.append(group_record("m", "n"))
+
+    reason = f"Static member with groupInstanceId=bar cannot be added to group {GROUP} "
+    with pytest.raises(ReplayError, match=f"^record offset 0: {reason}"):
+        log.load()
+    group = log.load(strict=False).groups[GROUP]
+    assert (group.replay_warning or "").startswith(f"record offset 0: {reason}")
+    assert len(group.members) == 2
 
 
 def test_a_group_known_from_its_offsets_alone_has_no_record() -> None:

@@ -414,6 +414,20 @@ class TestCompaction:
         )
         assert offsets_of(raw, compact=True) == [0, 1, 2, 3, 4, 5]
 
+    @pytest.mark.parametrize(
+        ("group", "record_type", "kept"),
+        [("g", 8, [0, 1, 2]), ("h", 8, [1, 2]), ("g", 2, [1, 2])],
+    )
+    def test_keeps_the_commit_before_a_record_that_may_find_a_simple_group(
+        self, group: str, record_type: int, kept: list[int]
+    ) -> None:
+        """A tombstone of a consumer group makes one of a group that has nothing but offsets."""
+        kind = RECORD_TYPES[record_type]
+        names = [field.name for field in kind.key_fields]
+        key = encode_key(kind, dict(zip(names, [group, "m"], strict=False)))
+        raw = self.batch(0, VALUE) + self.batch(1, None, key) + self.batch(2, VALUE)
+        assert offsets_of(raw, compact=True) == kept
+
     def test_looks_at_the_range_only(self) -> None:
         raw = b"".join(self.batch(offset, VALUE) for offset in range(4))
         assert offsets_of(raw, compact=True, to_offset=2) == [1]

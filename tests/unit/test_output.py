@@ -66,12 +66,14 @@ def test_a_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str])
 
 
 def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
-    values = [None, "", True, b"\x01\xff", 5, {"a": 1}, ["t", {"topic": None, "partition": 1}]]
+    task = {"task_type": "active", "subtopology_id": "0", "partition": 1}
+    partition = {"topic": None, "topic_id": "T", "partition": 1}
+    values = [None, "", True, b"\x01\xff", 5, {"a": 1}, ["t", partition], [task]]
     for value in values:
         output_of("text").rows([{"v": value}], ["v"])
     lines = capsys.readouterr().out.splitlines()[1::2]
 
-    assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, None:1"]
+    assert lines == ["-", "", "true", "01ff", "5", '{"a":1}', "t, T:1", "active 0_1"]
 
 
 def test_nothing_is_cut_off_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

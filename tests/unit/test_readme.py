@@ -105,3 +105,12 @@ def test_record_types_are_all_covered(readme: str) -> None:
             first, _, last = part.strip().partition("-")
             covered.update(range(int(first), int(last or first) + 1))
     assert covered == set(RECORD_TYPES)
+
+
+def test_the_documented_record_types_are_those_of_the_table(repository: Path) -> None:
+    text = (repository / "docs" / "replay.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d)(?:-(\d))? \|", text, re.MULTILINE)
+    documented = {int(n): (name, (int(low), int(high or low))) for n, name, low, high in rows}
+    assert documented == {
+        number: (kind.name, kind.value.versions) for number, kind in RECORD_TYPES.items()
+    }

@@ -100,9 +100,9 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path, format_version="2")
+    tables = create_tables(tmp_path, format_version="1")
 
-    with pytest.raises(ConfigurationError, match="format version 2, this program reads 1"):
+    with pytest.raises(ConfigurationError, match="format version 1, this program reads 2"):
         TableReader(tables)
 
 

@@ -14,7 +14,13 @@ from streaming.answers.verify import MOST_ROUNDS, verify
 from streaming.tables.reader import TableReader
 from tests.tables_folder import apply_micro_batch, create_tables
 
-EMPTY = {"group_type": "classic", "state": "Empty", "protocol_type": "consumer"}
+EMPTY = {
+    "group_type": "classic",
+    "state": "Empty",
+    "protocol_type": "consumer",
+    "group_epoch": None,
+    "assignment_epoch": None,
+}
 
 
 def group(name: str = "g", **fields: Any) -> dict[AnswerKey, Mapping[str, Any]]:
@@ -55,16 +61,24 @@ class Broker:
     def high_watermarks(self) -> Mapping[int, int]:
         return self._high_watermarks
 
+    def topic_names(self, topic_ids: Collection[str]) -> Mapping[str, str]:
+        return {topic_id: topic_id.lower() for topic_id in topic_ids}
+
 
 class Tables:
     """One snapshot with fixed answers."""
 
     def __init__(
-        self, answers: Answers, *, next_offsets: Mapping[int, int] | None = None, modern: str = ""
+        self,
+        answers: Answers,
+        *,
+        next_offsets: Mapping[int, int] | None = None,
+        topic_ids: Collection[str] = (),
     ) -> None:
         self._answers = answers
         self.next_offsets = next_offsets or {}
-        self.modern_group_ids = {modern} - {""}
+        self.topic_ids = set(topic_ids)
+        self.topic_names: list[Mapping[str, str] | None] = []
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
         return {
@@ -74,9 +88,11 @@ class Tables:
         }
 
     def answers(
-        self, group_ids: Collection[str] | None = None, *, not_classic: Collection[str] = ()
+        self,
+        group_ids: Collection[str] | None = None,
+        topic_names: Mapping[str, str] | None = None,
     ) -> Answers:
-        del not_classic
+        self.topic_names.append(topic_names)
         return {
             k: v for k, v in self._answers.items() if group_ids is None or k.group_id in group_ids
         }
@@ -254,20 +270,39 @@ def test_a_rebalance_that_ends_in_time_is_compared() -> None:
 
 
 @pytest.mark.parametrize("group_type", ["consumer", "share", "streams"])
-def test_of_groups_of_other_protocols_only_the_offsets_are_compared(group_type: str) -> None:
-    broker = Broker(group(group_type=group_type, state="Reconciling") | offset(1))
+def test_groups_of_every_type_are_compared_whole(group_type: str) -> None:
+    described = group(group_type=group_type, group_epoch=4, assignment_epoch=4) | member()
+    result = verified(
+        Broker(described), Tables(group(group_type=group_type, group_epoch=4, assignment_epoch=3))
+    )
 
-    result = verified(broker, Tables(group() | offset(1)))
+    assert {str(difference.key) for difference in result.differences} == {
+        "group g",
+        "member m of g",
+    }
+    (of_group,) = (one for one in result.differences if one.key.kind == "group")
+    assert (of_group.field, of_group.broker, of_group.tables) == ("assignment_epoch", 4, 3)
+
+
+def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() -> None:
+    listed = group(group_type="streams", state="NotReady")
+    told = group(group_type="streams", state="NotReady", group_epoch=1, assignment_epoch=0)
+
+    result = verified(Broker(listed), Tables(told | member()))
 
     assert result.is_equal
-    assert result.counts == counted(offset=1)
+    assert result.counts == counted(group=1)
     assert result.notes == [
-        "groups of the consumer, share or streams protocol: only offsets are compared: 1"
+        "groups without a topology, which their coordinator cannot describe: epochs and members "
+        "are not compared: 1"
     ]
 
 
-def test_a_group_whose_records_are_of_another_protocol_may_be_gone_from_the_broker() -> None:
-    assert verified(Broker({}), Tables(group(), modern="g")).is_equal
+def test_topics_are_those_that_the_cluster_has() -> None:
+    tables = Tables(group(), topic_ids=["T"])
+    verified(Broker(group()), tables)
+
+    assert {"T": "t"} in tables.topic_names
 
 
 def test_a_broker_that_tells_no_type_is_believed_in_the_rest() -> None:
@@ -280,25 +315,42 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
     own = partition_for("g", 4)
     row = {"log_partition": own, "group_id": "g"}
     at = {"topic": "t", "partition": 0, "committed_offset": 1}
-    gone, modern = "group without a row", "group of the new protocol"
+    gone, share = "group without a row", "share group"
+    own_share = partition_for(share, 4)
     tables = create_tables(tmp_path, log_partitions="4")
     apply_micro_batch(
         tables,
-        groups=[row, {**row, "log_partition": own - 1}],
-        group_members=[row | {"member_id": "m", "assignment_bytes": b"a"}],
+        groups=[
+            row,
+            {**row, "log_partition": own - 1},
+            {"group_id": share, "log_partition": own_share, "group_type": "share"},
+        ],
+        group_members=[
+            row | {"member_id": "m", "assignment_bytes": b"a"},
+            {
+                "group_id": share,
+                "log_partition": own_share,
+                "member_id": "m",
+                "subscribed_topics": ["u", "t"],
+                "member_epoch": 3,
+                "assignment": [
+                    {"topic": None, "topic_id": "T", "partition": 1},
+                    {"topic": "gone", "topic_id": "G", "partition": 0},
+                ],
+            },
+        ],
         group_offsets=[
             row | at | {"leader_epoch": 4, "metadata": "x"},
             row | at | {"partition": 1, "log_partition": own - 1},
-            *(at | {"group_id": g, "log_partition": partition_for(g, 4)} for g in (gone, modern)),
+            *(at | {"group_id": g, "log_partition": partition_for(g, 4)} for g in (gone, share)),
         ],
         pending_offsets=[row | at, row | at | {"producer_id": 8}],
-        coordinator_records=[{"group_id": modern, "record_type": 8}],
         progress=[{"log_partition": own, "next_offset": 9}],
     )
     found = TableAnswers(TableReader(tables))
 
     assert found.next_offsets == {own: 9}
-    assert found.modern_group_ids == {modern}
+    assert found.topic_ids == {"T", "G"}
     assert found.pending() == {("g", "t", 0)}
     of_g = (
         group(protocol_type="")
@@ -312,7 +364,16 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
         | offset(1, leader_epoch=4, metadata="x")
         | pending()
     )
-    assert found.answers() == of_g
+    of_share = group(share, group_type="share", protocol_type="") | {
+        AnswerKey("member", share, member_id="m"): {
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "member_epoch": 3,
+            "rack_id": None,
+            "subscribed_topics": ["t", "u"],
+            "assignment": ["t:1"],
+        }
+    }
+    assert found.answers(topic_names={"T": "t"}) == of_g | of_share
     assert found.answers({"g"}) == of_g
     assert found.answers({"x"}) == {}
-    assert found.answers(not_classic={modern}) == of_g | offset(1, modern)

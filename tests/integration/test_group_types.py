@@ -1,0 +1,188 @@
+"""Live groups of every type on a real broker, made by clients that no one here wrote."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from streaming.answers.verify import verify_cluster
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.config import RunSettings
+from streaming.jars import KAFKA_VERSION, Dependency, JarSet, cached_jars, kafka_jars
+from streaming.java import find_java
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.query import run_query
+from streaming.tables.reader import TableReader
+from tests.integration.conftest import Eventually, FreshBroker
+
+pytestmark = pytest.mark.timeout(600)
+
+IN, OUT = "orders", "orders-copy"
+APPLICATION = Path(__file__).parent / "java" / "StreamsGroup.java"
+STREAMS_JAR = JarSet(
+    name=f"kafka-streams-{KAFKA_VERSION}",
+    title=f"Kafka Streams {KAFKA_VERSION}",
+    dependencies=(
+        # Without RocksDB, which an application without state does not load.
+        Dependency(
+            organisation="org.apache.kafka",
+            module="kafka-streams",
+            revision=KAFKA_VERSION,
+            transitive=False,
+        ),
+    ),
+)
+# Without log4j 2, which looks for a configuration; the applications write nothing then.
+_NO_LOG = "log4j-"
+
+
+@contextmanager
+def _java(log: Path, jars: Sequence[Path], *arguments: str) -> Iterator[None]:
+    class_path = ":".join(str(jar) for jar in jars if _NO_LOG not in jar.name)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(find_java()), "-Xmx256m", "-cp", class_path, *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _consumer(broker: EmbeddedBroker, group_id: str, **config: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group_id,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 200,
+            **{name.replace("_", "."): value for name, value in config.items()},
+        }
+    )
+
+
+def _materialise(broker: EmbeddedBroker, tables: Path) -> TableReader:
+    run_query(
+        RunSettings(
+            bootstrap_servers=broker.bootstrap_servers,
+            tables=str(tables),
+            checkpoint=str(tables.parent / "checkpoint"),
+            available_now=True,
+        )
+    )
+    return TableReader(tables)
+
+
+def test_live_groups_of_every_type(
+    fresh_broker: FreshBroker, tmp_path: Path, eventually: Eventually
+) -> None:
+    broker = fresh_broker()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, 3, 1) for name in (IN, OUT)]).values():
+        future.result()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(30):
+        producer.produce(IN, b"order", partition=number % 3)
+    producer.flush()
+    jars = kafka_jars()
+    tables = tmp_path / "tables"
+
+    with ExitStack() as running:
+        members = [
+            *(_consumer(broker, "classic-group") for _ in range(2)),
+            *(_consumer(broker, "consumer-group", group_protocol="consumer") for _ in range(2)),
+        ]
+        for consumer in members:
+            running.callback(consumer.close)
+            consumer.subscribe([IN])
+        # librdkafka resolves the pattern itself.
+        pattern = _consumer(broker, "pattern-group", group_protocol="consumer")
+        running.callback(pattern.close)
+        pattern.subscribe(["^orders.*"])
+        running.enter_context(
+            _java(
+                tmp_path / "share.log",
+                jars,
+                "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+                *("--bootstrap-server", broker.bootstrap_servers),
+                *("--topic", IN, "--group", "share-group"),
+            )
+        )
+        running.enter_context(
+            _java(
+                tmp_path / "streams.log",
+                [*jars, *cached_jars(STREAMS_JAR)],
+                str(APPLICATION),
+                *(broker.bootstrap_servers, "streams-group", IN, OUT, str(tmp_path / "state")),
+            )
+        )
+        admin_of_groups = running.enter_context(GroupAdmin(broker.bootstrap_servers))
+
+        def settled() -> bool:
+            for consumer in (*members, pattern):
+                consumer.poll(0.02)
+            groups = admin_of_groups.list_groups()
+            return len(groups) == 5 and {group.state for group in groups.values()} == {"Stable"}
+
+        eventually(settled, 90)
+        reader = _materialise(broker, tables)
+        _assert_what_the_tables_say(reader)
+        verified = verify_cluster(broker.bootstrap_servers, str(tables))
+        assert verified.summary.startswith("equal: 5 groups"), verified.differences
+
+    # Everybody has left; share and streams groups keep what is theirs.
+    eventually(lambda: _states(broker) == {"Empty"}, 90)
+    _materialise(broker, tables)
+    verified = verify_cluster(broker.bootstrap_servers, str(tables))
+    assert verified.is_equal, verified.differences
+    assert verified.counts["group"] == 5
+
+
+def _states(broker: EmbeddedBroker) -> set[str]:
+    with GroupAdmin(broker.bootstrap_servers) as admin:
+        return {group.state for group in admin.list_groups().values()}
+
+
+def _assert_what_the_tables_say(reader: TableReader) -> None:
+    groups = {row["group_id"]: row for row in reader.read("groups").to_pylist()}
+    assert {group_id: row["group_type"] for group_id, row in groups.items()} == {
+        "classic-group": "classic",
+        "consumer-group": "consumer",
+        "pattern-group": "consumer",
+        "share-group": "share",
+        "streams-group": "streams",
+    }
+    assert {row["replay_warning"] for row in groups.values()} == {None}
+    assert groups["pattern-group"]["subscribed_topics"] == [IN, OUT]
+
+    members = reader.read("group_members").to_pylist()
+    owned = [
+        (assigned["topic"], assigned["partition"])
+        for member in members
+        for assigned in member["assignment"] or ()
+        if member["group_id"] == "consumer-group"
+    ]
+    assert sorted(owned) == [(IN, 0), (IN, 1), (IN, 2)]
+    tasks = [
+        (task["task_type"], task["partition"])
+        for member in members
+        if member["group_id"] == "streams-group"
+        for task in member["tasks"]
+    ]
+    assert sorted(tasks) == [("active", 0), ("active", 1), ("active", 2)]
+    share = [m for m in members if m["group_id"] == "share-group"]
+    assert {assigned["topic"] for member in share for assigned in member["assignment"]} == {IN}

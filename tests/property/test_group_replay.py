@@ -1,0 +1,124 @@
+"""Groups that are put together again from their answers and the last record of each key."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.errors import ReplayError
+from coordinator_state.group_replay import (
+    GroupRecord,
+    GroupReplay,
+    GroupState,
+    described,
+    name_of,
+    restored_group,
+)
+from coordinator_state.groups import Group
+from coordinator_state.loader import ReferenceLoader
+from coordinator_state.modern_groups import ModernGroup, ModernMember
+from coordinator_state.serde import decode_key, decode_value
+from tests.modern_records import KeyAndValue, ModernRecords
+from tests.random_logs import GROUPS, TOPICS
+
+
+def _log(seeds: list[int]) -> list[KeyAndValue]:
+    """One draw a seed, so that what does not matter is left out of a failing log."""
+    return [
+        record
+        for seed in seeds
+        for record in ModernRecords(random.Random(seed), TOPICS).draw(GROUPS)
+    ]
+
+
+# Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
+_LOGS = (
+    st.integers(0, 40)
+    .flatmap(lambda size: st.lists(st.integers(0, 1 << 20), min_size=size, max_size=size))
+    .map(_log)
+)
+
+
+def _decoded(log: list[KeyAndValue]) -> list[GroupRecord]:
+    records = []
+    for record_offset, (raw_key, raw_value) in enumerate(log):
+        key = decode_key(raw_key)
+        value = None if raw_value is None else decode_value(key.record_type, raw_value).fields
+        records.append(
+            GroupRecord(key.record_type.id, key.group_id, name_of(key.fields), value, record_offset)
+        )
+    return records
+
+
+def _restored(state: GroupState, last: dict[tuple[int, str, str], GroupRecord]) -> GroupState:
+    """What a new process makes of the tables."""
+    if not isinstance(state, ModernGroup):
+        return state
+    answer = described(state)
+    members = {
+        member.member_id: ModernMember(
+            member_id=member.member_id,
+            created_record_offset=member.created_record_offset or 0,
+            epoch=member.member_epoch,
+            state=member.member_state,
+        )
+        for member in answer.members
+    }
+    of_group = [record for record in last.values() if record.group_id == answer.group_id]
+    return restored_group(answer, members, of_group)
+
+
+@given(log=_LOGS, every=st.sampled_from([1, 1, 2, 7]), commits=st.sets(st.integers(0, 100)))
+def test_restored_groups_replay_on_like_those_that_never_stopped(
+    log: list[KeyAndValue], every: int, commits: set[int]
+) -> None:
+    whole, again = GroupReplay(), GroupReplay()
+    last: dict[tuple[int, str, str], GroupRecord] = {}
+    for record in _decoded(log):
+        for replay in (whole, again):
+            if record.record_offset in commits:
+                replay.replay_offset_commit(record.group_id)
+            replay.replay(record)
+        last[record.record_type, record.group_id, record.name] = record
+        if record.record_offset % every == 0:
+            states = {group: _restored(state, last) for group, state in again.states.items()}
+            again = GroupReplay(states)
+
+        assert again.groups == whole.groups
+
+
+@given(log=_LOGS, cut=st.integers(0, 100))
+def test_a_group_that_is_given_stays_as_it_is(log: list[KeyAndValue], cut: int) -> None:
+    records = _decoded(log)
+    first = GroupReplay()
+    for record in records[:cut]:
+        first.replay(record)
+    before = dict(first.groups)
+
+    second = GroupReplay(dict(first.states))
+    for record in records[cut:]:
+        second.replay(record)
+
+    assert first.groups == before
+
+
+@given(log=_LOGS)
+def test_strict_rules_stop_at_the_first_warning(log: list[KeyAndValue]) -> None:
+    lenient, strict = ReferenceLoader(), ReferenceLoader(strict=True)
+    for record_offset, (key, value) in enumerate(log):
+        lenient.replay(record_offset=record_offset, key=key, value=value)
+    with_warning = [warning.record_offset for warning in lenient.replay_warnings]
+    for record_offset, (key, value) in enumerate(log):
+        if with_warning[:1] == [record_offset]:
+            with pytest.raises(ReplayError, match=f"^record offset {record_offset}: "):
+                strict.replay(record_offset=record_offset, key=key, value=value)
+            return
+        strict.replay(record_offset=record_offset, key=key, value=value)
+    assert strict.groups == lenient.groups
+    assert all(
+        isinstance(group, Group) and group.replay_warning is None
+        for group in strict.groups.values()
+    )
