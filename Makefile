@@ -25,7 +25,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint test-unit test-spark test-integration bench lock clean check-python check-java
+.PHONY: help venv demo test lint test-unit test-spark test-integration test-differential differential bench lock clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ test-spark: check-java venv ## Tests that need a Spark session
 
 test-integration: check-java venv ## Tests against a broker they start themselves
 	$(PYTEST) tests/integration $(PYTEST_ARGS)
+
+differential: check-java venv ## Random logs in front of a real broker (REPLAY=file, DIFFERENTIAL_ARGS=...)
+	$(BIN)/python -m tests.differential $(if $(REPLAY),--replay $(REPLAY)) $(DIFFERENTIAL_ARGS)
+
+test-differential: check-java venv ## A few rounds of it, as tests
+	$(PYTEST) tests/differential $(PYTEST_ARGS)
 
 bench: check-java venv ## Measure against the broker's own load (BENCH_ARGS=...)
 	$(BIN)/python -m bench $(BENCH_ARGS)

@@ -229,32 +229,50 @@ class EmbeddedBroker:
             return False
         return True
 
-    def replace_log(self, log_partition: int, segment: bytes, *, log_start_offset: int = 0) -> None:
-        """Put `segment` (record batches) in the place of a log partition of a stopped broker.
+    def replace_log(self, log_partition: int, *segments: bytes, log_start_offset: int = 0) -> None:
+        """Put `segments` (record batches) in the place of a log partition of a stopped broker.
 
         The broker takes it for the log of a crash: it recovers it, building indexes and producer
         state anew, and loads it like any other. The topic must exist.
 
         Args:
             log_partition: of `__consumer_offsets`.
-            segment: record batches in the order of their offsets.
+            segments: record batches in the order of their offsets, in one segment or several; the
+                last one is the active segment.
             log_start_offset: the log starts here; no batch may begin below it.
 
         Raises:
             BrokerError: the broker runs, or the log partition does not exist.
         """
-        folder = self.log_dir / f"{OFFSETS_TOPIC}-{log_partition}"
-        if self.is_running:
-            raise BrokerError("stop the broker before its log is replaced")
-        if not folder.is_dir():
-            raise BrokerError(f"{OFFSETS_TOPIC}-{log_partition} does not exist in {self.log_dir}")
+        folder = self._log_folder(log_partition)
         for file in folder.iterdir():
             # partition.metadata holds the topic id, without which the broker sets the log aside.
             if file.name != "partition.metadata":
                 file.unlink()
         for name in _LOG_DIR_CHECKPOINTS:
             (self.log_dir / name).unlink(missing_ok=True)
-        (folder / f"{log_start_offset:020d}.log").write_bytes(segment)
+        base_offset = log_start_offset
+        for number, segment in enumerate(segments or (b"",)):
+            if number:
+                base_offset = int.from_bytes(segment[:8], "big")
+            (folder / f"{base_offset:020d}.log").write_bytes(segment)
+
+    def read_log(self, log_partition: int) -> bytes:
+        """Read the record batches of a log partition of a stopped broker, all segments.
+
+        Raises:
+            BrokerError: the broker runs, or the log partition does not exist.
+        """
+        folder = self._log_folder(log_partition)
+        return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+    def _log_folder(self, log_partition: int) -> Path:
+        folder = self.log_dir / f"{OFFSETS_TOPIC}-{log_partition}"
+        if self.is_running:
+            raise BrokerError("stop the broker before its log is read or replaced")
+        if not folder.is_dir():
+            raise BrokerError(f"{OFFSETS_TOPIC}-{log_partition} does not exist in {self.log_dir}")
+        return folder
 
     def _launch(self, java: Path, jars: list[Path], port: int) -> None:
         """Write the configuration, format the storage of a new folder, and start the JVM."""

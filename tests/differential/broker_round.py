@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,29 +14,36 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from coordinator_state.errors import ReplayError
 from coordinator_state.groups import CLASSIC, STABLE
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.offsets import Semantics
+from coordinator_state.partitioner import partition_for
 from coordinator_state.primitives import uuid_from_text, uuid_text
 from coordinator_state.record_types import NO_LEADER_EPOCH
 from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.group_fields import group_fields, member_fields
-from streaming.answers.verification import Verification, compare
+from streaming.answers.verification import compare
 from streaming.broker.embedded import BrokerError, EmbeddedBroker
-from tests.differential.random_round import LOG_PARTITIONS, UNEXPECTED_UNLOAD, RoundLog, loaded
+from tests.differential.random_round import LOG_PARTITIONS, UNEXPECTED_UNLOAD, loaded
 from tests.modern_records import Topic
 
-_TOPIC_NAMES = ("t", "u")
+TOPIC_NAMES = ("t", "u")
 _LOAD_TIMEOUT_S = 60.0
+_BATCHES_PER_SEGMENT = 3
+_CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+# The cleaner is done when it has said nothing for so long.
+_QUIET_S = 2.0
 # What a broker fails to load, in the new coordinator's words and in the old one's, whose reason is
 # in the line below.
 _FAILED = re.compile(
     r"Failed to load metadata from __consumer_offsets-(?P<new>\d+)"
     r"|Error loading offsets from __consumer_offsets-(?P<old>\d+).*\n?(?P<reason>.*)"
 )
-# Members of random groups have no heartbeats, and their commits are old.
+_CLEANED = re.compile(r"cleaned log __consumer_offsets-(\d+)")
 _PROPERTIES = {
+    # Members of random groups have no heartbeats, and their commits are old.
     "group.consumer.max.session.timeout.ms": 1_800_000,
     "group.consumer.session.timeout.ms": 1_800_000,
     "group.share.max.session.timeout.ms": 1_800_000,
@@ -43,22 +51,19 @@ _PROPERTIES = {
     "group.streams.max.session.timeout.ms": 1_800_000,
     "group.streams.session.timeout.ms": 1_800_000,
     "offsets.retention.check.interval.ms": 3_600_000,
-    "log.cleaner.enable": "false",
+    # Whatever is not in the active segment is cleaned at once.
+    "log.cleaner.backoff.ms": 100,
+    "log.cleaner.min.cleanable.ratio": 0.0,
+    "log.cleaner.delete.retention.ms": 1,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What a round showed.
+    """What a round showed: lines by log partition where there is a difference, and counts."""
 
-    `refused` are the log partitions that the broker did not load, `unloaded` those of which it says
-    "Unexpected unload of active group" after it has loaded them, `warned` those where we say so.
-    """
-
-    verification: Verification
-    refused: frozenset[int]
-    unloaded: frozenset[int]
-    warned: frozenset[int]
+    differences: Mapping[int, list[str]]
+    summary: str
 
 
 class BrokerRounds:
@@ -88,21 +93,18 @@ class BrokerRounds:
     ) -> None:
         self.broker.close()
 
-    def run(self, logs: Mapping[int, RoundLog]) -> RoundResult:
-        """Let the broker load the logs and compare what it answers with the reference loader."""
+    def run(self, logs: Mapping[int, bytes]) -> RoundResult:
+        """Let the broker load logs and compare what it answers with the reference loader."""
         for log_partition in range(LOG_PARTITIONS):
-            log = logs.get(log_partition)
-            self.broker.replace_log(log_partition, b"" if log is None else log.segment)
+            self.broker.replace_log(log_partition, logs.get(log_partition, b""))
         self.broker.start()
         try:
-            refused, unloaded = self._wait_until_loaded()
-            loaders = {
-                log_partition: loaded(log, self.semantics)
-                for log_partition, log in logs.items()
-                if log_partition not in refused
-            }
+            failures = self._wait_until_loaded()
+            loaders = {p: loaded(logs.get(p, b""), self.semantics) for p in range(LOG_PARTITIONS)}
             names = {uuid_text(topic_id): name for topic_id, name in self.topics}
-            expected = answers_of(loaders, names)
+            unloaded = {p for p, reason in failures.items() if UNEXPECTED_UNLOAD in reason}
+            refused = failures.keys() - unloaded
+            expected = answers_of({p: loaders[p] for p in loaders if p not in refused}, names)
             pending = [
                 (key.group_id, key.topic, key.partition)
                 for key in expected
@@ -112,24 +114,49 @@ class BrokerRounds:
                 found = answering.answers(pending=pending, is_loaded=True)
         finally:
             self.broker.stop()
+        verification = compare(found, expected, found)
+        differences: dict[int, list[str]] = defaultdict(list)
+        for one in verification.differences:
+            differences[partition_for(one.key.group_id, LOG_PARTITIONS)].append(
+                f"{one.key} {one.field or ''}: the broker says {one.broker}, we say {one.tables}"
+            )
+        for log_partition, raw in logs.items():
+            for line in self._misjudged(loaders[log_partition], raw, log_partition, failures):
+                differences[log_partition].append(line)
         return RoundResult(
-            verification=compare(found, expected, found),
-            refused=refused,
-            unloaded=unloaded,
-            warned=frozenset(p for p, loader in loaders.items() if _warns_of_unload(loader)),
+            differences=differences,
+            summary=f"{verification.summary}; {len(refused)} log partitions refused, "
+            f"{len(unloaded)} with an unexpected unload",
         )
+
+    def compacted(self, logs: Mapping[int, bytes]) -> dict[int, bytes]:
+        """What the broker's cleaner leaves of logs when it has gone over them twice.
+
+        The second pass takes away the tombstones and markers of which the first said when.
+        """
+        for log_partition in range(LOG_PARTITIONS):
+            segments = _segments(logs.get(log_partition, b""))
+            self.broker.replace_log(log_partition, *segments)
+        for _ in range(2):
+            (self.broker.log_dir / _CLEANER_CHECKPOINT).unlink(missing_ok=True)
+            self.broker.start()
+            try:
+                self._wait_until_cleaned()
+            finally:
+                self.broker.stop()
+        return {log_partition: self.broker.read_log(log_partition) for log_partition in logs}
 
     def _make_topics(self) -> tuple[Topic, ...]:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        for future in admin.create_topics([NewTopic(name, 2, 1) for name in _TOPIC_NAMES]).values():
+        for future in admin.create_topics([NewTopic(name, 2, 1) for name in TOPIC_NAMES]).values():
             future.result()
-        described = admin.describe_topics(TopicCollection([*_TOPIC_NAMES]))
+        described = admin.describe_topics(TopicCollection([*TOPIC_NAMES]))
         return tuple(
-            (uuid_from_text(str(described[name].result().topic_id)), name) for name in _TOPIC_NAMES
+            (uuid_from_text(str(described[name].result().topic_id)), name) for name in TOPIC_NAMES
         )
 
-    def _wait_until_loaded(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Wait until the broker is done with every log partition; which it refused and unloaded."""
+    def _wait_until_loaded(self) -> dict[int, str]:
+        """Wait until the broker is done with every log partition; why it failed to load some."""
         deadline = time.monotonic() + _LOAD_TIMEOUT_S
         while len(done := self._failures().keys() | self._loaded()) < LOG_PARTITIONS:
             if not self.broker.is_running or time.monotonic() > deadline:
@@ -137,9 +164,7 @@ class BrokerRounds:
             time.sleep(0.1)
         # The reason of the last one may not have been written.
         time.sleep(0.1)
-        failures = self._failures()
-        unloaded = {p for p, reason in failures.items() if UNEXPECTED_UNLOAD in reason}
-        return frozenset(failures.keys() - unloaded), frozenset(unloaded)
+        return self._failures()
 
     def _failures(self) -> dict[int, str]:
         found = _FAILED.finditer(self.broker.log_since_start())
@@ -148,24 +173,44 @@ class BrokerRounds:
     def _loaded(self) -> set[int]:
         return {summary.log_partition for summary in self.broker.load_summaries()}
 
+    def _wait_until_cleaned(self) -> None:
+        cleaned, quiet_since = 0, time.monotonic()
+        while time.monotonic() - quiet_since < _QUIET_S:
+            time.sleep(0.1)
+            count = len(_CLEANED.findall(self.broker.log_since_start()))
+            if count != cleaned:
+                cleaned, quiet_since = count, time.monotonic()
 
-def _warns_of_unload(loader: ReferenceLoader) -> bool:
-    return any(UNEXPECTED_UNLOAD in (g.replay_warning or "") for g in loader.groups.values())
+    def _misjudged(
+        self,
+        loader: ReferenceLoader,
+        raw: bytes,
+        log_partition: int,
+        failures: Mapping[int, str],
+    ) -> Iterator[str]:
+        """Where the broker and the strict loader do not agree that a log can be loaded."""
+        is_unloaded = UNEXPECTED_UNLOAD in failures.get(log_partition, "")
+        is_refused = log_partition in failures and not is_unloaded
+        reason = _refusal(raw, self.semantics)
+        if is_refused != (reason is not None):
+            verb = "does not load" if is_refused else "loads"
+            yield f"the broker {verb} log partition {log_partition}, we say {reason or 'it can'}"
+        warns = any(UNEXPECTED_UNLOAD in (g.replay_warning or "") for g in loader.groups.values())
+        if not is_refused and warns != is_unloaded:
+            yield f"unexpected unload: the broker says {is_unloaded}, we say {warns}"
 
 
 def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str, str]) -> Answers:
-    """What a coordinator with these loaders' state would answer."""
+    """What coordinators with these loaders' state would answer."""
     found: dict[AnswerKey, Fields] = {}
     for loader in loaders.values():
-        for group in loader.groups.values():
-            found[AnswerKey("group", group.group_id)] = group_fields(asdict(group))
-            if group.group_type == CLASSIC and group.state != STABLE:
-                continue
-            for member in group.members:
-                found[AnswerKey("member", group.group_id, member_id=member.member_id)] = (
-                    member_fields(group.group_type, asdict(member), topic_names)
-                )
-        for group_id in loader.groups:
+        for group_id, group in loader.groups.items():
+            found[AnswerKey("group", group_id)] = group_fields(asdict(group))
+            if group.group_type != CLASSIC or group.state == STABLE:
+                for member in group.members:
+                    found[AnswerKey("member", group_id, member_id=member.member_id)] = (
+                        member_fields(group.group_type, asdict(member), topic_names)
+                    )
             for key, offset in loader.offset_fetch(group_id).items():
                 epoch = offset.leader_epoch
                 found[AnswerKey("offset", *key)] = {
@@ -178,3 +223,25 @@ def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str,
                 if key.group_id in loader.groups:
                     found[AnswerKey("pending", *key)] = IS_PENDING
     return found
+
+
+def _refusal(raw: bytes, semantics: Semantics) -> str | None:
+    try:
+        loaded(raw, semantics, strict=True)
+    except ReplayError as error:
+        return None if UNEXPECTED_UNLOAD in str(error) else str(error)
+    return None
+
+
+def _segments(raw: bytes) -> list[bytes]:
+    """A log in segments of a few batches; the last one is never cleaned."""
+    batches: list[bytes] = []
+    position = 0
+    while position < len(raw):
+        size = 12 + int.from_bytes(raw[position + 8 : position + 12], "big")
+        batches.append(raw[position : position + size])
+        position += size
+    return [
+        b"".join(batches[first : first + _BATCHES_PER_SEGMENT])
+        for first in range(0, len(batches), _BATCHES_PER_SEGMENT)
+    ]

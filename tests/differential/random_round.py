@@ -15,7 +15,6 @@ from functools import cache
 from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
 from coordinator_state.groups import Group, GroupMember
 from coordinator_state.loader import ReferenceLoader
-from coordinator_state.modern_groups import UNKNOWN_STATE
 from coordinator_state.offsets import Semantics
 from coordinator_state.partitioner import partition_for
 from coordinator_state.record_batch import read_record_batches
@@ -28,37 +27,65 @@ from tests.random_logs import LEADER_CHANGE, RandomEvents
 
 LOG_PARTITIONS = 50
 MAX_DRAWS = 30
-UNEXPECTED_UNLOAD = "Unexpected unload of active group"
 REFUSED_SHARE = 0.1
+UNEXPECTED_UNLOAD = "Unexpected unload of active group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundLog:
-    """A log, and at which record offset a broker refuses to load it."""
+    """A log by the seeds that its events are drawn from.
 
-    events: list[Event]
-    refused_at: int | None = None
+    So the same log can be drawn again for the groups of another log partition. With `ends_refused`
+    it ends with the first record that a broker refuses to load, if one is drawn.
+    """
 
-    @property
-    def segment(self) -> bytes:
-        """As record batches."""
-        return segment(self.events)[0]
+    seeds: tuple[int, ...]
+    ends_refused: bool = False
+
+    def events(
+        self, log_partition: int, topics: Sequence[Topic], semantics: Semantics
+    ) -> list[Event]:
+        """The events, but for those that a broker cannot have, or would not load."""
+        draws = RandomEvents(group_ids=group_ids(log_partition), topics=topics)
+        events: list[Event] = []
+        for event in (event for seed in self.seeds for event in draws.draw(seed)):
+            candidate = [*events, event]
+            if not _is_recoverable(events, event) or not _is_told(candidate, semantics):
+                continue
+            if refused_at(candidate, semantics) is None:
+                events = candidate
+            elif self.ends_refused:
+                return candidate
+        return events
 
 
-def draw_round(seed: int, topics: Sequence[Topic], semantics: Semantics) -> dict[int, RoundLog]:
-    """By log partition; the same for the same seed and topics."""
+def draw_round(seed: int) -> dict[int, RoundLog]:
+    """By log partition."""
     choose = random.Random(seed)
     return {
-        log_partition: _draw_log(choose, log_partition, topics, semantics)
+        log_partition: RoundLog(
+            seeds=tuple(choose.randrange(1 << 32) for _ in range(choose.randrange(MAX_DRAWS))),
+            ends_refused=choose.random() < REFUSED_SHARE,
+        )
         for log_partition in range(LOG_PARTITIONS)
     }
 
 
-def loaded(log: RoundLog, semantics: Semantics) -> ReferenceLoader:
+def loaded(raw: bytes, semantics: Semantics, *, strict: bool = False) -> ReferenceLoader:
     """The reference loader after a log."""
-    loader = ReferenceLoader(semantics)
-    loader.load(read_record_batches(log.segment))
+    loader = ReferenceLoader(semantics, strict=strict)
+    loader.load(read_record_batches(raw))
     return loader
+
+
+def refused_at(events: Sequence[Event], semantics: Semantics) -> int | None:
+    """The record offset at which a broker refuses to load a log, None if it loads it."""
+    try:
+        loaded(segment(events)[0], semantics, strict=True)
+    except ReplayError as error:
+        # The old coordinator says so when it has loaded everything, and serves it.
+        return None if UNEXPECTED_UNLOAD in str(error) else error.record_offset
+    return None
 
 
 @cache
@@ -71,27 +98,6 @@ def group_ids(log_partition: int) -> tuple[str, ...]:
             number += 1
         found.append(f"{prefix}{number}")
     return tuple(found)
-
-
-def _draw_log(
-    choose: random.Random, log_partition: int, topics: Sequence[Topic], semantics: Semantics
-) -> RoundLog:
-    draws = RandomEvents(group_ids=group_ids(log_partition), topics=topics)
-    events: list[Event] = []
-    ends_refused = choose.random() < REFUSED_SHARE
-    for _ in range(choose.randrange(MAX_DRAWS)):
-        for event in draws.draw(choose.randrange(1 << 32)):
-            candidate = [*events, event]
-            if not _is_recoverable(events, event) or not _has_describable_groups(
-                candidate, semantics
-            ):
-                continue
-            refused_at = _refused_at(candidate, semantics)
-            if refused_at is None:
-                events = candidate
-            elif ends_refused:
-                return RoundLog(events=candidate, refused_at=refused_at)
-    return RoundLog(events=events)
 
 
 def _is_recoverable(events: Sequence[Event], event: Event) -> bool:
@@ -109,28 +115,15 @@ def _is_recoverable(events: Sequence[Event], event: Event) -> bool:
     return not transactional or transactional[-1].control_type is not None
 
 
-def _refused_at(events: list[Event], semantics: Semantics) -> int | None:
-    loader = ReferenceLoader(semantics, strict=True)
-    try:
-        loader.load(read_record_batches(segment(events)[0]))
-    except ReplayError as error:
-        # The old coordinator says so when it has loaded everything, and serves it.
-        return None if UNEXPECTED_UNLOAD in str(error) else error.record_offset
-    return None
-
-
-def _has_describable_groups(events: list[Event], semantics: Semantics) -> bool:
+def _is_told(events: Sequence[Event], semantics: Semantics) -> bool:
     """Whether the broker of these tests keeps, and can tell, what it has loaded."""
     if semantics is Semantics.SCALA:
         return True
-    loader = ReferenceLoader(semantics)
-    loader.load(read_record_batches(segment(events[:-1])[0]))
-    before = loader.groups
-    last = events[-1]
-    loader.load(read_record_batches(segment([last])[0]))
-    return not _meets_a_defect_of_4_2(last, before) and all(
-        _is_told(group, member) for group in loader.groups.values() for member in group.members
-    )
+    loader = loaded(segment(events[:-1])[0], semantics)
+    if _meets_a_defect_of_4_2(events[-1], loader.groups):
+        return False
+    loader.load(read_record_batches(segment(events[-1:])[0]))
+    return all(_can_be_described(g, m) for g in loader.groups.values() for m in g.members)
 
 
 def _meets_a_defect_of_4_2(event: Event, groups: dict[str, Group]) -> bool:
@@ -145,10 +138,10 @@ def _meets_a_defect_of_4_2(event: Event, groups: dict[str, Group]) -> bool:
     return key.record_type.id in StreamsGroup.parts and known is not None and known.is_simple
 
 
-def _is_told(group: Group, member: GroupMember) -> bool:
-    """Members without metadata are fenced as they revoke; a half-known streams member is an NPE."""
+def _can_be_described(group: Group, member: GroupMember) -> bool:
+    """Members without metadata are fenced as they revoke, and half a streams member is an NPE."""
     if group.group_type == "classic":
         return group.protocol is not None
-    if not member.client_id:
-        return member.member_state != "UNREVOKED_PARTITIONS" and group.group_type != "streams"
-    return group.group_type != "streams" or member.member_state not in (None, UNKNOWN_STATE)
+    if group.group_type == "streams":
+        return bool(member.client_id) and member.member_state is not None
+    return bool(member.client_id) or member.member_state != "UNREVOKED_PARTITIONS"

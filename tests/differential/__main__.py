@@ -1,0 +1,113 @@
+"""`python -m tests.differential`: random logs in front of a real broker, as often as you like."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from streaming.errors import ConfigurationError
+from streaming.jars import KAFKA_VERSION
+from tests.differential.broker_round import BrokerRounds, RoundResult
+from tests.differential.log_file import read_kafka_version, read_logs, write_logs
+from tests.differential.random_round import RoundLog, draw_round
+from tests.differential.shrink import shrunk
+from tests.logs import segment
+
+SHOWN_LINES = 10
+
+
+class _Differential:
+    """Rounds of one broker; what differs is shrunk and written to `found`."""
+
+    def __init__(self, rounds: BrokerRounds, found: Path, *, compacts: bool) -> None:
+        self._rounds = rounds
+        self._found = found
+        self._compacts = compacts
+
+    def judge(self, logs: Mapping[int, RoundLog]) -> RoundResult:
+        """One round of drawn logs."""
+        return self.judge_raw({p: self._segment(p, log) for p, log in logs.items()})
+
+    def judge_raw(self, logs: Mapping[int, bytes]) -> RoundResult:
+        """One round of logs as record batches."""
+        return self._rounds.run(self._rounds.compacted(logs) if self._compacts else logs)
+
+    def keep(self, name: str, log: RoundLog) -> Path:
+        """Shrink a log and write it to a file."""
+        small = shrunk(
+            log,
+            lambda logs: set(self.judge(logs).differences),
+            lambda left: click.echo(f"  {left} draws left", err=True),
+        )
+        path = self._found / f"{name}.json"
+        events = small.events(0, self._rounds.topics, self._rounds.semantics)
+        write_logs(path, self._rounds.broker.version, self._rounds.topics, {0: events})
+        return path
+
+    def _segment(self, log_partition: int, log: RoundLog) -> bytes:
+        events = log.events(log_partition, self._rounds.topics, self._rounds.semantics)
+        return segment(events)[0]
+
+
+@click.command()
+@click.option("--version", default=KAFKA_VERSION, show_default=True, help="Of Kafka.")
+@click.option("--rounds", default=10, show_default=True, help="Broker starts, 50 logs each.")
+@click.option("--seed", default=1, show_default=True, help="Of the first round.")
+@click.option("--compact", is_flag=True, help="Let the broker's cleaner go over the logs before.")
+@click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--found",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="differential-found",
+    show_default=True,
+    help="Where logs that make a difference are written.",
+)
+def main(
+    version: str, rounds: int, seed: int, compact: bool, replay: Path | None, found: Path
+) -> None:
+    """Put random logs of __consumer_offsets in front of a real broker and compare.
+
+    A difference is shrunk to a small log, and written to a file that --replay tries again. Exits
+    with 1 if there was any.
+    """
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="differential-"))
+        if replay is not None:
+            version = read_kafka_version(replay)
+        broker = opened.enter_context(BrokerRounds(version, Path(folder) / "broker"))
+        differential = _Differential(broker, found, compacts=compact)
+        if replay is not None:
+            logs = read_logs(replay, broker.topics)
+            _exit_with(differential.judge_raw({p: segment(log)[0] for p, log in logs.items()}))
+        different = 0
+        for number in range(seed, seed + rounds):
+            logs_of_round = draw_round(number)
+            result = differential.judge(logs_of_round)
+            click.echo(f"Kafka {version}, seed {number}: {result.summary}")
+            different += len(result.differences)
+            for log_partition, lines in result.differences.items():
+                click.echo("\n".join(f"  {line}" for line in lines[:SHOWN_LINES]))
+                name = f"kafka-{version}-seed-{number}-log-{log_partition}"
+                path = differential.keep(name, logs_of_round[log_partition])
+                click.echo(f"  make differential REPLAY={path}")
+        click.echo(f"{rounds} rounds, {rounds * len(logs_of_round)} logs, {different} different")
+        sys.exit(1 if different else 0)
+
+
+def _exit_with(result: RoundResult) -> None:
+    click.echo(result.summary)
+    for lines in result.differences.values():
+        click.echo("\n".join(f"  {line}" for line in lines))
+    sys.exit(1 if result.differences else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ConfigurationError as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,96 @@
+"""A few rounds of random logs in front of real brokers; `make differential` runs many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.jars import KAFKA_VERSION
+from tests.differential.broker_round import BrokerRounds
+from tests.differential.log_file import read_kafka_version, read_logs, write_logs
+from tests.differential.random_round import RoundLog, draw_round, loaded
+from tests.differential.shrink import shrunk
+from tests.logs import segment
+
+pytestmark = pytest.mark.timeout(600)
+
+SCALA_VERSION = "3.9.1"
+FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
+
+
+@pytest.fixture(scope="module", params=[KAFKA_VERSION, SCALA_VERSION])
+def rounds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerRounds]:
+    with BrokerRounds(request.param, tmp_path_factory.mktemp("differential") / "broker") as rounds:
+        yield rounds
+
+
+def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
+    return {
+        p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
+        for p, log in draw_round(seed).items()
+    }
+
+
+def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> None:
+    for seed in (1001, 1002):
+        result = rounds.run(_segments(rounds, seed))
+        assert result.differences == {}, result.differences
+
+
+def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None:
+    logs = _segments(rounds, 1003)
+    compacted = rounds.compacted(logs)
+    assert sum(map(len, compacted.values())) < sum(map(len, logs.values()))
+
+    result = rounds.run(compacted)
+    assert result.differences == {}, result.differences
+
+
+@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
+def test_logs_that_once_made_a_difference(path: Path, rounds: BrokerRounds) -> None:
+    if read_kafka_version(path) != rounds.broker.version:
+        pytest.skip("of another version of Kafka")
+    logs = {p: segment(events)[0] for p, events in read_logs(path, rounds.topics).items()}
+    assert rounds.run(logs).differences == {}
+
+
+def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that forgets a log partition: the harness itself must not be blind."""
+    segments = _segments(rounds, 1001)
+    monkeypatch.setattr(
+        "tests.differential.broker_round.loaded",
+        lambda _raw, semantics, **options: loaded(b"", semantics, **options),
+    )
+    assert len(rounds.run(segments).differences) > 10
+
+
+def test_a_log_is_shrunk_to_what_makes_the_difference() -> None:
+    asked: list[int] = []
+
+    def judge(logs: dict[int, RoundLog]) -> set[int]:
+        asked.append(len(logs))
+        return {p for p, log in logs.items() if {3, 11} <= set(log.seeds)}
+
+    small = shrunk(RoundLog(seeds=tuple(range(20))), judge, lambda _left: None)  # type: ignore[arg-type]
+
+    assert small.seeds == (3, 11)
+    assert max(asked) <= 50
+
+
+def test_a_log_file_is_read_for_the_topics_of_another_cluster(
+    tmp_path: Path, rounds: BrokerRounds
+) -> None:
+    events = RoundLog(seeds=tuple(range(40))).events(0, rounds.topics, rounds.semantics)
+    path = tmp_path / "found" / "log.json"
+    write_logs(path, rounds.broker.version, rounds.topics, {0: events})
+
+    assert read_logs(path, rounds.topics) == {0: events}
+    (first, name), *rest = rounds.topics
+    other = type(first)(int=first.int ^ 1)
+    renamed = read_logs(path, [(other, name), *rest])[0]
+    was = [event.value or b"" for event in events]
+    assert [e.value or b"" for e in renamed] == [v.replace(first.bytes, other.bytes) for v in was]
