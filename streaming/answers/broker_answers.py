@@ -57,6 +57,11 @@ class BrokerAnswers:
         """The high watermark of every log partition."""
         return self._log.high_watermarks()
 
+    def group_ids(self) -> set[str]:
+        """Every group, once each coordinator has loaded its log partitions."""
+        self._admin.await_coordinators(len(self.describe_log().leaders))
+        return set(self._admin.list_groups())
+
     def answers(
         self,
         group_ids: Collection[str] | None = None,

@@ -37,6 +37,11 @@ class TableAnswers:
         """Up to where each log partition is applied."""
         return {at: state.next_offset for at, state in self._reader.load_states.items()}
 
+    @property
+    def group_ids(self) -> set[str]:
+        """Every group with a row in its own log partition."""
+        return set(self._group_types)
+
     @cached_property
     def topic_ids(self) -> set[str]:
         """Every topic id that a member's assignment names."""

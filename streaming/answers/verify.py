@@ -14,6 +14,7 @@ way live in the coordinator's memory only.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -81,8 +82,9 @@ def verify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     log_partition_of: Callable[[str], int] = partition_for,
     log_partitions: Collection[int] | None = None,
+    group_ids: Collection[str] | None = None,
 ) -> Verification:
-    """Compare every group, or those of some log partitions, that either side knows.
+    """Compare every group, those of some log partitions, or those named, that either side knows.
 
     `snapshot` opens the newest state of the tables. `timeout_s` bounds how long they may take in
     each round to reach the high watermarks noted after the broker's first answers.
@@ -92,7 +94,7 @@ def verify(
         return log_partitions is None or log_partition in log_partitions
 
     result = Verification()
-    groups: set[str] | None = None
+    groups: set[str] | None = None if group_ids is None else set(group_ids)
     for round_number in range(1, MOST_ROUNDS + 1):
         pending = snapshot().pending(groups)
         before = broker.answers(groups, pending)
@@ -127,11 +129,13 @@ def verify_cluster(
     kafka: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     log_partitions: Collection[int] | None = None,
+    group_count: int | None = None,
 ) -> Verification:
     """Compare the tables of a folder with the cluster they were made from.
 
     `log_partitions` limits it to these; without, every partition of `__consumer_offsets` counts,
-    also one that the tables do not hold yet.
+    also one that the tables do not hold yet. `group_count` limits it to so many groups, chosen at
+    random among those that either side knows.
 
     Raises:
         ConfigurationError: no broker, no tables, or tables of another cluster or topic.
@@ -151,7 +155,13 @@ def verify_cluster(
             timeout_s=timeout_s,
             log_partition_of=lambda group: partition_for(group, reader.log_partitions),
             log_partitions=log_partitions,
+            group_ids=None if group_count is None else _sample(broker, reader, group_count),
         )
+
+
+def _sample(broker: BrokerAnswers, reader: TableReader, group_count: int) -> list[str]:
+    known = sorted(broker.group_ids() | TableAnswers(reader).group_ids)
+    return random.sample(known, min(group_count, len(known)))
 
 
 def _caught_up(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +19,26 @@ from streaming.commands.options import (
     output_option,
     tables_option,
 )
+from streaming.commands.signals import stop_on_signals
+from streaming.errors import ConfigurationError
 from streaming.output import Output, output_of, write_note
 
 if TYPE_CHECKING:
     from streaming.answers.verification import Verification
 
 EXIT_DIFFERENT = 1
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smh])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600}
 _COLUMNS = ("answer", "field", "broker", "tables")
+
+
+def _seconds(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    if found is None or float(found["number"]) == 0:
+        raise click.BadParameter(f"{value!r} is no duration: 60s, 5m or 1h", param=parameter)
+    return float(found["number"]) * _UNIT_S[found["unit"]]
 
 
 @click.command()
@@ -36,6 +52,17 @@ _COLUMNS = ("answer", "field", "broker", "tables")
     show_default=True,
     help="Seconds the tables may take to catch up with the log.",
 )
+@option(
+    "--groups",
+    type=click.IntRange(min=1),
+    help="Compare so many groups, chosen at random each time; without, every group.",
+)
+@option(
+    "--every",
+    callback=_seconds,
+    metavar="DURATION",
+    help="Go on, once every DURATION: 60s, 5m or 1h. Ends with Ctrl-C.",
+)
 @kafka_option
 @output_option
 @click.pass_context
@@ -46,33 +73,62 @@ def verify(
     tables: str,
     log_partitions: str | None,
     timeout: float,
+    groups: int | None,
+    every: float | None,
     kafka: Mapping[str, str],
     output: str,
 ) -> None:
     """Compare the tables with the broker's own answers.
 
-    Compared are groups, members of classic groups that are Stable, committed offsets with leader
-    epoch and metadata, and which offsets are pending in a transaction. Traffic may go on: an
-    answer that moves while it is compared is looked at again, and told apart if it never rests.
-    Exit status 1 where anything differs, or where the tables do not catch up in time. The Python
-    twin is streaming.answers.verify.verify_cluster.
+    Compared are groups of every type with their state and epochs, their members (of classic groups
+    while they are Stable) with their assignments, committed offsets with leader epoch and metadata,
+    and which offsets are pending in a transaction. Traffic may go on: an answer that moves while it
+    is compared is looked at again, and told apart if it never rests. Exit status 1 where anything
+    differs, or where the tables do not catch up in time; with --every, if it was ever so. The
+    Python twin is streaming.answers.verify.verify_cluster.
 
     \b
     Examples:
       coordinator-state verify --bootstrap-servers localhost:9092 --tables tables
       coordinator-state verify --config run.toml --timeout 10 --output json
+      coordinator-state verify --config run.toml --groups 500 --every 60s
     """
     from streaming.answers.verify import verify_cluster
 
-    verification = verify_cluster(
-        bootstrap_servers,
-        tables,
-        kafka=kafka,
-        timeout_s=timeout,
-        log_partitions=log_partitions_of(log_partitions),
-    )
-    show_verification(verification, output_of(output), is_json=output == "json")
-    ctx.exit(0 if verification.is_equal else EXIT_DIFFERENT)
+    def compare() -> bool:
+        verification = verify_cluster(
+            bootstrap_servers,
+            tables,
+            kafka=kafka,
+            timeout_s=timeout,
+            log_partitions=log_partitions_of(log_partitions),
+            group_count=groups,
+        )
+        if every is not None and output != "json":
+            click.echo(datetime.now().astimezone().isoformat(" ", "seconds"))
+        show_verification(verification, output_of(output), is_json=output == "json")
+        _say_where_to_look(verification, tables)
+        return verification.is_equal
+
+    is_equal = compare()
+    if every is not None:
+        with stop_on_signals() as stop:
+            while not stop.wait(every):
+                try:
+                    is_equal &= compare()
+                except (ConfigurationError, TimeoutError) as error:
+                    # A broker that restarts is no reason to end a watch.
+                    write_note(f"not compared: {error}")
+    ctx.exit(0 if is_equal else EXIT_DIFFERENT)
+
+
+def _say_where_to_look(verification: Verification, tables: str) -> None:
+    differing = sorted({key.group_id for key in verification.differing})
+    if differing:
+        write_note(
+            f"{len(differing)} groups differ; records of one: coordinator-state show records "
+            f"--tables {shlex.quote(tables)} --group {shlex.quote(differing[0])}"
+        )
 
 
 def show_verification(verification: Verification, output: Output, *, is_json: bool) -> None:

@@ -370,10 +370,13 @@ class TestVerify:
 
     @pytest.fixture
     def verify(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+        self.group_counts: list[object] = []
+
         def verify(verification: Verification, *arguments: str, exit_code: int) -> Result:
             def verify_cluster(*given: object, **options: object) -> Verification:
                 assert given == ("localhost:9092", "tables")
                 assert options["log_partitions"] is None
+                self.group_counts.append(options["group_count"])
                 return verification
 
             monkeypatch.setattr(streaming.answers.verify, "verify_cluster", verify_cluster)
@@ -395,7 +398,37 @@ class TestVerify:
         assert summary.startswith("different: 1 answers; equal: 1 groups")
         assert header.split() == ["answer", "field", "broker", "tables"]
         assert difference.split() == ["offset", r"g\x1b", "t:0", "committed_offset", "1", "2"]
-        assert result.stderr == "groups of a kind: 1\n"
+        note, where_to_look = result.stderr.splitlines()
+        assert note == "groups of a kind: 1"
+        assert where_to_look.endswith(r"show records --tables tables --group 'g\x1b'")
+        assert self.group_counts == [None]
+
+    def test_some_groups_are_compared(self, verify: Callable[..., Result]) -> None:
+        verify(Verification(), "--groups", "7", exit_code=0)
+        assert self.group_counts == [7]
+
+    @pytest.mark.parametrize("duration", ["60", "0s", "5 m", "1d", "-1s"])
+    def test_a_duration_has_a_unit(self, duration: str, verify: Callable[..., Result]) -> None:
+        result = verify(Verification(), "--every", duration, exit_code=2)
+        assert "is no duration: 60s, 5m or 1h" in result.stderr
+
+    def test_a_watch_goes_on_until_it_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A broker that does not answer for a while does not end it, a difference is remembered."""
+        answers: list[object] = [Verification(), TimeoutError("no answer"), self.DIFFERENT]
+
+        def verify_cluster(*_given: object, **_options: object) -> Verification:
+            answer = answers.pop(0)
+            if not answers:
+                signal.raise_signal(signal.SIGINT)
+            if isinstance(answer, Verification):
+                return answer
+            raise TimeoutError("no answer")
+
+        monkeypatch.setattr(streaming.answers.verify, "verify_cluster", verify_cluster)
+        result = call(*VERIFY, "--every", "0.01s", exit_code=1)
+
+        assert result.stdout.count("equal: ") == 2
+        assert "not compared: no answer" in result.stderr
 
     def test_json_is_one_object(self, verify: Callable[..., Result]) -> None:
         (found,) = json_lines(verify(self.DIFFERENT, "--output", "json", exit_code=1))
