@@ -1,0 +1,157 @@
+"""`decode` beside Kafka's own tools that print coordinator records, field by field."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.consumer_protocol import decode_assignment, decode_subscription
+from coordinator_state.offsets import Semantics
+from streaming.jars import kafka_jars
+from streaming.java import find_java
+from tests.differential.random_round import LOG_PARTITIONS, RoundLog
+from tests.integration.command_line import run_command
+from tests.integration.conftest import FreshBroker
+from tests.logs import Event, segment
+from tests.random_logs import GROUPS, LEADER_CHANGE, TOPICS, RandomEvents
+
+pytestmark = pytest.mark.timeout(300)
+
+Json = dict[str, Any]
+
+DRAWS = 400
+_DUMPED = re.compile(
+    r"^\| offset: (?P<offset>\d+) .*? headerKeys: \[\] "
+    r"(?:key: (?P<key>.*?)(?: payload: (?P<payload>.*))?|endTxnMarker: (?P<marker>.*))$",
+    re.MULTILINE,
+)
+
+
+def _java(*arguments: str) -> str:
+    class_path = ":".join(str(jar) for jar in kafka_jars() if "log4j-" not in jar.name)
+    command = [str(find_java()), "-Xmx512m", "-cp", class_path, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def _decoded(*arguments: str) -> list[Json]:
+    done = run_command("decode", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _drawn(seed: int) -> list[Event]:
+    choose, draws = random.Random(seed), RandomEvents(group_ids=GROUPS, topics=TOPICS)
+    events = [event for _ in range(DRAWS) for event in draws.draw(choose.randrange(1 << 32))]
+    # DumpLogSegments ends with an exception at a control batch that is no end of a transaction, and
+    # at a record without a key.
+    return [
+        event
+        for event in events
+        if event.control_type != LEADER_CHANGE
+        and (event.control_type is not None or event.key is not None)
+    ]
+
+
+def test_dump_log_says_the_same_of_records_of_every_type(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(segment(_drawn(7))[0])
+    ours = {record["recordOffset"]: record for record in _decoded("--file", str(log))}
+    dumped = {
+        int(found["offset"]): found
+        for found in _DUMPED.finditer(
+            _java("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+        )
+    }
+
+    assert dumped.keys() == ours.keys()
+    compared: Counter[int] = Counter()
+    for offset, found in dumped.items():
+        record = ours[offset]
+        if found["marker"] is not None:
+            expected = f"{record['control']} coordinatorEpoch: {record['coordinatorEpoch']}"
+            assert found["marker"] == expected
+        elif found["payload"] is None:
+            # It reads no newer value behind a key of type 0, and what else it cannot read
+            # we cannot either.
+            assert "error" in record or record["key"]["type"] == 0
+        else:
+            _assert_same(found["key"], found["payload"], record)
+            compared[record["key"]["type"]] += 1
+    assert compared.keys() == {*range(9), *range(10, 18), *range(19, 24)}
+
+
+def _assert_same(key: str, payload: str, record: Json) -> None:
+    assert json.loads(key) == {**record["key"], "type": str(record["key"]["type"])}
+    value = record["value"]
+    if value is None:
+        assert payload == "<DELETE>"
+        return
+    if value["data"].get("protocolType") == "consumer":
+        for member in value["data"]["members"]:
+            _decode_member(member)
+    assert json.loads(payload) == {**value, "version": str(value["version"])}
+
+
+def _decode_member(member: Json) -> None:
+    """As DumpLogSegments shows the bytes of members of the consumer protocol."""
+    for name, decode in (("subscription", decode_subscription), ("assignment", decode_assignment)):
+        fields = decode(base64.b64decode(member[name]))
+        member[name] = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+
+
+FORMATTERS = {
+    "OffsetsMessageFormatter": {0, 1},
+    "GroupMetadataMessageFormatter": {2},
+    "ShareGroupMessageFormatter": {10, 11, 12, 13, 14, 15},
+}
+
+
+def test_the_console_consumer_says_the_same_of_records_in_a_topic(
+    fresh_broker: FreshBroker,
+) -> None:
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    broker.stop()
+    log_partition = 0
+    choose = random.Random(8)
+    seeds = tuple(choose.randrange(1 << 32) for _ in range(60))
+    events = RoundLog(seeds=seeds).events(log_partition, TOPICS, Semantics.COORDINATOR)
+    for number in range(LOG_PARTITIONS):
+        broker.replace_log(number, segment(events)[0] if number == log_partition else b"")
+    broker.start()
+    where = ("--bootstrap-servers", broker.bootstrap_servers, "--log-partition", "0")
+    records = [record for record in _decoded(*where) if "key" in record]
+
+    for formatter, types in FORMATTERS.items():
+        printed = _java(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "__consumer_offsets"),
+            *("--partition", "0", "--offset", "earliest", "--timeout-ms", "4000"),
+            *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
+        )
+        expected = [
+            {"key": record["key"], "value": record["value"]}
+            for record in records
+            if record["key"]["type"] in types
+        ]
+        assert expected
+        assert _documents(printed) == expected
+
+
+def _documents(text: str) -> list[Json]:
+    """JSON documents one behind the other: the formatters write no newline."""
+    decoder, found, position = json.JSONDecoder(), [], 0
+    while position < len(text.rstrip()):
+        document, position = decoder.raw_decode(text, position)
+        found.append(document)
+    return found
