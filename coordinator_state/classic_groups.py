@@ -9,9 +9,14 @@ Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from coordinator_state.consumer_protocol import decode_assignment, decode_subscription
+from coordinator_state.consumer_protocol import (
+    decode_assignment,
+    decode_subscribed_topics,
+    decode_subscription,
+)
 from coordinator_state.errors import DecodeError
 from coordinator_state.groups import (
     CLASSIC,
@@ -44,7 +49,7 @@ def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
         leader=leader,
         generation=value["generation"],
         state_timestamp_ms=None if timestamp == NO_TIMESTAMP else timestamp,
-        subscribed_topics=_subscribed_topics(members.values(), protocol_type),
+        subscribed_topics=_subscribed_topics(members.values(), protocol_type, value["protocol"]),
         members=tuple(members.values()),
         record_offset=record_offset,
     )
@@ -108,12 +113,15 @@ def _member(fields: Fields, protocol_type: str) -> GroupMember:
     )
 
 
-def _subscribed_topics(members: Any, protocol_type: str) -> tuple[str, ...] | None:
-    if protocol_type != CONSUMER:
+def _subscribed_topics(
+    members: Collection[GroupMember], protocol_type: str, protocol: str | None
+) -> tuple[str, ...] | None:
+    if protocol_type != CONSUMER or (members and protocol is None):
         return None
     topics: set[str] = set()
     for member in members:
-        if member.subscribed_topics is None:
+        try:
+            topics.update(decode_subscribed_topics(member.subscription or b""))
+        except DecodeError:
             return None
-        topics.update(member.subscribed_topics)
     return tuple(sorted(topics))

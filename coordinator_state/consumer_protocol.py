@@ -69,6 +69,16 @@ def decode_subscription(raw: bytes) -> Fields:
     return _decode(SUBSCRIPTION, raw)
 
 
+def decode_subscribed_topics(raw: bytes) -> list[str]:
+    """Read the topics of a member's subscription bytes as a coordinator does: no further than v0.
+
+    Raises:
+        DecodeError: not a consumer protocol subscription.
+    """
+    topics: list[str] = _decode(SUBSCRIPTION, raw, newest_version=0)["topics"]
+    return topics
+
+
 def decode_assignment(raw: bytes) -> Fields:
     """Read a member's assignment bytes; no bytes at all are an empty assignment.
 
@@ -90,7 +100,7 @@ def encode_assignment(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
     return encode_versioned(ASSIGNMENT, version, fields)
 
 
-def _decode(schema: Schema, raw: bytes) -> Fields:
+def _decode(schema: Schema, raw: bytes, newest_version: int = NEWEST_VERSION) -> Fields:
     buffer = memoryview(raw)
     try:
         version, position = read_int16(buffer, 0)
@@ -101,4 +111,4 @@ def _decode(schema: Schema, raw: bytes) -> Fields:
         raise UnsupportedVersion(
             "negative version", position=0, record_type=schema.name, version=version
         )
-    return decode_body(schema, min(version, NEWEST_VERSION), buffer, position).fields
+    return decode_body(schema, min(version, newest_version), buffer, position).fields

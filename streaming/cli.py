@@ -17,6 +17,7 @@ import click
 from streaming.commands.broker import broker
 from streaming.commands.decode import decode
 from streaming.commands.demo import demo
+from streaming.commands.expiring_offsets import expiring_offsets
 from streaming.commands.offsets import offsets
 from streaming.commands.options import StateOption, read_config_file
 from streaming.commands.partition_for import partition_for
@@ -153,7 +154,17 @@ def cli() -> None:
     """
 
 
-for _command in (run, demo, show, offsets, verify, decode, partition_for, broker):
+for _command in (
+    run,
+    demo,
+    show,
+    offsets,
+    expiring_offsets,
+    verify,
+    decode,
+    partition_for,
+    broker,
+):
     _command.params.extend(SHARED_OPTIONS)
     cli.add_command(_command)
 

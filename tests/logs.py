@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_state.compression import COMPRESSIONS
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.record_batch import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
@@ -102,6 +104,7 @@ def segment(events: Sequence[Event]) -> tuple[bytes, int]:
     """The events as record batches, and the offset after the last one."""
     out = bytearray()
     offset = 0
+    sequences: Counter[int] = Counter()
     for event in events:
         offset += event.gap
         if event.control_type is not None:
@@ -114,7 +117,12 @@ def segment(events: Sequence[Event]) -> tuple[bytes, int]:
                 [(0, BASE_TIMESTAMP_MS + offset, event.key, event.value)],
                 producer_id=event.producer_id,
                 producer_epoch=-1 if event.producer_id == -1 else 0,
+                # The log cleaner writes no batch of a producer without a sequence.
+                base_sequence=-1 if event.producer_id == -1 else sequences[event.producer_id],
                 is_transactional=event.is_transactional,
+                # Of the five compressions in turn, for logs that fetches or cleaners read.
+                compression=COMPRESSIONS[offset % len(COMPRESSIONS)],
             )
+            sequences[event.producer_id] += 1
         offset += 1
     return bytes(out), offset

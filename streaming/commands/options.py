@@ -24,6 +24,8 @@ from streaming.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
 
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SECRET = re.compile(r"(password|secret|jaas|keystore\.key)(?!.*file$)")
 """A name that ends in `file` holds the path of a secret, which may be seen."""
 
@@ -117,6 +119,23 @@ output_option = option(
     show_default=True,
     help="Aligned text, or JSON with one object per line.",
 )
+
+
+class Duration(click.ParamType):
+    """Seconds, from 60s, 5m, 1h or 7d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        """The seconds of a text, or of a number that is seconds already."""
+        if isinstance(value, float):
+            return value
+        found = _DURATION.fullmatch(str(value))
+        if found is None or float(found["number"]) == 0:
+            self.fail(f"{value!r} is no duration: 60s, 5m, 1h or 7d", parameter, context)
+        return float(found["number"]) * _UNIT_S[found["unit"]]
 
 
 def log_partitions_of(text: str | None) -> list[int] | None:

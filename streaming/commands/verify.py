@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.commands.options import (
+    Duration,
     bootstrap_servers_option,
     kafka_option,
     log_partitions_of,
@@ -27,18 +27,7 @@ if TYPE_CHECKING:
     from streaming.answers.verification import Verification
 
 EXIT_DIFFERENT = 1
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smh])")
-_UNIT_S = {"s": 1, "m": 60, "h": 3600}
 _COLUMNS = ("answer", "field", "broker", "tables")
-
-
-def _seconds(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = _DURATION.fullmatch(value)
-    if found is None or float(found["number"]) == 0:
-        raise click.BadParameter(f"{value!r} is no duration: 60s, 5m or 1h", param=parameter)
-    return float(found["number"]) * _UNIT_S[found["unit"]]
 
 
 @click.command()
@@ -59,8 +48,7 @@ def _seconds(_ctx: click.Context, parameter: click.Parameter, value: str | None)
 )
 @option(
     "--every",
-    callback=_seconds,
-    metavar="DURATION",
+    type=Duration(),
     help="Go on, once every DURATION: 60s, 5m or 1h. Ends with Ctrl-C.",
 )
 @kafka_option

@@ -17,7 +17,12 @@ from typing import Any, Final, TypeVar
 
 import tenacity
 from kafka import errors as kafka_errors
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
@@ -48,6 +53,7 @@ _DESCRIBE_REQUESTS: Final = {
     STREAMS: (StreamsGroupDescribeRequest, 1),
 }
 _TOPICS_PER_REQUEST: Final = 1_000
+_RETENTION: Final = "offsets.retention.minutes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +181,28 @@ class GroupAdmin:
             group_ids, ask, f"describe the {group_type} group", groups_per_request
         )
         return {group_id: group for group_id, group in described.items() if not group.error_code}
+
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` of a broker, in milliseconds."""
+
+        async def attempt() -> int:
+            node_id = self._nodes[0]
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsRequest.DescribeConfigsResource(
+                        resource_type=ConfigResourceType.BROKER.value,
+                        resource_name=str(node_id),
+                        configuration_keys=[_RETENTION],
+                    )
+                ]
+            )
+            answer = await self._send(node_id, request)
+            (result,) = answer.results
+            _check(result.error_code, f"read {_RETENTION} of the brokers")
+            (config,) = result.configs
+            return int(config.value) * 60_000
+
+        return self._patiently(attempt)
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """Names by topic id (in Kafka's text form) of those topics that exist and may be seen.

@@ -33,8 +33,9 @@ TOPIC_NAMES = ("t", "u")
 _LOAD_TIMEOUT_S = 60.0
 _BATCHES_PER_SEGMENT = 3
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-# The cleaner is done when it has said nothing for so long.
+# The cleaner, or the clean-up of groups, is done when it has said nothing for so long.
 _QUIET_S = 2.0
+_LONGEST_S = 15.0
 # What a broker fails to load, in the new coordinator's words and in the old one's, whose reason is
 # in the line below.
 _FAILED = re.compile(
@@ -42,6 +43,12 @@ _FAILED = re.compile(
     r"|Error loading offsets from __consumer_offsets-(?P<old>\d+).*\n?(?P<reason>.*)"
 )
 _CLEANED = re.compile(r"cleaned log __consumer_offsets-(\d+)")
+_CLEANED_UP = re.compile(
+    r"tombstone records while cleaning up group metadata|Removed [1-9]\d* expired offsets"
+)
+_CLEAN_UP_FAILED = re.compile(
+    r"Timeout\(tp=__consumer_offsets-(\d+), key=expire-group-metadata\) .* failed"
+)
 _PROPERTIES = {
     # Members of random groups have no heartbeats, and their commits are old.
     "group.consumer.max.session.timeout.ms": 1_800_000,
@@ -50,7 +57,6 @@ _PROPERTIES = {
     "group.share.session.timeout.ms": 1_800_000,
     "group.streams.max.session.timeout.ms": 1_800_000,
     "group.streams.session.timeout.ms": 1_800_000,
-    "offsets.retention.check.interval.ms": 3_600_000,
     # Whatever is not in the active segment is cleaned at once.
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.min.cleanable.ratio": 0.0,
@@ -69,9 +75,10 @@ class RoundResult:
 class BrokerRounds:
     """A broker that is started anew for each round; a context manager."""
 
-    def __init__(self, version: str, folder: Path) -> None:
+    def __init__(self, version: str, folder: Path, *, clean_up_ms: int = 3_600_000) -> None:
         self.semantics = Semantics.SCALA if version.startswith("3") else Semantics.COORDINATOR
-        self.broker = EmbeddedBroker(version=version, folder=folder, properties=_PROPERTIES)
+        properties = {**_PROPERTIES, "offsets.retention.check.interval.ms": clean_up_ms}
+        self.broker = EmbeddedBroker(version=version, folder=folder, properties=properties)
         self.topics: tuple[Topic, ...] = ()
 
     def __enter__(self) -> BrokerRounds:
@@ -141,10 +148,26 @@ class BrokerRounds:
             (self.broker.log_dir / _CLEANER_CHECKPOINT).unlink(missing_ok=True)
             self.broker.start()
             try:
-                self._wait_until_cleaned()
+                self._wait_until_quiet(_CLEANED)
             finally:
                 self.broker.stop()
         return {log_partition: self.broker.read_log(log_partition) for log_partition in logs}
+
+    def cleaned_up(self, logs: Mapping[int, bytes]) -> dict[int, bytes]:
+        """The logs with the tombstones of what expired, where the broker loaded them."""
+        for log_partition in range(LOG_PARTITIONS):
+            self.broker.replace_log(log_partition, logs.get(log_partition, b""))
+        self.broker.start()
+        try:
+            failures = self._wait_until_loaded()
+            self._wait_until_quiet(_CLEANED_UP)
+            log = self.broker.log_since_start()
+        finally:
+            self.broker.stop()
+        # A group whose targets outlived its members cannot be deleted, and stops the clean-up of
+        # its log partition.
+        failed = {int(p) for p in _CLEAN_UP_FAILED.findall(log)} | failures.keys()
+        return {p: self.broker.read_log(p) for p in logs if p not in failed}
 
     def _make_topics(self) -> tuple[Topic, ...]:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
@@ -173,13 +196,15 @@ class BrokerRounds:
     def _loaded(self) -> set[int]:
         return {summary.log_partition for summary in self.broker.load_summaries()}
 
-    def _wait_until_cleaned(self) -> None:
-        cleaned, quiet_since = 0, time.monotonic()
-        while time.monotonic() - quiet_since < _QUIET_S:
+    def _wait_until_quiet(self, said: re.Pattern[str]) -> None:
+        """Wait until the broker has said nothing more of the kind for a while, or for long."""
+        times, quiet_since = 0, time.monotonic()
+        deadline = quiet_since + _LONGEST_S
+        while time.monotonic() < min(quiet_since + _QUIET_S, deadline):
             time.sleep(0.1)
-            count = len(_CLEANED.findall(self.broker.log_since_start()))
-            if count != cleaned:
-                cleaned, quiet_since = count, time.monotonic()
+            count = len(said.findall(self.broker.log_since_start()))
+            if count != times:
+                times, quiet_since = count, time.monotonic()
 
     def _misjudged(
         self,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_state.expiry import expiry
 from streaming.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_kafka_version, read_logs, write_logs
@@ -17,6 +18,7 @@ from tests.logs import segment
 pytestmark = pytest.mark.timeout(600)
 
 SCALA_VERSION = "3.9.1"
+RETENTION_MS = 7 * 86_400_000
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
@@ -48,6 +50,34 @@ def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None
 
     result = rounds.run(compacted)
     assert result.differences == {}, result.differences
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, SCALA_VERSION])
+def test_a_broker_expires_what_the_rules_say(version: str, tmp_path: Path) -> None:
+    """Commits of these logs are years old: what may expire does, at the first look."""
+    with BrokerRounds(version, tmp_path / "broker", clean_up_ms=1_500) as rounds:
+        logs = _segments(rounds, 1004)
+        cleaned = rounds.cleaned_up(logs)
+    kept = expired = 0
+    for log_partition, raw in cleaned.items():
+        before, after = (loaded(log, rounds.semantics) for log in (logs[log_partition], raw))
+        waiting = {key for keys in before.pending.values() for key in keys}
+        for key, offset in before.offsets.items():
+            group = before.groups.get(key.group_id)
+            found = expiry(
+                group,
+                key.topic,
+                commit_timestamp_ms=offset.commit_timestamp_ms,
+                expire_timestamp_ms=offset.expire_timestamp_ms,
+                is_pending=key in waiting,
+                retention_ms=RETENTION_MS,
+                semantics=rounds.semantics,
+            )
+            assert (key in after.offsets) == (found.at_ms is None), (key, group, found)
+            kept += found.at_ms is None
+            expired += found.at_ms is not None
+    assert kept > 3
+    assert expired > 10
 
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])

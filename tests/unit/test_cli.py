@@ -407,10 +407,10 @@ class TestVerify:
         verify(Verification(), "--groups", "7", exit_code=0)
         assert self.group_counts == [7]
 
-    @pytest.mark.parametrize("duration", ["60", "0s", "5 m", "1d", "-1s"])
+    @pytest.mark.parametrize("duration", ["60", "0s", "5 m", "1w", "-1s"])
     def test_a_duration_has_a_unit(self, duration: str, verify: Callable[..., Result]) -> None:
         result = verify(Verification(), "--every", duration, exit_code=2)
-        assert "is no duration: 60s, 5m or 1h" in result.stderr
+        assert "is no duration: 60s, 5m, 1h or 7d" in result.stderr
 
     def test_a_watch_goes_on_until_it_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A broker that does not answer for a while does not end it, a difference is remembered."""
