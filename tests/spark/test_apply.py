@@ -240,7 +240,7 @@ def _same(found: list[Row], expected: list[Row]) -> None:
     assert len(found) == len(expected)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600 + 60 * RUNS)
 @pytest.mark.parametrize("semantics", list(Semantics))
 def test_tables_equal_the_loader(spark: SparkSession, tmp_path: Path, semantics: Semantics) -> None:
     runs = iter(range(1_000_000))

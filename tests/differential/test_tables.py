@@ -1,0 +1,57 @@
+"""Random logs of a real broker through the whole query: what the tables say, the broker says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from streaming.answers.answer import Answers
+from streaming.answers.table_answers import TableAnswers
+from streaming.config import RunSettings
+from streaming.jars import KAFKA_VERSION
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.query import run_query
+from streaming.tables.reader import TableReader
+from tests.differential.broker_round import BrokerRounds
+from tests.differential.random_round import draw_round
+from tests.logs import segment
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, "3.9.1"])
+def test_tables_of_random_logs_answer_as_the_broker(version: str, tmp_path: Path) -> None:
+    seen: Counter[str] = Counter()
+    tables = str(tmp_path / "tables")
+
+    def answers(rounds: BrokerRounds, _expected: Answers) -> Answers:
+        servers = rounds.broker.bootstrap_servers
+        run_query(
+            RunSettings(
+                bootstrap_servers=servers,
+                tables=tables,
+                checkpoint=str(tmp_path / "checkpoint"),
+                available_now=True,
+                # Several micro-batches, for several log partitions in each.
+                max_records_per_trigger=400,
+            )
+        )
+        reader = TableReader(tables)
+        assert reader.semantics == rounds.semantics.value
+        found = TableAnswers(reader)
+        with GroupAdmin(servers) as admin:
+            told = found.answers(topic_names=admin.topic_names(found.topic_ids))
+        seen.update(key.kind for key in told)
+        return told
+
+    with BrokerRounds(version, tmp_path / "broker") as rounds:
+        logs = {
+            p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
+            for p, log in draw_round(2001).items()
+        }
+        result = rounds.run(logs, answers)
+
+    assert result.differences == {}, result.differences
+    assert min(seen[kind] for kind in ("group", "member", "offset", "pending")) > 10
