@@ -17,31 +17,28 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.group_replay import GroupState, described
-from coordinator_state.groups import Group
+from coordinator_state.group_replay import GroupState
 from coordinator_state.log_rows import (
     ROW_KIND_PROGRESS,
     ROW_KIND_UNDECODABLE,
 )
 from coordinator_state.offsets import Semantics
-from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_rows import (
     GROUP_CHANGE_SCHEMA,
     MEMBER_CHANGE_SCHEMA,
-    group_ids,
     group_rows,
     member_rows,
-    read_groups,
 )
+from streaming.apply.group_tables import GroupTables, TopicNames, described_groups
 from streaming.apply.groups import (
     GroupChange,
     GroupId,
@@ -64,7 +61,6 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     QUARANTINE,
-    TABLES,
     Table,
 )
 
@@ -90,7 +86,7 @@ class MicroBatchApply:
     history: str
     progress: LoadProgress
     on_progress: OnProgress | None = None
-    topic_names: Callable[[Collection[str]], Mapping[str, str]] = lambda _topic_ids: {}
+    topic_names: TopicNames = lambda _topic_ids: {}
     fault: Callable[[str], None] = lambda _table: None
     _pending: list[PendingOffset] = field(default_factory=list)
     _groups: dict[GroupId, GroupState] = field(default_factory=dict)
@@ -106,15 +102,7 @@ class MicroBatchApply:
         versions = self.progress.table_versions
         pending = delta.read(session, self.tables, PENDING_OFFSETS, versions[PENDING_OFFSETS.name])
         self._pending = read_pending(pending.toArrow())
-        groups = delta.read(session, self.tables, GROUPS, versions[GROUPS.name])
-        self._groups = read_groups(
-            groups.toArrow(),
-            lambda name, columns: (
-                delta.read(session, self.tables, _table(name), versions[name])
-                .select(columns)
-                .toArrow()
-            ),
-        )
+        self._groups = GroupTables(session, self.tables).groups(versions)
         for table in APPEND_TABLES:
             self._take_back(session, table)
         self.progress.query_id = query_id
@@ -199,14 +187,15 @@ class MicroBatchApply:
             deletes="false",
             guard="s.record_offset >= t.record_offset",
         )
+        stored = GroupTables(session, self.tables)
         changes = plan_groups(
             rows,
             records,
             self._groups,
             self.semantics,
             plan,
-            lambda groups: self._with_offsets(session, groups),
-            lambda groups: self._tombstones(session, groups),
+            stored.with_offsets,
+            stored.tombstones,
             always=is_first,
         )
         self._write_groups(session, merged, changes)
@@ -261,7 +250,7 @@ class MicroBatchApply:
         merged: dict[str, int],
         changes: dict[GroupId, GroupChange],
     ) -> None:
-        groups = self._described(changes)
+        groups = described_groups(changes, self.topic_names)
         rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
         self._merge(
             session,
@@ -272,7 +261,7 @@ class MicroBatchApply:
             guard="s.position >= t.record_offset",
         )
         members = member_rows(groups)
-        members += self._members_gone(session, changes, members)
+        members += GroupTables(session, self.tables).members_gone(changes, members)
         self._merge(
             session,
             merged,
@@ -286,81 +275,6 @@ class MicroBatchApply:
                 self._groups.pop(identity, None)
             else:
                 self._groups[identity] = change.group
-
-    def _described(self, changes: Mapping[GroupId, GroupChange]) -> dict[GroupId, Group]:
-        """The changed groups that are there, with the names of topics that they know by id."""
-        states = {i: change.group for i, change in changes.items() if change.group is not None}
-        groups = {identity: described(state) for identity, state in states.items()}
-        names = self.topic_names(
-            {
-                assigned.topic_id
-                for group in groups.values()
-                for member in group.members
-                for assigned in (*(member.assignment or ()), *(member.target_assignment or ()))
-                if assigned.topic_id is not None and assigned.topic is None
-            }
-        )
-        if names:
-            groups = {identity: described(state, names) for identity, state in states.items()}
-        return groups
-
-    def _members_gone(
-        self,
-        session: SparkSession,
-        changes: dict[GroupId, GroupChange],
-        members: list[dict[str, Any]],
-    ) -> list[dict[str, Any]]:
-        """Members that the table has of the changed groups and that are not in them any more."""
-        if not changes:
-            return []
-        staying = {(m["log_partition"], m["group_id"], m["member_id"]) for m in members}
-        groups = delta.frame_of(session, group_ids(changes))
-        known = (
-            delta.read(session, self.tables, GROUP_MEMBERS)
-            .select("log_partition", "group_id", "member_id", "client_id", "client_host")
-            .join(groups, ["log_partition", "group_id"], "left_semi")
-        )
-        return [
-            {
-                **row.asDict(),
-                "record_offset": changes[row.log_partition, row.group_id].position,
-                "is_gone": True,
-            }
-            for row in known.collect()
-            if (row.log_partition, row.group_id, row.member_id) not in staying
-        ]
-
-    def _with_offsets(self, session: SparkSession, groups: set[GroupId]) -> set[GroupId]:
-        """Which of the groups have a row in `group_offsets`, the micro-batch's merge included."""
-        if not groups:
-            return set()
-        found = (
-            delta.read(session, self.tables, GROUP_OFFSETS)
-            .select("log_partition", "group_id")
-            .join(
-                delta.frame_of(session, group_ids(groups)),
-                ["log_partition", "group_id"],
-                "left_semi",
-            )
-            .distinct()
-        )
-        return {(row.log_partition, row.group_id) for row in found.collect()}
-
-    def _tombstones(self, session: SparkSession, groups: set[GroupId]) -> dict[GroupId, int]:
-        """Which of the groups have a tombstone as their last GroupMetadata, and where."""
-        if not groups:
-            return {}
-        found = (
-            delta.read(session, self.tables, COORDINATOR_RECORDS)
-            .where(f"record_type = {GROUP_METADATA_TYPE} AND is_tombstone")
-            .select("log_partition", "group_id", "record_offset")
-            .join(
-                delta.frame_of(session, group_ids(groups)),
-                ["log_partition", "group_id"],
-                "left_semi",
-            )
-        )
-        return {(row.log_partition, row.group_id): row.record_offset for row in found.collect()}
 
     def _report(
         self,
@@ -398,10 +312,6 @@ class MicroBatchApply:
                 )
             )
             self.progress.reported_offset_total = next_offset_total
-
-
-def _table(name: str) -> Table:
-    return next(table for table in TABLES if table.name == name)
 
 
 def _query_id(session: SparkSession) -> str:

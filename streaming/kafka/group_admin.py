@@ -9,13 +9,11 @@ coordinator is loading, moving or away is asked again until it answers. Needs Ka
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count, islice
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from itertools import count
+from typing import Any, Final
 
-import tenacity
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import (
@@ -24,32 +22,28 @@ from kafka.protocol.admin import (
     ListGroupsRequest,
 )
 from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.groups import CONSUMER, SHARE, STREAMS
 from coordinator_state.partitioner import partition_for
 from coordinator_state.primitives import uuid_from_text, uuid_text
 from streaming.answers.offset_fetch import NO_ERROR, OffsetFetchAnswer, TopicPartition
-from streaming.errors import ConfigurationError
-from streaming.kafka.connections import BrokerConnections, NodeId, TryAgain
 from streaming.kafka.messages import (
     ConsumerGroupDescribeRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
+from streaming.kafka.patient_requests import (
+    GROUPS_PER_REQUEST,
+    PatientRequests,
+    check,
+    chunks,
+)
 
-T = TypeVar("T")
-
-FIRST_CONTACT_TIMEOUT_S: Final = 15.0
-RETRY_TIMEOUT_S: Final = 60.0
-
-# An answer of a few megabytes at most, also where groups have thousands of partitions.
-_GROUPS_PER_REQUEST: Final = 200
-_KEYS_PER_REQUEST: Final = 1_000
 # One streams group that cannot be described fails all that are asked for beside it.
 _DESCRIBE_REQUESTS: Final = {
-    CONSUMER: (ConsumerGroupDescribeRequest, _GROUPS_PER_REQUEST),
-    SHARE: (ShareGroupDescribeRequest, _GROUPS_PER_REQUEST),
+    CONSUMER: (ConsumerGroupDescribeRequest, GROUPS_PER_REQUEST),
+    SHARE: (ShareGroupDescribeRequest, GROUPS_PER_REQUEST),
     STREAMS: (StreamsGroupDescribeRequest, 1),
 }
 _TOPICS_PER_REQUEST: Final = 1_000
@@ -83,53 +77,17 @@ class Coordinator:
     port: int
 
 
-class GroupAdmin:
-    """Asks a cluster about its groups; a context manager that closes its connections.
-
-    Args:
-        bootstrap_servers: HOST:PORT, several with commas.
-        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
-        retry_timeout_s: how long a group that does not answer is asked again.
-
-    All methods raise:
-        ConfigurationError: no broker there, no authorisation, or brokers older than 3.0.
-        TimeoutError: some group gave no answer for `retry_timeout_s`.
-    """
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        kafka_config: Mapping[str, Any] | None = None,
-        *,
-        retry_timeout_s: float = RETRY_TIMEOUT_S,
-    ) -> None:
-        self._connections = BrokerConnections(bootstrap_servers, kafka_config or {})
-        self._retry_timeout_s = retry_timeout_s
-        self._nodes: list[NodeId] = []
-
-    def __enter__(self) -> GroupAdmin:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._connections.close()
+class GroupAdmin(PatientRequests):
+    """Asks a cluster about its groups; its methods raise what `PatientRequests` do."""
 
     def list_groups(self) -> dict[str, ListedGroup]:
         """Every group of the cluster that this client may see."""
 
         async def attempt() -> dict[str, ListedGroup]:
             groups = {}
-            for node_id in self._nodes:
-                answer = await self._send(node_id, ListGroupsRequest(min_version=4))
-                _check(answer.error_code, "list the groups")
+            for node_id in self.nodes:
+                answer = await self.send(node_id, ListGroupsRequest(min_version=4))
+                check(answer.error_code, "list the groups")
                 for group in answer.groups:
                     group_type = getattr(group, "group_type", None)
                     groups[group.group_id] = ListedGroup(
@@ -139,16 +97,16 @@ class GroupAdmin:
                     )
             return groups
 
-        return self._patiently(attempt)
+        return self.patiently(attempt)
 
     def describe_members(self, group_ids: Collection[str]) -> dict[str, dict[str, DescribedMember]]:
         """Members by member id, for each of the groups that is classic and Stable."""
 
         async def ask(node_id: int, groups: list[str]) -> list[Any]:
-            answer = await self._send(node_id, DescribeGroupsRequest(groups=groups))
+            answer = await self.send(node_id, DescribeGroupsRequest(groups=groups))
             return list(answer.groups)
 
-        described = self._ask_coordinators(group_ids, ask, "describe the group")
+        described = self.ask_coordinators(group_ids, ask, "describe the group")
         return {
             group_id: {
                 member.member_id: DescribedMember(
@@ -170,14 +128,14 @@ class GroupAdmin:
         request, groups_per_request = _DESCRIBE_REQUESTS[group_type]
 
         async def ask(node_id: int, groups: list[str]) -> list[Any]:
-            answer = await self._send(node_id, request(group_ids=groups))
+            answer = await self.send(node_id, request(group_ids=groups))
             for group in answer.groups:
                 if group.error_code == kafka_errors.UnknownError.errno:
                     # `StreamsGroup.asDescribedGroup` throws where there is no topology.
                     group.error_code = kafka_errors.GroupIdNotFoundError.errno
             return list(answer.groups)
 
-        described = self._ask_coordinators(
+        described = self.ask_coordinators(
             group_ids, ask, f"describe the {group_type} group", groups_per_request
         )
         return {group_id: group for group_id, group in described.items() if not group.error_code}
@@ -186,7 +144,7 @@ class GroupAdmin:
         """`offsets.retention.minutes` of a broker, in milliseconds."""
 
         async def attempt() -> int:
-            node_id = self._nodes[0]
+            node_id = self.nodes[0]
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.DescribeConfigsResource(
@@ -196,13 +154,13 @@ class GroupAdmin:
                     )
                 ]
             )
-            answer = await self._send(node_id, request)
+            answer = await self.send(node_id, request)
             (result,) = answer.results
-            _check(result.error_code, f"read {_RETENTION} of the brokers")
+            check(result.error_code, f"read {_RETENTION} of the brokers")
             (config,) = result.configs
             return int(config.value) * 60_000
 
-        return self._patiently(attempt)
+        return self.patiently(attempt)
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """Names by topic id (in Kafka's text form) of those topics that exist and may be seen.
@@ -212,7 +170,7 @@ class GroupAdmin:
 
         async def attempt() -> dict[str, str]:
             found: dict[str, str] = {}
-            for chunk in _chunks(sorted(topic_ids), _TOPICS_PER_REQUEST):
+            for chunk in chunks(sorted(topic_ids), _TOPICS_PER_REQUEST):
                 request = MetadataRequest(
                     topics=[
                         MetadataRequest.MetadataRequestTopic(
@@ -223,13 +181,13 @@ class GroupAdmin:
                     allow_auto_topic_creation=False,
                     min_version=12,
                 )
-                answer = await self._send(self._nodes[0], request)
+                answer = await self.send(self.nodes[0], request)
                 for topic in answer.topics:
                     if not topic.error_code and topic.name:
                         found[uuid_text(topic.topic_id)] = topic.name
             return found
 
-        return self._patiently(attempt)
+        return self.patiently(attempt)
 
     def offset_fetch(
         self,
@@ -251,10 +209,10 @@ class GroupAdmin:
                 # From version 10 on topics go by id, and a deleted topic has none.
                 max_version=9,
             )
-            answer = await self._send(node_id, request)
+            answer = await self.send(node_id, request)
             return list(answer.groups)
 
-        fetched = self._ask_coordinators(partitions, ask, "fetch the offsets of group")
+        fetched = self.ask_coordinators(partitions, ask, "fetch the offsets of group")
         return {group_id: list(_offset_answers(group)) for group_id, group in fetched.items()}
 
     def await_coordinators(self, log_partitions: int) -> None:
@@ -274,114 +232,10 @@ class GroupAdmin:
         """The broker that coordinates a group."""
 
         async def attempt() -> Coordinator:
-            found = (await self._find_coordinators([group_id]))[group_id]
+            found = (await self.find_coordinators([group_id]))[group_id]
             return Coordinator(node_id=found.node_id, host=found.host, port=found.port)
 
-        return self._patiently(attempt)
-
-    # ---------------------------------------------------------------- on the caller's thread
-
-    def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread until it does not raise `TryAgain`, or time is up."""
-        had_contact = self._connections.has_contact
-        timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
-
-        async def attempt_with_metadata() -> T:
-            if not self._nodes:
-                await self._refresh_metadata()
-            try:
-                return await attempt()
-            except TryAgain:
-                # A coordinator may have moved to a broker that is not known yet.
-                self._nodes = []
-                raise
-
-        try:
-            return tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(TryAgain),
-                wait=tenacity.wait_exponential(multiplier=0.1, max=2),
-                stop=tenacity.stop_before_delay(timeout_s),
-                reraise=True,
-            )(self._connections.run, attempt_with_metadata)
-        except TryAgain as error:
-            where = f"Kafka at {self._connections.bootstrap_servers}"
-            if self._connections.has_contact:
-                raise TimeoutError(f"{where}: {error} (for {timeout_s:.0f} s)") from error
-            raise ConfigurationError(
-                f"cannot reach {where}: {error}; "
-                "check --bootstrap-servers and --kafka security.protocol"
-            ) from error
-
-    def _ask_coordinators(
-        self,
-        group_ids: Collection[str],
-        ask: Callable[[int, list[str]], Awaitable[list[Any]]],
-        operation: str,
-        groups_per_request: int = _GROUPS_PER_REQUEST,
-    ) -> dict[str, Any]:
-        """Ask each group's coordinator until every group has answered; answers are kept."""
-        answered: dict[str, Any] = {}
-
-        async def attempt() -> None:
-            missing = [group for group in group_ids if group not in answered]
-            by_node: dict[int, list[str]] = defaultdict(list)
-            for group_id, coordinator in (await self._find_coordinators(missing)).items():
-                by_node[coordinator.node_id].append(group_id)
-            failure: TryAgain | None = None
-            for node_id, groups in by_node.items():
-                for chunk in _chunks(groups, groups_per_request):
-                    for group in await ask(node_id, chunk):
-                        try:
-                            _check(group.error_code, f"{operation} {group.group_id}")
-                        except TryAgain as error:
-                            failure = error
-                        else:
-                            answered[group.group_id] = group
-            if failure is not None:
-                raise failure
-
-        self._patiently(attempt)
-        return answered
-
-    # ---------------------------------------------------------------- on the IO thread
-
-    async def _refresh_metadata(self) -> None:
-        answer = await self._connections.ask_any(lambda: MetadataRequest(topics=[], min_version=1))
-        self._nodes = [broker.node_id for broker in answer.brokers]
-        if not self._nodes:
-            raise TryAgain("the cluster names no brokers")
-
-    async def _find_coordinators(self, group_ids: Sequence[str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for keys in _chunks(group_ids, _KEYS_PER_REQUEST):
-            request = FindCoordinatorRequest(
-                key_type=CoordinatorType.GROUP.value, coordinator_keys=keys, min_version=4
-            )
-            answer = await self._send(self._nodes[0], request)
-            for coordinator in answer.coordinators:
-                _check(coordinator.error_code, f"find the coordinator of {coordinator.key}")
-                found[coordinator.key] = coordinator
-        return found
-
-    async def _send(self, node_id: NodeId, request: Any) -> Any:
-        answer = await self._connections.send(node_id, request)
-        self._connections.has_contact = True
-        return answer
-
-
-def _check(error_code: int, operation: str) -> None:
-    """Raise what an error code means; that there is no such group is an answer."""
-    if error_code in (0, kafka_errors.GroupIdNotFoundError.errno):
-        return
-    kind = kafka_errors.for_code(error_code)
-    if issubclass(kind, kafka_errors.AuthorizationError):
-        raise ConfigurationError(
-            f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
-            "ACL Describe on groups and topics"
-        )
-    if kind.retriable:
-        raise TryAgain(f"cannot {operation}: {kind.__name__}")
-    raise kind(f"cannot {operation}")
+        return self.patiently(attempt)
 
 
 def _request_topics(partitions: Collection[TopicPartition] | None) -> list[Any] | None:
@@ -406,9 +260,3 @@ def _offset_answers(group: Any) -> Iterator[OffsetFetchAnswer]:
                 metadata=partition.metadata or "",
                 error=kafka_errors.for_code(code).message if code else NO_ERROR,
             )
-
-
-def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, size)):
-        yield chunk

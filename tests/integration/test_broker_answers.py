@@ -25,7 +25,7 @@ from streaming.answers.verify import verify_cluster
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.cli import cli
 from streaming.errors import ConfigurationError
-from streaming.kafka import group_admin
+from streaming.kafka import patient_requests
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
 from tests.integration.conftest import Eventually
@@ -310,7 +310,7 @@ class TestVerifyCluster:
 
 
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_admin, "FIRST_CONTACT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(patient_requests, "FIRST_CONTACT_TIMEOUT_S", 0.5)
     with (
         GroupAdmin("127.0.0.1:1") as admin,
         pytest.raises(

@@ -1,0 +1,126 @@
+"""What the tables about groups hold: read where a micro-batch depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coordinator_state.group_replay import GroupState, described
+from coordinator_state.groups import Group
+from coordinator_state.record_types import GROUP_METADATA_TYPE
+from streaming.apply.group_rows import group_ids, read_groups
+from streaming.apply.groups import GroupChange, GroupId
+from streaming.tables import delta
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    TABLES,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TopicNames = Callable[[Collection[str]], Mapping[str, str]]
+"""Names of the cluster's topics by topic id, as far as they are known."""
+
+_TABLES = {table.name: table for table in TABLES}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTables:
+    """The tables of a folder, with what the micro-batch has merged so far."""
+
+    session: SparkSession
+    tables: str
+
+    def groups(self, versions: Mapping[str, int]) -> dict[GroupId, GroupState]:
+        """Every group as of these versions of the tables."""
+
+        def rows_of(name: str, columns: list[str]) -> Any:
+            return self._read(_TABLES[name], versions[name]).select(columns).toArrow()
+
+        return read_groups(self._read(GROUPS, versions[GROUPS.name]).toArrow(), rows_of)
+
+    def members_gone(
+        self,
+        changes: dict[GroupId, GroupChange],
+        members: list[dict[str, Any]],
+    ) -> list[dict[str, Any]]:
+        """Members that the table has of the changed groups and that are not in them any more."""
+        if not changes:
+            return []
+        staying = {(m["log_partition"], m["group_id"], m["member_id"]) for m in members}
+        groups = delta.frame_of(self.session, group_ids(changes))
+        known = (
+            self._read(GROUP_MEMBERS)
+            .select("log_partition", "group_id", "member_id", "client_id", "client_host")
+            .join(groups, ["log_partition", "group_id"], "left_semi")
+        )
+        return [
+            {
+                **row.asDict(),
+                "record_offset": changes[row.log_partition, row.group_id].position,
+                "is_gone": True,
+            }
+            for row in known.collect()
+            if (row.log_partition, row.group_id, row.member_id) not in staying
+        ]
+
+    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
+        """Which of the groups have a row in `group_offsets`, the micro-batch's merge included."""
+        if not groups:
+            return set()
+        found = (
+            self._read(GROUP_OFFSETS)
+            .select("log_partition", "group_id")
+            .join(
+                delta.frame_of(self.session, group_ids(groups)),
+                ["log_partition", "group_id"],
+                "left_semi",
+            )
+            .distinct()
+        )
+        return {(row.log_partition, row.group_id) for row in found.collect()}
+
+    def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
+        """Which of the groups have a tombstone as their last GroupMetadata, and where."""
+        if not groups:
+            return {}
+        found = (
+            self._read(COORDINATOR_RECORDS)
+            .where(f"record_type = {GROUP_METADATA_TYPE} AND is_tombstone")
+            .select("log_partition", "group_id", "record_offset")
+            .join(
+                delta.frame_of(self.session, group_ids(groups)),
+                ["log_partition", "group_id"],
+                "left_semi",
+            )
+        )
+        return {(row.log_partition, row.group_id): row.record_offset for row in found.collect()}
+
+    def _read(self, table: Table, version: int | None = None) -> DataFrame:
+        return delta.read(self.session, self.tables, table, version)
+
+
+def described_groups(
+    changes: Mapping[GroupId, GroupChange], topic_names: TopicNames
+) -> dict[GroupId, Group]:
+    """The changed groups that are there, with the names of topics that they know by id."""
+    states = {i: change.group for i, change in changes.items() if change.group is not None}
+    groups = {identity: described(state) for identity, state in states.items()}
+    names = topic_names(
+        {
+            assigned.topic_id
+            for group in groups.values()
+            for member in group.members
+            for assigned in (*(member.assignment or ()), *(member.target_assignment or ()))
+            if assigned.topic_id is not None and assigned.topic is None
+        }
+    )
+    if names:
+        groups = {identity: described(state, names) for identity, state in states.items()}
+    return groups

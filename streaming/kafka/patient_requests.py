@@ -1,0 +1,183 @@
+"""Requests that are tried again until every coordinator has answered.
+
+A group whose coordinator is loading, moving or away is asked again; one request carries many
+groups. Answers that came are kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import tenacity
+from kafka import errors as kafka_errors
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.connections import BrokerConnections, NodeId, TryAgain
+
+T = TypeVar("T")
+R = TypeVar("R", bound="PatientRequests")
+
+FIRST_CONTACT_TIMEOUT_S: Final = 15.0
+RETRY_TIMEOUT_S: Final = 60.0
+
+# An answer of a few megabytes at most, also where groups have thousands of partitions.
+GROUPS_PER_REQUEST: Final = 200
+_KEYS_PER_REQUEST: Final = 1_000
+
+
+class PatientRequests:
+    """Connections to a cluster and the patience to use them; a context manager that closes them.
+
+    Args:
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
+        retry_timeout_s: how long a group that does not answer is asked again.
+
+    Requests raise:
+        ConfigurationError: no broker there, no authorisation, or brokers older than 3.0.
+        TimeoutError: some group gave no answer for `retry_timeout_s`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        kafka_config: Mapping[str, Any] | None = None,
+        *,
+        retry_timeout_s: float = RETRY_TIMEOUT_S,
+    ) -> None:
+        self._connections = BrokerConnections(bootstrap_servers, kafka_config or {})
+        self._retry_timeout_s = retry_timeout_s
+        self.nodes: list[NodeId] = []
+
+    def __enter__(self: R) -> R:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    # --- on the caller's thread
+
+    def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Run `attempt` on the IO thread until it does not raise `TryAgain`, or time is up."""
+        had_contact = self._connections.has_contact
+        timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
+
+        async def attempt_with_metadata() -> T:
+            if not self.nodes:
+                await self._refresh_metadata()
+            try:
+                return await attempt()
+            except TryAgain:
+                # A coordinator may have moved to a broker that is not known yet.
+                self.nodes = []
+                raise
+
+        try:
+            return tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(TryAgain),
+                wait=tenacity.wait_exponential(multiplier=0.1, max=2),
+                stop=tenacity.stop_before_delay(timeout_s),
+                reraise=True,
+            )(self._connections.run, attempt_with_metadata)
+        except TryAgain as error:
+            where = f"Kafka at {self._connections.bootstrap_servers}"
+            if self._connections.has_contact:
+                raise TimeoutError(f"{where}: {error} (for {timeout_s:.0f} s)") from error
+            raise ConfigurationError(
+                f"cannot reach {where}: {error}; "
+                "check --bootstrap-servers and --kafka security.protocol"
+            ) from error
+
+    def ask_coordinators(
+        self,
+        group_ids: Collection[str],
+        ask: Callable[[int, list[str]], Awaitable[list[Any]]],
+        operation: str,
+        groups_per_request: int = GROUPS_PER_REQUEST,
+    ) -> dict[str, Any]:
+        """Ask each group's coordinator until every group has answered; answers are kept."""
+        answered: dict[str, Any] = {}
+
+        async def attempt() -> None:
+            missing = [group for group in group_ids if group not in answered]
+            by_node: dict[int, list[str]] = defaultdict(list)
+            for group_id, coordinator in (await self.find_coordinators(missing)).items():
+                by_node[coordinator.node_id].append(group_id)
+            failure: TryAgain | None = None
+            for node_id, groups in by_node.items():
+                for chunk in chunks(groups, groups_per_request):
+                    for group in await ask(node_id, chunk):
+                        try:
+                            check(group.error_code, f"{operation} {group.group_id}")
+                        except TryAgain as error:
+                            failure = error
+                        else:
+                            answered[group.group_id] = group
+            if failure is not None:
+                raise failure
+
+        self.patiently(attempt)
+        return answered
+
+    # --- on the IO thread
+
+    async def _refresh_metadata(self) -> None:
+        answer = await self._connections.ask_any(lambda: MetadataRequest(topics=[], min_version=1))
+        self.nodes = [broker.node_id for broker in answer.brokers]
+        if not self.nodes:
+            raise TryAgain("the cluster names no brokers")
+
+    async def find_coordinators(self, group_ids: Sequence[str]) -> dict[str, Any]:
+        """FindCoordinator's answers by group id; on the IO thread."""
+        found: dict[str, Any] = {}
+        for keys in chunks(group_ids, _KEYS_PER_REQUEST):
+            request = FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP.value, coordinator_keys=keys, min_version=4
+            )
+            answer = await self.send(self.nodes[0], request)
+            for coordinator in answer.coordinators:
+                check(coordinator.error_code, f"find the coordinator of {coordinator.key}")
+                found[coordinator.key] = coordinator
+        return found
+
+    async def send(self, node_id: NodeId, request: Any) -> Any:
+        """Send to one broker and take note that it answered; on the IO thread."""
+        answer = await self._connections.send(node_id, request)
+        self._connections.has_contact = True
+        return answer
+
+
+def check(error_code: int, operation: str) -> None:
+    """Raise what an error code means; that there is no such group is an answer."""
+    if error_code in (0, kafka_errors.GroupIdNotFoundError.errno):
+        return
+    kind = kafka_errors.for_code(error_code)
+    if issubclass(kind, kafka_errors.AuthorizationError):
+        raise ConfigurationError(
+            f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
+            "ACL Describe on groups and topics"
+        )
+    if kind.retriable:
+        raise TryAgain(f"cannot {operation}: {kind.__name__}")
+    raise kind(f"cannot {operation}")
+
+
+def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    """The items in lists of at most `size`."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
