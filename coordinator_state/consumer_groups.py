@@ -56,10 +56,7 @@ class ConsumerGroup(ModernGroup):
     owners: dict[tuple[UUID, int], frozenset[str]] = field(default_factory=dict)
 
     def _subscribed_topics(self) -> tuple[str, ...]:
-        topics: set[str] = set()
-        for member in self.members.values():
-            if member.metadata is not None:
-                topics.update(member.metadata["subscribedTopicNames"])
+        topics = self._topics_of_members()
         for resolved in self.regular_expressions.values():
             topics.update(resolved["topics"])
         return tuple(sorted(topics))

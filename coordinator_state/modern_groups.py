@@ -143,6 +143,15 @@ class ModernGroup:
     def _is_reconciled(self, member: ModernMember) -> bool:
         return member.state == MEMBER_STABLE and member.epoch == self.assignment_epoch
 
+    def _topics_of_members(self) -> set[str]:
+        """What members subscribe to by name."""
+        return {
+            topic
+            for member in self.members.values()
+            if member.metadata is not None
+            for topic in member.metadata["subscribedTopicNames"]
+        }
+
     def _subscribed_topics(self) -> tuple[str, ...] | None:
         raise NotImplementedError
 

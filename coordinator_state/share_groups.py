@@ -50,11 +50,7 @@ class ShareGroup(ModernGroup):
         return STABLE if self.members else EMPTY
 
     def _subscribed_topics(self) -> tuple[str, ...]:
-        topics: set[str] = set()
-        for member in self.members.values():
-            if member.metadata is not None:
-                topics.update(member.metadata["subscribedTopicNames"])
-        return tuple(sorted(topics))
+        return tuple(sorted(self._topics_of_members()))
 
     def _described_member(self, member: ModernMember, names: TopicNames) -> GroupMember:
         metadata = member.metadata or {}
