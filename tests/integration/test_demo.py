@@ -166,6 +166,8 @@ def test_groups_are_as_their_members_left_them(
         "group_type": "classic",
         "state": state,
         "protocol_type": protocol_type,
+        "group_epoch": None,
+        "assignment_epoch": None,
         "members": members,
     }
 
