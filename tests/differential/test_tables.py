@@ -33,8 +33,6 @@ def test_tables_of_random_logs_answer_as_the_broker(tmp_path: Path) -> None:
                 tables=tables,
                 checkpoint=str(tmp_path / "checkpoint"),
                 available_now=True,
-                # Several micro-batches, for several log partitions in each.
-                max_records_per_trigger=400,
             )
         )
         reader = TableReader(tables)
