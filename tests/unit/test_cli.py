@@ -230,13 +230,18 @@ class TestRun:
     def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
         self, number: signal.Signals
     ) -> None:
-        before = signal.getsignal(number)
-        with interrupt_on_sigterm(), stop_on_signals() as stop:
-            os.kill(os.getpid(), number)
-            assert stop.wait(5)
-            with pytest.raises(KeyboardInterrupt):
+        # A shell starts what it puts in the background with SIGINT ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            handler = signal.getsignal(number)
+            with interrupt_on_sigterm(), stop_on_signals() as stop:
                 os.kill(os.getpid(), number)
-        assert signal.getsignal(number) == before
+                assert stop.wait(5)
+                with pytest.raises(KeyboardInterrupt):
+                    os.kill(os.getpid(), number)
+            assert signal.getsignal(number) == handler
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def test_a_signal_ends_the_run_with_exit_status_0(
         self, monkeypatch: pytest.MonkeyPatch
