@@ -97,7 +97,7 @@ def _member(fields: Fields, protocol_type: str) -> GroupMember:
             fields["sessionTimeout"] if rebalance_timeout == -1 else rebalance_timeout
         ),
         session_timeout_ms=fields["sessionTimeout"],
-        subscription=fields["subscription"],
+        subscription_bytes=fields["subscription"],
         assignment_bytes=fields["assignment"],
         subscribed_topics=None if subscription is None else tuple(subscription["topics"]),
         rack_id=None if subscription is None else subscription["rackId"],
@@ -121,7 +121,7 @@ def _subscribed_topics(
     topics: set[str] = set()
     for member in members:
         try:
-            topics.update(decode_subscribed_topics(member.subscription or b""))
+            topics.update(decode_subscribed_topics(member.subscription_bytes or b""))
         except DecodeError:
             return None
     return tuple(sorted(topics))

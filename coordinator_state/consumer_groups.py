@@ -17,7 +17,6 @@ from coordinator_state.modern_groups import (
     ModernGroup,
     ModernMember,
     Part,
-    TopicNames,
     Warn,
     assigned_partitions,
     warn_of_repeated,
@@ -61,7 +60,7 @@ class ConsumerGroup(ModernGroup):
             topics.update(resolved["topics"])
         return tuple(sorted(topics))
 
-    def _described_member(self, member: ModernMember, names: TopicNames) -> GroupMember:
+    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
         metadata = member.metadata or {}
         current = member.current or _NOTHING
         classic = metadata.get("classicMemberMetadata")

@@ -64,10 +64,15 @@ class GroupRecord(NamedTuple):
     record_offset: int
 
 
+def unexpected_unload(group_id: str) -> str:
+    """What the old loader logs of a group of which a tombstone and waiting offsets are left."""
+    return f"Unexpected unload of active group {group_id}"
+
+
 def active_group_unloaded(group_id: str, record_offset: int) -> Group:
     """The simple group of `scala` of which a tombstone and waiting offsets are left."""
-    reason = f"record offset {record_offset}: Unexpected unload of active group {group_id}"
-    return replace(simple_group(group_id), replay_warning=reason)
+    warning = _warning(record_offset, unexpected_unload(group_id))
+    return replace(simple_group(group_id), replay_warning=warning)
 
 
 def described(state: GroupState, topic_names: Mapping[str, str] | None = None) -> Group:
@@ -141,72 +146,71 @@ class GroupReplay:
         """The group that a record is of, made where there is none; None for nothing to do."""
         known = self.states.get(record.group_id)
         if isinstance(known, kind):
-            if record.group_id not in self._own:
-                known = known.copy()
-                self._keep(record.group_id, known)
-            return known
-        if known is None:
-            reason = None
-            if record.value is None:
-                return None
-        else:
-            reason = None if _gives_way(known, kind) else _wrong_type(record.group_id, kind)
-            if reason is not None and record.value is None:
-                self._warn(record, reason)
-                return None
+            return self._own_copy(known)
+        gives_way = known is not None and _gives_way(known, kind)
+        is_clash = known is not None and not gives_way
+        if record.value is None and not gives_way:
+            if is_clash:
+                self._warn(record, _wrong_type(record.group_id, kind))
+            return None
         made = kind(
             group_id=record.group_id,
             created_record_offset=record.record_offset,
             record_offset=record.record_offset,
         )
-        self._keep(record.group_id, made)
-        if reason is not None:
-            self._warn(record, reason)
+        self._keep(made)
+        if is_clash:
+            self._warn(record, _wrong_type(record.group_id, kind))
         return made
 
-    def _keep(self, group_id: str, group: ModernGroup) -> None:
-        self.states[group_id] = group
-        self._own.add(group_id)
+    def _own_copy(self, group: ModernGroup) -> ModernGroup:
+        """The group itself if this replay made it, else a copy that is kept in its place."""
+        if group.group_id not in self._own:
+            group = group.copy()
+            self._keep(group)
+        return group
+
+    def _keep(self, group: ModernGroup) -> None:
+        self.states[group.group_id] = group
+        self._own.add(group.group_id)
 
     def _warn(self, record: GroupRecord, reason: str) -> None:
         self.on_warning(record.record_offset, reason)
         state = self.states[record.group_id]
-        warning = f"record offset {record.record_offset}: {reason}"
+        warning = _warning(record.record_offset, reason)
         if isinstance(state, Group):
             self.states[record.group_id] = replace(state, replay_warning=warning)
-        elif record.group_id in self._own:
-            state.replay_warning = warning
         else:
-            clone = state.copy()
-            clone.replay_warning = warning
-            self._keep(record.group_id, clone)
+            self._own_copy(state).replay_warning = warning
 
 
 def restored_group(
-    group: Group,
+    group_id: str,
+    group_type: str,
+    *,
+    created_record_offset: int,
+    record_offset: int,
+    replay_warning: str | None,
     members: Mapping[str, ModernMember],
     records: Iterable[GroupRecord],
 ) -> ModernGroup:
-    """A group again from its answer and the last record of each of its keys.
+    """A group again from what its answer says and the last record of each of its keys.
 
     Every record of a group of this kind from `created_record_offset` on stands for one part of it,
     but those of members that are gone; so of `members` only those are named that it has, with
     `created_record_offset`, `epoch` and `state`.
     """
-    (kind,) = {kind for kind in MODERN_GROUPS.values() if kind.group_type == group.group_type}
-    created = group.created_record_offset
-    if created is None:
-        raise ValueError(f"group {group.group_id} has no created_record_offset")
+    (kind,) = {kind for kind in MODERN_GROUPS.values() if kind.group_type == group_type}
     restored = kind(
-        group_id=group.group_id,
-        created_record_offset=created,
-        record_offset=group.record_offset,
-        replay_warning=group.replay_warning,
+        group_id=group_id,
+        created_record_offset=created_record_offset,
+        record_offset=record_offset,
+        replay_warning=replay_warning,
     )
     restored.members.update(members)
     for record in sorted(records, key=lambda record: record.record_offset):
         part = kind.parts.get(record.record_type)
-        if part is None or record.record_offset < created:
+        if part is None or record.record_offset < created_record_offset:
             continue
         if part in (Part.MEMBER, Part.CURRENT):
             member = members.get(record.name)
@@ -219,8 +223,12 @@ def restored_group(
             record.record_offset,
             lambda _reason: None,
         )
-    restored.record_offset = group.record_offset
+    restored.record_offset = record_offset
     return restored
+
+
+def _warning(record_offset: int, reason: str) -> str:
+    return f"record offset {record_offset}: {reason}"
 
 
 def _wrong_type(group_id: str, kind: type[ModernGroup]) -> str:

@@ -76,7 +76,7 @@ class GroupMember:
     pending_revocation: tuple[AssignedPartition, ...] | None = None
     tasks: tuple[AssignedTask, ...] | None = None
     target_tasks: tuple[AssignedTask, ...] | None = None
-    subscription: bytes | None = None
+    subscription_bytes: bytes | None = None
     assignment_bytes: bytes | None = None
     created_record_offset: int | None = None
 

@@ -23,6 +23,7 @@ from coordinator_state.group_replay import (
     GroupReplay,
     active_group_unloaded,
     name_of,
+    unexpected_unload,
 )
 from coordinator_state.groups import SHARE, Group, simple_group
 from coordinator_state.offsets import (
@@ -69,7 +70,7 @@ class ReferenceLoader:
         self._offsets = OffsetReplay(self.semantics)
         self._groups = GroupReplay(on_warning=self._warn_of_replay)
 
-    # --- what the coordinator would answer -------------------------------------------------------
+    # --- what the coordinator would answer
 
     @property
     def offsets(self) -> dict[OffsetKey, CommittedOffset]:
@@ -107,7 +108,6 @@ class ReferenceLoader:
         return {key: value for key, value in self.offsets.items() if key.group_id == group_id}
 
     # --- replay
-    # ------------------------------------------------------------------------------------
 
     def load(self, batches: Iterable[RecordBatch | CorruptBatch]) -> None:
         """Replay record batches in log order."""
@@ -248,7 +248,7 @@ class ReferenceLoader:
         """The old loader finds them out when all else is loaded."""
         for group_id, group in self.groups.items():
             if group.is_simple and group.replay_warning is not None:
-                reason = f"Unexpected unload of active group {group_id}"
+                reason = unexpected_unload(group_id)
                 raise ReplayError(reason, record_offset=self._groups.tombstones[group_id])
 
     def _is_read(self, key: bytes) -> bool:
@@ -256,9 +256,13 @@ class ReferenceLoader:
 
         To `scala` types above GroupMetadata are unknown ones (KIP-915).
         """
-        if self.semantics is Semantics.COORDINATOR or len(key) < 2:
+        if self.semantics is Semantics.COORDINATOR:
             return True
-        return read_int16(memoryview(key), 0)[0] <= GROUP_METADATA_TYPE
+        try:
+            record_type, _ = read_int16(memoryview(key), 0)
+        except DecodeError:
+            return True
+        return record_type <= GROUP_METADATA_TYPE
 
     def _refuse(self, record_offset: int, reason: str, *, is_strict: bool = True) -> None:
         if self.strict and is_strict:

@@ -17,10 +17,11 @@ Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, auto
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -39,9 +40,6 @@ from coordinator_state.struct_reader import Fields
 Warn = Callable[[str], None]
 """Takes the reason why a coordinator would not load a record; under strict rules it raises."""
 
-TopicNames = Mapping[str, str]
-"""Topic names by topic id, in Kafka's own text form."""
-
 LEFT_EPOCH = -1
 """`LEAVE_GROUP_MEMBER_EPOCH`, and the assignment epoch after its tombstone."""
 
@@ -52,14 +50,14 @@ MEMBER_STABLE = "STABLE"
 class Part(Enum):
     """The part of a group that a record is about."""
 
-    GROUP = "Metadata"
-    MEMBER = "MemberMetadata"
-    TARGET_EPOCH = "TargetAssignmentMetadata"
-    TARGET = "TargetAssignmentMember"
-    CURRENT = "CurrentMemberAssignment"
-    PARTITIONS = "PartitionMetadata"
-    REGULAR_EXPRESSION = "RegularExpression"
-    TOPOLOGY = "Topology"
+    GROUP = auto()
+    MEMBER = auto()
+    TARGET_EPOCH = auto()
+    TARGET = auto()
+    CURRENT = auto()
+    PARTITIONS = auto()
+    REGULAR_EXPRESSION = auto()
+    TOPOLOGY = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ G = TypeVar("G", bound="ModernGroup")
 
 
 @dataclass(kw_only=True)
-class ModernGroup:
+class ModernGroup(ABC):
     """A group of one of the three types, replayed record by record.
 
     `created_record_offset` is that of the record that made it: earlier records of the group count
@@ -121,8 +119,22 @@ class ModernGroup:
             return STABLE
         return RECONCILING
 
-    def described(self, topic_names: TopicNames | None = None) -> Group:
-        """The group as its coordinator answers for it; `topic_names` are the cluster's."""
+    def unnamed_topic_ids(self) -> set[str]:
+        """Topics that members own or are to own, and whose names no record of the group tells.
+
+        Tasks of a streams group have no topic ids.
+        """
+        current = [member.current or {} for member in self.members.values()]
+        lists = [
+            *(target.get("topicPartitions", ()) for target in self.targets.values()),
+            *(fields.get("assignedPartitions", ()) for fields in current),
+            *(fields.get("partitionsPendingRevocation", ()) for fields in current),
+        ]
+        topic_ids = {uuid_text(entry["topicId"]) for entries in lists for entry in entries}
+        return topic_ids - self.topic_names.keys()
+
+    def described(self, topic_names: Mapping[str, str] | None = None) -> Group:
+        """The group as its coordinator answers for it; `topic_names` are the cluster's, by id."""
         names = {**self.topic_names, **(topic_names or {})}
         return Group(
             group_id=self.group_id,
@@ -152,11 +164,13 @@ class ModernGroup:
             for topic in member.metadata["subscribedTopicNames"]
         }
 
-    def _subscribed_topics(self) -> tuple[str, ...] | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _subscribed_topics(self) -> tuple[str, ...]:
+        """The topics whose offsets do not expire while the group has members."""
 
-    def _described_member(self, member: ModernMember, names: TopicNames) -> GroupMember:
-        raise NotImplementedError
+    @abstractmethod
+    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
+        """A member as its coordinator answers for it; `names` of topics are by topic id."""
 
     # --- replay
 
@@ -261,8 +275,9 @@ class ModernGroup:
     def _warn_of_current(self, value: Fields, warn: Warn) -> None:
         warn_of_repeated((entry["topicId"] for entry in value["assignedPartitions"]), warn)
 
+    @abstractmethod
     def _replay_other(self, part: Part, name: str, value: Fields | None, warn: Warn) -> None:
-        raise NotImplementedError
+        """Replay a part that groups of this type alone have."""
 
     def _member(self, member_id: str, record_offset: int) -> ModernMember:
         known = self.members.get(member_id)
@@ -291,7 +306,7 @@ def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
 
 
 def assigned_partitions(
-    topic_partitions: Iterable[Fields], names: TopicNames
+    topic_partitions: Iterable[Fields], names: Mapping[str, str]
 ) -> tuple[AssignedPartition, ...]:
     """Topic ids and partitions in order, each once, with topic names where there are any."""
     pairs = {

@@ -19,7 +19,6 @@ from coordinator_state.modern_groups import (
     ModernGroup,
     ModernMember,
     Part,
-    TopicNames,
     Warn,
     assigned_partitions,
     warn_of_repeated,
@@ -52,7 +51,7 @@ class ShareGroup(ModernGroup):
     def _subscribed_topics(self) -> tuple[str, ...]:
         return tuple(sorted(self._topics_of_members()))
 
-    def _described_member(self, member: ModernMember, names: TopicNames) -> GroupMember:
+    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
         metadata = member.metadata or {}
         current = member.current or {"assignedPartitions": []}
         target = self.targets.get(member.member_id)

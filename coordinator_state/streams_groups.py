@@ -19,7 +19,6 @@ from coordinator_state.modern_groups import (
     ModernGroup,
     ModernMember,
     Part,
-    TopicNames,
     Warn,
     warn_of_repeated,
 )
@@ -76,7 +75,7 @@ class StreamsGroup(ModernGroup):
             topics.update(topic["name"] for topic in subtopology["repartitionSourceTopics"])
         return tuple(sorted(topics))
 
-    def _described_member(self, member: ModernMember, _names: TopicNames) -> GroupMember:
+    def _described_member(self, member: ModernMember, _names: Mapping[str, str]) -> GroupMember:
         metadata = member.metadata or {}
         timeout = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
         return GroupMember(

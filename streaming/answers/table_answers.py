@@ -42,10 +42,10 @@ class TableAnswers:
         """Every group with a row in its own log partition."""
         return set(self._group_types)
 
-    @cached_property
-    def topic_ids(self) -> set[str]:
-        """Every topic id that a member's assignment names."""
-        rows = self._own("group_members", None, ["group_id", "assignment", "target_assignment"])
+    def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
+        """Every topic id that assignments of these groups' members name, or of all of them."""
+        columns = ["group_id", "assignment", "target_assignment"]
+        rows = self._own("group_members", group_ids, columns)
         return {topic_id for row in rows for topic_id in topic_ids(row)}
 
     @cached_property

@@ -60,9 +60,8 @@ class Tables(Protocol):
     def next_offsets(self) -> Mapping[int, int]:
         """Up to where each log partition is applied."""
 
-    @property
-    def topic_ids(self) -> set[str]:
-        """Topic ids that members' assignments name."""
+    def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
+        """Topic ids that assignments of these groups' members name, or of all of them."""
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
         """The (group, topic, partition)s with a pending offset."""
@@ -102,7 +101,7 @@ def verify(
         tables = _caught_up(snapshot, ends, timeout_s)
         if isinstance(tables, dict):
             return Verification(behind=tables)
-        found = tables.answers(groups, broker.topic_names(tables.topic_ids))
+        found = tables.answers(groups, broker.topic_names(tables.topic_ids(groups)))
         after = broker.answers(groups, pending)
         seen = compare(before, found, after)
         seen.forget(lambda group: not is_wanted(log_partition_of(group)))

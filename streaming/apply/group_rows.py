@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from coordinator_state.groups import (
     AssignedPartition,
     AssignedTask,
     Group,
+    GroupMember,
     simple_group,
 )
 from coordinator_state.modern_groups import ModernMember
@@ -72,6 +73,8 @@ def group_rows(
     ]
 
 
+_MEMBER_FIELDS = [field.name for field in fields(GroupMember)]
+_STRUCT_LISTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
 _COMPUTED = frozenset({"log_partition", "group_id", "is_gone", "position", "member_count"})
 
 
@@ -90,28 +93,9 @@ def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
         {
             "log_partition": log_partition,
             "group_id": group_id,
-            "member_id": member.member_id,
-            "group_instance_id": member.group_instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "rack_id": member.rack_id,
-            "session_timeout_ms": member.session_timeout_ms,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "subscribed_topics": (
-                None if member.subscribed_topics is None else list(member.subscribed_topics)
-            ),
-            "subscribed_regex": member.subscribed_regex,
-            "member_epoch": member.member_epoch,
-            "member_state": member.member_state,
-            "assignment": _structs(member.assignment),
-            "target_assignment": _structs(member.target_assignment),
-            "pending_revocation": _structs(member.pending_revocation),
-            "tasks": _structs(member.tasks),
-            "target_tasks": _structs(member.target_tasks),
-            "subscription_bytes": member.subscription,
-            "assignment_bytes": member.assignment_bytes,
             "record_offset": group.record_offset,
-            "created_record_offset": member.created_record_offset,
+            **{name: getattr(member, name) for name in _MEMBER_FIELDS},
+            **{name: _structs(getattr(member, name)) for name in _STRUCT_LISTS},
         }
         for (log_partition, group_id), group in groups.items()
         for member in group.members
@@ -154,16 +138,15 @@ def _read_group(
     group_id, record_offset = row["group_id"], row["record_offset"]
     warning = row["replay_warning"]
     if row["created_record_offset"] is not None:
-        group = Group(
-            group_id=group_id,
-            group_type=row["group_type"],
-            state=row["state"],
-            protocol_type=row["protocol_type"],
-            record_offset=record_offset,
+        return restored_group(
+            group_id,
+            row["group_type"],
             created_record_offset=row["created_record_offset"],
+            record_offset=record_offset,
             replay_warning=warning,
+            members=members,
+            records=records,
         )
-        return restored_group(group, members, records)
     if record_offset == NO_RECORD_OFFSET:
         return replace(simple_group(group_id), replay_warning=warning)
     (value,) = (r.value for r in records if r.record_type == GROUP_METADATA_TYPE)

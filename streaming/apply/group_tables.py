@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_state.group_replay import GroupState, described
 from coordinator_state.groups import Group
+from coordinator_state.modern_groups import ModernGroup
 from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.group_rows import group_ids, read_groups
 from streaming.apply.groups import GroupChange, GroupId
@@ -24,7 +25,7 @@ from streaming.tables.schemas import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TopicNames = Callable[[Collection[str]], Mapping[str, str]]
+AskTopicNames = Callable[[Collection[str]], Mapping[str, str]]
 """Names of the cluster's topics by topic id, as far as they are known."""
 
 _TABLES = {table.name: table for table in TABLES}
@@ -107,20 +108,10 @@ class GroupTables:
 
 
 def described_groups(
-    changes: Mapping[GroupId, GroupChange], topic_names: TopicNames
+    changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames
 ) -> dict[GroupId, Group]:
     """The changed groups that are there, with the names of topics that they know by id."""
     states = {i: change.group for i, change in changes.items() if change.group is not None}
-    groups = {identity: described(state) for identity, state in states.items()}
-    names = topic_names(
-        {
-            assigned.topic_id
-            for group in groups.values()
-            for member in group.members
-            for assigned in (*(member.assignment or ()), *(member.target_assignment or ()))
-            if assigned.topic_id is not None and assigned.topic is None
-        }
-    )
-    if names:
-        groups = {identity: described(state, names) for identity, state in states.items()}
-    return groups
+    unnamed = (s.unnamed_topic_ids() for s in states.values() if isinstance(s, ModernGroup))
+    names = topic_names(set().union(*unnamed))
+    return {identity: described(state, names) for identity, state in states.items()}

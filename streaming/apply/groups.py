@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,6 +66,16 @@ class GroupChange:
     position: int
 
 
+class StoredGroups(Protocol):
+    """What a group is by its offsets and records in the tables, whatever the micro-batch has."""
+
+    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
+        """Which of the groups have a row in `group_offsets`."""
+
+    def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
+        """Which of the groups have a tombstone as their last GroupMetadata, and where."""
+
+
 def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
     """Decode the `record` rows of a micro-batch, in log order.
 
@@ -107,8 +118,7 @@ def plan_groups(
     known: Mapping[GroupId, GroupState],
     semantics: Semantics,
     offset_plan: OffsetPlan,
-    with_offsets: Callable[[set[GroupId]], set[GroupId]],
-    tombstones: Callable[[set[GroupId]], Mapping[GroupId, int]],
+    stored: StoredGroups,
     *,
     always: bool = False,
 ) -> dict[GroupId, GroupChange]:
@@ -120,10 +130,8 @@ def plan_groups(
         known: every group before the micro-batch.
         semantics: the loader whose rules hold.
         offset_plan: the same micro-batch's offset changes.
-        with_offsets: tells which of some groups have a row in `group_offsets` after the
-            micro-batch's offsets are merged; asked under `scala` semantics only.
-        tombstones: tells which of some groups have a tombstone as their last GroupMetadata in
-            `coordinator_records`, and its record offset; asked under `scala` semantics only.
+        stored: the tables with the micro-batch's offsets and records merged; asked under `scala`
+            semantics only.
         always: also give groups that did not change, as after a crash, when the table may be
             ahead of `known`.
     """
@@ -132,30 +140,41 @@ def plan_groups(
         by_group[row["log_partition"], row["group_id"]].append(row)
     if semantics is Semantics.COORDINATOR:
         return _plan_coordinator(_commit_offsets(rows, by_group, known), by_group, known)
-    return _plan_scala(rows, by_group, known, offset_plan, with_offsets, tombstones, always)
+    return _plan_scala(rows, by_group, known, offset_plan, stored, always)
 
 
 def _commit_offsets(
-    rows: pa.Table, of: Collection[GroupId], known: Mapping[GroupId, GroupState]
+    rows: pa.Table, of: Mapping[GroupId, list[dict[str, Any]]], known: Mapping[GroupId, GroupState]
 ) -> dict[GroupId, list[int]]:
-    """Record offsets of the offset commits of some groups and of groups not known, in order."""
+    """Record offsets of offset commits that may make a group, in order.
+
+    That is one of each group that is not known, and one after each of a group's own records:
+    further ones find the group that the first has made.
+    """
     commits = rows.filter(
         pc.and_(
             pc.equal(rows["row_kind"], ROW_KIND_OFFSET),
             pc.invert(pc.fill_null(rows["is_tombstone"], True)),
         )
-    ).select(["log_partition", "group_id", "record_offset"])
+    )
+    by_group = commits.group_by(["log_partition", "group_id"]).aggregate(
+        [("record_offset", "list")]
+    )
     found: dict[GroupId, list[int]] = {}
-    last = commits.group_by(["log_partition", "group_id"]).aggregate([("record_offset", "max")])
-    for row in last.to_pylist():
-        identity = row["log_partition"], row["group_id"]
-        if identity not in known and identity not in of:
-            found[identity] = [row["record_offset_max"]]
-    group_ids = pa.array({group_id for _, group_id in of}, pa.string())
-    for row in commits.filter(pc.is_in(commits["group_id"], group_ids)).to_pylist():
-        identity = row["log_partition"], row["group_id"]
+    for log_partition, group_id, record_offsets in zip(
+        by_group["log_partition"].to_pylist(),
+        by_group["group_id"].to_pylist(),
+        by_group["record_offset_list"],
+        strict=True,
+    ):
+        identity = log_partition, group_id
         if identity in of:
-            found.setdefault(identity, []).append(row["record_offset"])
+            own = [row["record_offset"] for row in of[identity]]
+            in_order = np.sort(record_offsets.values.to_numpy())
+            firsts = np.unique(np.searchsorted(in_order, [NO_RECORD_OFFSET, *own]))
+            found[identity] = in_order[firsts[firsts < in_order.size]].tolist()
+        elif identity not in known:
+            found[identity] = [record_offsets.values[0].as_py()]
     return found
 
 
@@ -213,8 +232,7 @@ def _plan_scala(
     by_group: dict[GroupId, list[dict[str, Any]]],
     known: Mapping[GroupId, GroupState],
     offset_plan: OffsetPlan,
-    with_offsets: Callable[[set[GroupId]], set[GroupId]],
-    tombstones: Callable[[set[GroupId]], Mapping[GroupId, int]],
+    stored: StoredGroups,
     always: bool,
 ) -> dict[GroupId, GroupChange]:
     changes: dict[GroupId, GroupChange] = {}
@@ -237,8 +255,8 @@ def _plan_scala(
         if before is None or before.record_offset == NO_RECORD_OFFSET:
             without_record[identity] = NO_RECORD_OFFSET
     waiting = {(entry.log_partition, entry.key.group_id) for entry in offset_plan.pending}
-    committed = with_offsets(set(without_record))
-    unloaded = tombstones((without_record.keys() & waiting) - committed)
+    committed = stored.with_offsets(set(without_record))
+    unloaded = stored.tombstones((without_record.keys() & waiting) - committed)
     for identity, position in without_record.items():
         _, group_id = identity
         after = None

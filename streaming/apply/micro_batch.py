@@ -38,7 +38,7 @@ from streaming.apply.group_rows import (
     group_rows,
     member_rows,
 )
-from streaming.apply.group_tables import GroupTables, TopicNames, described_groups
+from streaming.apply.group_tables import AskTopicNames, GroupTables, described_groups
 from streaming.apply.groups import (
     GroupChange,
     GroupId,
@@ -86,7 +86,7 @@ class MicroBatchApply:
     history: str
     progress: LoadProgress
     on_progress: OnProgress | None = None
-    topic_names: TopicNames = lambda _topic_ids: {}
+    topic_names: AskTopicNames = lambda _topic_ids: {}
     fault: Callable[[str], None] = lambda _table: None
     _pending: list[PendingOffset] = field(default_factory=list)
     _groups: dict[GroupId, GroupState] = field(default_factory=dict)
@@ -189,16 +189,9 @@ class MicroBatchApply:
         )
         stored = GroupTables(session, self.tables)
         changes = plan_groups(
-            rows,
-            records,
-            self._groups,
-            self.semantics,
-            plan,
-            stored.with_offsets,
-            stored.tombstones,
-            always=is_first,
+            rows, records, self._groups, self.semantics, plan, stored, always=is_first
         )
-        self._write_groups(session, merged, changes)
+        self._write_groups(session, merged, changes, stored)
         transaction = (self._transaction, batch_id)
         self._append(session, merged, OFFSET_COMMITS, _history_rows(plan.history), transaction)
         quarantined = _quarantine_rows(rows, counts)
@@ -249,6 +242,7 @@ class MicroBatchApply:
         session: SparkSession,
         merged: dict[str, int],
         changes: dict[GroupId, GroupChange],
+        stored: GroupTables,
     ) -> None:
         groups = described_groups(changes, self.topic_names)
         rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
@@ -261,7 +255,7 @@ class MicroBatchApply:
             guard="s.position >= t.record_offset",
         )
         members = member_rows(groups)
-        members += GroupTables(session, self.tables).members_gone(changes, members)
+        members += stored.members_gone(changes, members)
         self._merge(
             session,
             merged,

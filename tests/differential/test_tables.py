@@ -39,7 +39,7 @@ def test_tables_of_random_logs_answer_as_the_broker(tmp_path: Path) -> None:
         assert reader.semantics == rounds.semantics.value
         found = TableAnswers(reader)
         with GroupAdmin(servers) as admin:
-            told = found.answers(topic_names=admin.topic_names(found.topic_ids))
+            told = found.answers(topic_names=admin.topic_names(found.topic_ids()))
         seen.update(key.kind for key in told)
         return told
 

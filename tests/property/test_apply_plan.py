@@ -78,8 +78,7 @@ class _Tables:
             self._read_back(),
             self.semantics,
             plan,
-            lambda groups: {g for g in groups if any(k.group_id == g[1] for k in self.offsets)},
-            lambda groups: self._tombstones(groups, records),
+            _Merged(self.offsets, [*self.records.values(), *records_table(records).to_pylist()]),
             always=True,
         )
         if crash_after == "group_offsets":
@@ -134,18 +133,6 @@ class _Tables:
             lambda name, columns: found[name].select(columns),
         )
 
-    def _tombstones(
-        self, groups: set[GroupId], records: list[dict[str, Any]]
-    ) -> dict[GroupId, int]:
-        """As the table has them with the micro-batch's records merged."""
-        rows = [*self.records.values(), *records_table(records).to_pylist()]
-        last = {row["group_id"]: row for row in rows if row["record_type"] == GROUP_METADATA_TYPE}
-        return {
-            (p, g): last[g]["record_offset"]
-            for p, g in groups
-            if g in last and last[g]["is_tombstone"]
-        }
-
     def _merge_offset(self, change: dict[str, Any]) -> None:
         key = OffsetKey(change["group_id"], change["topic"], change["partition"])
         stored = self.offsets.get(key)
@@ -155,6 +142,29 @@ class _Tables:
             self.offsets.pop(key, None)
         else:
             self.offsets[key] = change
+
+
+@dataclass
+class _Merged:
+    """The tables about groups with a micro-batch's offsets and records merged."""
+
+    offsets: dict[OffsetKey, dict[str, Any]]
+    records: list[dict[str, Any]]
+
+    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
+        return {group for group in groups if any(key.group_id == group[1] for key in self.offsets)}
+
+    def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
+        last = {
+            row["group_id"]: row
+            for row in self.records
+            if row["record_type"] == GROUP_METADATA_TYPE
+        }
+        return {
+            (p, g): last[g]["record_offset"]
+            for p, g in groups
+            if g in last and last[g]["is_tombstone"]
+        }
 
 
 def _loaded(buffer: bytes, semantics: Semantics) -> ReferenceLoader:

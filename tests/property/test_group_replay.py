@@ -68,7 +68,15 @@ def _restored(state: GroupState, last: dict[tuple[int, str, str], GroupRecord]) 
         for member in answer.members
     }
     of_group = [record for record in last.values() if record.group_id == answer.group_id]
-    return restored_group(answer, members, of_group)
+    return restored_group(
+        answer.group_id,
+        answer.group_type,
+        created_record_offset=state.created_record_offset,
+        record_offset=answer.record_offset,
+        replay_warning=answer.replay_warning,
+        members=members,
+        records=of_group,
+    )
 
 
 @given(log=_LOGS, every=st.sampled_from([1, 1, 2, 7]), commits=st.sets(st.integers(0, 100)))

@@ -163,7 +163,7 @@ def _member_rows(log_partition: int, group: Group) -> list[Row]:
                 None if member.subscribed_topics is None else list(member.subscribed_topics)
             ),
             **{name: _structs(getattr(member, name)) for name in _STRUCTS},
-            "subscription_bytes": member.subscription,
+            "subscription_bytes": member.subscription_bytes,
             "assignment_bytes": member.assignment_bytes,
         }
         for member in group.members

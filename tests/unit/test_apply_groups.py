@@ -52,35 +52,28 @@ class Tables:
 
     semantics: Semantics
     groups: dict[GroupId, GroupState] = field(default_factory=dict)
-    with_offsets: set[GroupId] = field(default_factory=set)
     pending: list[PendingOffset] = field(default_factory=list)
     asked: set[GroupId] = field(default_factory=set)
-    tombstones: dict[GroupId, int] = field(default_factory=dict)
+    _with_offsets: set[GroupId] = field(default_factory=set)
+    _tombstones: dict[GroupId, int] = field(default_factory=dict)
 
     def apply(self, *rows: Row, always: bool = False) -> dict[GroupId, GroupChange]:
         table, counts = table_of(rows), RecordCounts()
         plan = plan_offsets(table, self.pending, self.semantics, counts)
         for change in plan.changes.to_pylist():
             # One key per group is enough here: the group has an offset or it has none.
-            (self.with_offsets.discard if change["is_tombstone"] else self.with_offsets.add)(
+            (self._with_offsets.discard if change["is_tombstone"] else self._with_offsets.add)(
                 (change["log_partition"], change["group_id"])
             )
         records = plan_records(table, counts)
         for row in records:
             if row["record_type"] == GROUP_METADATA_TYPE:
                 identity = row["log_partition"], row["group_id"]
-                self.tombstones.pop(identity, None)
+                self._tombstones.pop(identity, None)
                 if row["is_tombstone"]:
-                    self.tombstones[identity] = row["record_offset"]
+                    self._tombstones[identity] = row["record_offset"]
         changes = plan_groups(
-            table,
-            records,
-            self.groups,
-            self.semantics,
-            plan,
-            self._with_offsets,
-            self._tombstones,
-            always=always,
+            table, records, self.groups, self.semantics, plan, self, always=always
         )
         for identity, planned in changes.items():
             stored = self.groups.get(identity)
@@ -92,12 +85,12 @@ class Tables:
         self.pending = plan.pending
         return changes
 
-    def _with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
+    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
         self.asked = groups
-        return groups & self.with_offsets
+        return groups & self._with_offsets
 
-    def _tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
-        return {identity: self.tombstones[identity] for identity in groups & set(self.tombstones)}
+    def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
+        return {identity: self._tombstones[identity] for identity in groups & set(self._tombstones)}
 
 
 def test_records_come_decoded_and_in_log_order() -> None:
@@ -404,7 +397,7 @@ def test_rows_of_groups_and_members() -> None:
         "rack_id": None,
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
-        "subscribed_topics": ["t"],
+        "subscribed_topics": ("t",),
         "subscribed_regex": None,
         "member_epoch": None,
         "member_state": None,

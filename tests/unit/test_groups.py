@@ -111,7 +111,7 @@ def test_load_consumer_group_with_faulty_consumer_protocol() -> None:
 
     assert (group.state, group.protocol) == (STABLE, "range")
     (only,) = group.members
-    assert (only.subscribed_topics, only.rack_id, only.subscription) == (None, None, b"")
+    assert (only.subscribed_topics, only.rack_id, only.subscription_bytes) == (None, None, b"")
     assert only.assignment == ()
 
 
@@ -145,7 +145,7 @@ def test_what_a_member_subscribes_to_and_owns() -> None:
         AssignedPartition(topic="t", partition=0),
         AssignedPartition(topic="v", partition=1),
     )
-    assert (only.subscription, only.assignment_bytes) == (subscription, assignment)
+    assert (only.subscription_bytes, only.assignment_bytes) == (subscription, assignment)
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "sr", ""])
@@ -153,7 +153,7 @@ def test_the_bytes_of_other_protocol_types_are_not_read(protocol_type: str) -> N
     (only,) = classic_group("g", group_value(member(), protocolType=protocol_type), 0).members
 
     assert (only.subscribed_topics, only.assignment) == (None, None)
-    assert only.subscription
+    assert only.subscription_bytes
 
 
 @pytest.mark.parametrize("version", range(5))

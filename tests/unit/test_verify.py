@@ -77,8 +77,11 @@ class Tables:
     ) -> None:
         self._answers = answers
         self.next_offsets = next_offsets or {}
-        self.topic_ids = set(topic_ids)
+        self._topic_ids = set(topic_ids)
         self.topic_names: list[Mapping[str, str] | None] = []
+
+    def topic_ids(self, _group_ids: Collection[str] | None = None) -> set[str]:
+        return self._topic_ids
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
         return {
@@ -350,7 +353,7 @@ def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
     found = TableAnswers(TableReader(tables))
 
     assert found.next_offsets == {own: 9}
-    assert found.topic_ids == {"T", "G"}
+    assert found.topic_ids() == {"T", "G"}
     assert found.pending() == {("g", "t", 0)}
     of_g = (
         group(protocol_type="")
