@@ -3,94 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
-from coordinator_state.consumer_protocol import encode_subscription
-from coordinator_state.group_replay import GroupState, described
-from coordinator_state.groups import (
-    EMPTY,
-    NO_RECORD_OFFSET,
-    STABLE,
-    Group,
-    simple_group,
-)
+from coordinator_state.group_replay import described
+from coordinator_state.groups import EMPTY, NO_RECORD_OFFSET, STABLE, Group, simple_group
 from coordinator_state.offsets import Semantics
-from coordinator_state.record_types import GROUP_METADATA_TYPE
-from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.group_rows import group_rows, member_rows
-from streaming.apply.groups import (
-    RECORD_SCHEMA,
-    GroupChange,
-    GroupId,
-    plan_groups,
-    plan_records,
-    records_table,
-)
-from streaming.apply.offsets import plan_offsets
-from tests.log_rows import (
-    ABORT,
-    LOG_PARTITION,
-    Row,
-    commit,
-    marker,
-    record,
-    table_of,
-)
-from tests.logs import BASE_TIMESTAMP_MS, group_record_value, group_value
+from streaming.apply.exact_replay import RecordCounts
+from streaming.apply.groups import RECORD_SCHEMA, GroupChange, GroupId, plan_records, records_table
+from tests.group_tables import COORDINATOR, SCALA, G, Tables
+from tests.log_rows import ABORT, LOG_PARTITION, commit, marker, record, table_of
+from tests.logs import group_record_value, group_value
 
-COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
 both = pytest.mark.parametrize("semantics", list(Semantics))
-
-G: GroupId = (LOG_PARTITION, "g")
-
-
-@dataclass
-class Tables:
-    """`groups` and what it depends on, changed as `apply` changes them."""
-
-    semantics: Semantics
-    groups: dict[GroupId, GroupState] = field(default_factory=dict)
-    pending: list[PendingOffset] = field(default_factory=list)
-    asked: set[GroupId] = field(default_factory=set)
-    _with_offsets: set[GroupId] = field(default_factory=set)
-    _tombstones: dict[GroupId, int] = field(default_factory=dict)
-
-    def apply(self, *rows: Row, always: bool = False) -> dict[GroupId, GroupChange]:
-        table, counts = table_of(rows), RecordCounts()
-        plan = plan_offsets(table, self.pending, self.semantics, counts)
-        for change in plan.changes.to_pylist():
-            # One key per group is enough here: the group has an offset or it has none.
-            (self._with_offsets.discard if change["is_tombstone"] else self._with_offsets.add)(
-                (change["log_partition"], change["group_id"])
-            )
-        records = plan_records(table, counts)
-        for row in records:
-            if row["record_type"] == GROUP_METADATA_TYPE:
-                identity = row["log_partition"], row["group_id"]
-                self._tombstones.pop(identity, None)
-                if row["is_tombstone"]:
-                    self._tombstones[identity] = row["record_offset"]
-        changes = plan_groups(
-            table, records, self.groups, self.semantics, plan, self, always=always
-        )
-        for identity, planned in changes.items():
-            stored = self.groups.get(identity)
-            assert stored is None or planned.position >= stored.record_offset
-            if planned.group is None:
-                self.groups.pop(identity, None)
-            else:
-                self.groups[identity] = planned.group
-        self.pending = plan.pending
-        return changes
-
-    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
-        self.asked = groups
-        return groups & self._with_offsets
-
-    def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
-        return {identity: self._tombstones[identity] for identity in groups & set(self._tombstones)}
 
 
 def test_records_come_decoded_and_in_log_order() -> None:
@@ -343,73 +269,3 @@ def test_under_scala_always_gives_unchanged_simple_groups() -> None:
     assert tables.apply(commit(3, 3), always=True) == {
         G: GroupChange(group=simple_group("g"), position=NO_RECORD_OFFSET)
     }
-
-
-def test_rows_of_groups_and_members() -> None:
-    tables = Tables(COORDINATOR)
-    changes = tables.apply(
-        record(1, group_value(["m1", "m2"], generation=4)),
-        record(2, group_value(["n1"], protocol_type="connect"), group="connect"),
-        record(3, group_record_value(3), 3, groupId="consumer"),
-        record(4, None, group="gone"),
-    )
-    present = {i: described(state) for i, state in tables.groups.items()}
-    groups = {r["group_id"]: r for r in group_rows(changes, present)}
-
-    assert groups["g"] == {
-        "log_partition": LOG_PARTITION,
-        "group_id": "g",
-        "is_gone": False,
-        "position": 1,
-        "group_type": "classic",
-        "state": STABLE,
-        "protocol_type": "consumer",
-        "protocol": "range",
-        "leader": "m1",
-        "generation": 4,
-        "group_epoch": None,
-        "assignment_epoch": None,
-        "member_count": 2,
-        "state_timestamp_ms": BASE_TIMESTAMP_MS,
-        "subscribed_topics": ("t",),
-        "replay_warning": None,
-        "record_offset": 1,
-        "created_record_offset": None,
-    }
-    assert groups["gone"] == {
-        "log_partition": LOG_PARTITION,
-        "group_id": "gone",
-        "is_gone": True,
-        "position": 4,
-    }
-    assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, EMPTY)
-    assert (groups["consumer"]["group_epoch"], groups["consumer"]["assignment_epoch"]) == (5, 0)
-
-    members = {(r["group_id"], r["member_id"]): r for r in member_rows(present)}
-    assert set(members) == {("g", "m1"), ("g", "m2"), ("connect", "n1")}
-    assert members["g", "m2"] == {
-        "log_partition": LOG_PARTITION,
-        "group_id": "g",
-        "member_id": "m2",
-        "group_instance_id": None,
-        "client_id": "client of m2",
-        "client_host": "/127.0.0.1",
-        "rack_id": None,
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 60_000,
-        "subscribed_topics": ("t",),
-        "subscribed_regex": None,
-        "member_epoch": None,
-        "member_state": None,
-        "assignment": [{"topic": "t", "topic_id": None, "partition": 1}],
-        "target_assignment": None,
-        "pending_revocation": None,
-        "tasks": None,
-        "target_tasks": None,
-        "subscription_bytes": encode_subscription({"topics": ["t"], "userData": None}),
-        "assignment_bytes": members["g", "m2"]["assignment_bytes"],
-        "record_offset": 1,
-        "created_record_offset": None,
-    }
-    connect = members["connect", "n1"]
-    assert (connect["subscribed_topics"], connect["assignment"]) == (None, None)

@@ -9,14 +9,7 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from coordinator_state.log_decoder import (
-    MAX_CORRUPT_BYTES,
-    MAX_TIMESTAMP_MS,
-    MIN_TIMESTAMP_MS,
-    DecodedRecordSet,
-    decode_record_set,
-)
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.record_batch import (
     write_control_batch,
     write_message_set,
@@ -24,46 +17,8 @@ from coordinator_state.record_batch import (
 )
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
+from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of
 from tests.logs import group_value, offset_key, offset_value
-
-KEY = offset_key("g", "t", 3)
-VALUE = offset_value(100, metadata="m", commitTimestamp=1234)
-GROUP_KEY = encode_key(RECORD_TYPES[2], {"group": "g"})
-
-
-def decode(raw: bytes, *, compact: bool = False, **offsets: int) -> DecodedRecordSet:
-    offsets = {"log_partition": 7, "from_offset": 0, "to_offset": 1000} | offsets
-    return decode_record_set(
-        raw,
-        log_partition=offsets["log_partition"],
-        from_offset=offsets["from_offset"],
-        to_offset=offsets["to_offset"],
-        compact=compact,
-    )
-
-
-def rows_of(raw: bytes, *, compact: bool = False, **offsets: int) -> list[dict[str, Any]]:
-    """The rows without what is null."""
-    rows = decode(raw, compact=compact, **offsets).rows
-    assert rows.schema.equals(LOG_ROW_SCHEMA)
-    return [
-        {name: value for name, value in row.items() if value is not None}
-        for row in rows.to_pylist()
-    ]
-
-
-def row_of(key: bytes | None, value: bytes | None, **batch: Any) -> dict[str, Any]:
-    """The row of one record, without the columns that every row has."""
-    (row,) = rows_of(write_record_batch(5, [(0, 9, key, value)], **batch))
-    assert (row.pop("log_partition"), row.pop("record_offset")) == (7, 5)
-    for name in ("record_timestamp_ms", "producer_id", "producer_epoch", "is_transactional"):
-        assert name in row
-        del row[name]
-    return row
-
-
-def offsets_of(raw: bytes, *, compact: bool = False, **offsets: int) -> list[int]:
-    return [row["record_offset"] for row in rows_of(raw, compact=compact, **offsets)]
 
 
 class TestOffset:
@@ -353,81 +308,3 @@ class TestRange:
         # Asked again, it is not counted again, and still nobody waits for ever.
         again = decode(rest, from_offset=6)
         assert (again.next_offset, again.records_read, again.bytes_read) == (7, 0, 0)
-
-
-class TestCompaction:
-    def batch(self, base_offset: int, value: bytes | None, key: bytes = KEY, **batch: Any) -> bytes:
-        return write_record_batch(base_offset, [(0, 9, key, value)], **batch)
-
-    def test_drops_what_a_later_commit_supersedes(self) -> None:
-        raw = b"".join(self.batch(offset, VALUE) for offset in range(4))
-        decoded = decode(raw, compact=True)
-        assert decoded.rows.column("record_offset").to_pylist() == [3]
-        assert (decoded.records_read, decoded.records_superseded) == (4, 3)
-        assert decode(raw).records_superseded == 0
-
-    def test_the_record_type_is_no_part_of_the_key(self) -> None:
-        legacy = offset_key("g", "t", 3, record_type=0)
-        assert offsets_of(self.batch(0, VALUE, legacy) + self.batch(1, VALUE), compact=True) == [1]
-
-    @pytest.mark.parametrize(
-        "other", [offset_key("h", "t", 3), offset_key("g", "u", 3), offset_key("g", "t", 4)]
-    )
-    def test_keeps_other_keys(self, other: bytes) -> None:
-        raw = self.batch(0, VALUE) + self.batch(1, VALUE, other)
-        assert offsets_of(raw, compact=True) == [0, 1]
-
-    def test_keeps_tombstones_and_the_commit_before_one(self) -> None:
-        values = [VALUE, VALUE, None, None]
-        raw = b"".join(self.batch(offset, value) for offset, value in enumerate(values))
-        assert offsets_of(raw, compact=True) == [1, 2, 3]
-
-    def test_drops_commits_on_both_sides_of_a_tombstone(self) -> None:
-        raw = self.batch(0, VALUE) + self.batch(1, None) + self.batch(2, VALUE)
-        assert offsets_of(raw, compact=True) == [1, 2]
-
-    @pytest.mark.parametrize(
-        "held_back",
-        [
-            {"producer_id": 5, "is_transactional": True},
-            {"producer_id": 5},
-            {"is_transactional": True},
-        ],
-    )
-    def test_records_of_producers_neither_go_nor_supersede(self, held_back: dict[str, Any]) -> None:
-        raw = (
-            self.batch(0, VALUE)
-            + self.batch(1, VALUE, **held_back)
-            + self.batch(2, VALUE, **held_back)
-        )
-        assert offsets_of(raw, compact=True) == [0, 1, 2]
-        assert offsets_of(raw + self.batch(3, VALUE), compact=True) == [1, 2, 3]
-
-    def test_keeps_every_other_row(self) -> None:
-        raw = (
-            self.batch(0, group_value(), GROUP_KEY)
-            + self.batch(1, group_value(), GROUP_KEY)
-            + write_control_batch(2, 5, 0, 1)
-            + self.batch(3, b"broken")
-            + self.batch(4, VALUE)
-            + self.batch(5, b"broken")
-        )
-        assert offsets_of(raw, compact=True) == [0, 1, 2, 3, 4, 5]
-
-    @pytest.mark.parametrize(
-        ("group", "record_type", "kept"),
-        [("g", 8, [0, 1, 2]), ("h", 8, [1, 2]), ("g", 2, [1, 2])],
-    )
-    def test_keeps_the_commit_before_a_record_that_may_find_a_simple_group(
-        self, group: str, record_type: int, kept: list[int]
-    ) -> None:
-        """A tombstone of a consumer group makes one of a group that has nothing but offsets."""
-        kind = RECORD_TYPES[record_type]
-        names = [field.name for field in kind.key_fields]
-        key = encode_key(kind, dict(zip(names, [group, "m"], strict=False)))
-        raw = self.batch(0, VALUE) + self.batch(1, None, key) + self.batch(2, VALUE)
-        assert offsets_of(raw, compact=True) == kept
-
-    def test_looks_at_the_range_only(self) -> None:
-        raw = b"".join(self.batch(offset, VALUE) for offset in range(4))
-        assert offsets_of(raw, compact=True, to_offset=2) == [1]

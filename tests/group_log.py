@@ -1,0 +1,134 @@
+"""Logs of group records by hand, replayed as they come."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator_state.group_replay import MODERN_GROUPS, GroupRecord, GroupReplay
+from coordinator_state.groups import CONSUMER, SHARE, STREAMS, Group
+from coordinator_state.modern_groups import Part
+from coordinator_state.primitives import uuid_text
+from coordinator_state.record_types import RECORD_TYPES
+from coordinator_state.serde import decode_value, encode_value
+
+T, U = UUID(int=11), UUID(int=12)
+NAMES = {uuid_text(T): "t"}
+TYPES = (CONSUMER, SHARE, STREAMS)
+every_type = pytest.mark.parametrize("group_type", TYPES)
+
+
+_MEMBER = {"clientId": "c", "clientHost": "/h"}
+_CURRENT = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0}
+_TASKS: dict[str, Any] = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
+_REQUIRED: dict[int, dict[str, Any]] = {
+    3: {"epoch": 1},
+    5: {**_MEMBER, "subscribedTopicNames": []},
+    7: {"topicPartitions": []},
+    8: {**_CURRENT, "assignedPartitions": [], "partitionsPendingRevocation": []},
+    10: {**_MEMBER, "subscribedTopicNames": []},
+    11: {"epoch": 1, "metadataHash": 0},
+    13: {"topicPartitions": []},
+    14: {**_CURRENT, "assignedPartitions": []},
+    17: {"epoch": 1, "metadataHash": 0},
+    19: {**_MEMBER, "topologyEpoch": 1, "processId": "p", "clientTags": [], "userEndpoint": None},
+    21: _TASKS,
+    22: {**_CURRENT, "state": 1, **_TASKS, **{f"{name}PendingRevocation": [] for name in _TASKS}},
+    23: {"epoch": 1, "subtopologies": []},
+}
+
+
+def record_type(group_type: str, part: Part) -> int:
+    (number,) = (
+        number
+        for number, kind in MODERN_GROUPS.items()
+        if kind.group_type == group_type and kind.parts[number] is part
+    )
+    return number
+
+
+def value(number: int, **fields: Any) -> dict[str, Any]:
+    """A value as it is read back, with the fields that must be there."""
+    kind = RECORD_TYPES[number]
+    return decode_value(kind, encode_value(kind, 0, _REQUIRED.get(number, {}) | fields)).fields
+
+
+class Log:
+    """Records of one log partition, replayed as they come."""
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[int, str]] = []
+        self.replay = GroupReplay(
+            on_warning=lambda offset, reason: self.warnings.append((offset, reason))
+        )
+        self.next_offset = 0
+
+    def add(
+        self, number: int, fields: dict[str, Any] | None, name: str = "", group_id: str = "g"
+    ) -> None:
+        record = GroupRecord(number, group_id, name, fields, self.next_offset)
+        self.next_offset += 1
+        self.replay.replay(record)
+
+    def put(self, group_type: str, part: Part, name: str = "", **fields: Any) -> None:
+        number = record_type(group_type, part)
+        self.add(number, value(number, **fields), name)
+
+    def drop(self, group_type: str, part: Part, name: str = "") -> None:
+        self.add(record_type(group_type, part), None, name)
+
+    def commit(self) -> None:
+        self.replay.replay_offset_commit("g")
+        self.next_offset += 1
+
+    @property
+    def group(self) -> Group:
+        (group,) = self.replay.groups.values()
+        return group
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for _, reason in self.warnings]
+
+
+def a_group(group_type: str, *member_ids: str) -> Log:
+    """A group as a coordinator writes it when members have joined and own nothing."""
+    log = Log()
+    for member in member_ids:
+        log.put(group_type, Part.MEMBER, member)
+    extra: dict[str, Any] = {"validatedTopologyEpoch": 1} if group_type == STREAMS else {}
+    log.put(group_type, Part.GROUP, **extra)
+    if group_type == STREAMS:
+        log.put(group_type, Part.TOPOLOGY)
+    for member in member_ids:
+        log.put(group_type, Part.TARGET, member)
+    log.put(group_type, Part.TARGET_EPOCH, assignmentEpoch=1)
+    for member in member_ids:
+        log.put(group_type, Part.CURRENT, member)
+    return log
+
+
+def classic(*members: str) -> dict[str, Any]:
+    kind = RECORD_TYPES[2]
+    fields = {
+        "protocolType": "consumer",
+        "generation": 4,
+        "protocol": "range",
+        "leader": None,
+        "currentStateTimestamp": 1,
+        "members": [
+            {
+                "memberId": member,
+                "clientId": "c",
+                "clientHost": "/h",
+                "rebalanceTimeout": 1,
+                "sessionTimeout": 1,
+                "subscription": b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff",
+                "assignment": b"",
+            }
+            for member in members
+        ],
+    }
+    return decode_value(kind, encode_value(kind, 3, fields)).fields
