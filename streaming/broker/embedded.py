@@ -121,8 +121,11 @@ class EmbeddedBroker:
         """Whether the JVM is there."""
         return self._jvm is not None and self._jvm.is_running
 
-    def start(self) -> None:
+    def start(self, properties: Mapping[str, object] | None = None) -> None:
         """Start the broker and return when it accepts requests.
+
+        Args:
+            properties: broker properties of this one start, before those of the class.
 
         Raises:
             BrokerError: it ended or did not get ready in time; the text ends with its log's end.
@@ -137,7 +140,7 @@ class EmbeddedBroker:
         started_at = time.monotonic()
         for _ in range(_START_ATTEMPTS):
             port = self._port or free_port()
-            self._launch(java, jars, port)
+            self._launch(java, jars, port, properties or {})
             if self._wait_until_started():
                 self._port = port
                 duration_s = time.monotonic() - started_at
@@ -274,13 +277,15 @@ class EmbeddedBroker:
             raise BrokerError(f"{OFFSETS_TOPIC}-{log_partition} does not exist in {self.log_dir}")
         return folder
 
-    def _launch(self, java: Path, jars: list[Path], port: int) -> None:
+    def _launch(
+        self, java: Path, jars: list[Path], port: int, overrides: Mapping[str, object]
+    ) -> None:
         """Write the configuration, format the storage of a new folder, and start the JVM."""
         properties = broker_properties(
             port=port,
             controller_port=free_port(but_not=port),
             log_dir=self.log_dir,
-            overrides=self._properties,
+            overrides={**self._properties, **overrides},
         )
         write_configuration(self.folder, properties)
         with self.log_file.open("ab") as log:

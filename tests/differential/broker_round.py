@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
+import tenacity
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -31,16 +32,18 @@ from tests.modern_records import Topic
 
 TOPIC_NAMES = ("t", "u")
 _LOAD_TIMEOUT_S = 60.0
+_POLL_EVERY_S = 0.1
 _BATCHES_PER_SEGMENT = 3
 _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-# The cleaner, or the clean-up of groups, is done when it has said nothing for so long.
+# The cleaner, or the clean-up of groups, is done when it says as much as it did so long ago.
 _QUIET_S = 2.0
 _LONGEST_S = 15.0
+_CLEAN_UP = {"offsets.retention.check.interval.ms": 1_500}
 # What a broker fails to load, in the new coordinator's words and in the old one's, whose reason is
 # in the line below.
 _FAILED = re.compile(
     r"Failed to load metadata from __consumer_offsets-(?P<new>\d+)"
-    r"|Error loading offsets from __consumer_offsets-(?P<old>\d+).*\n?(?P<reason>.*)"
+    r"|Error loading offsets from __consumer_offsets-(?P<old>\d+).*\n(?P<reason>.+)\n"
 )
 _CLEANED = re.compile(r"cleaned log __consumer_offsets-(\d+)")
 _CLEANED_UP = re.compile(
@@ -50,7 +53,7 @@ _CLEAN_UP_FAILED = re.compile(
     r"Timeout\(tp=__consumer_offsets-(\d+), key=expire-group-metadata\) .* failed"
 )
 _PROPERTIES = {
-    # Members of random groups have no heartbeats, and their commits are old.
+    # Members of random groups have no heartbeats, and their commits are old: let both be.
     "group.consumer.max.session.timeout.ms": 1_800_000,
     "group.consumer.session.timeout.ms": 1_800_000,
     "group.share.max.session.timeout.ms": 1_800_000,
@@ -58,6 +61,7 @@ _PROPERTIES = {
     "group.streams.max.session.timeout.ms": 1_800_000,
     "group.streams.session.timeout.ms": 1_800_000,
     # Whatever is not in the active segment is cleaned at once.
+    "offsets.retention.check.interval.ms": 3_600_000,
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.min.cleanable.ratio": 0.0,
     "log.cleaner.delete.retention.ms": 1,
@@ -75,21 +79,19 @@ class RoundResult:
 class BrokerRounds:
     """A broker that is started anew for each round; a context manager."""
 
-    def __init__(self, version: str, folder: Path, *, clean_up_ms: int = 3_600_000) -> None:
+    def __init__(self, version: str, folder: Path) -> None:
         self.semantics = Semantics.SCALA if version.startswith("3") else Semantics.COORDINATOR
-        properties = {**_PROPERTIES, "offsets.retention.check.interval.ms": clean_up_ms}
-        self.broker = EmbeddedBroker(version=version, folder=folder, properties=properties)
+        self.broker = EmbeddedBroker(version=version, folder=folder, properties=_PROPERTIES)
         self.topics: tuple[Topic, ...] = ()
 
     def __enter__(self) -> BrokerRounds:
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.broker.close)
             self.broker.start()
             self.broker.create_offsets_topic()
             self.topics = self._make_topics()
             self.broker.stop()
-        except BaseException:
-            self.broker.close()
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(
@@ -172,7 +174,7 @@ class BrokerRounds:
         """The logs with the tombstones of what expired, where the broker loaded them."""
         for log_partition in range(LOG_PARTITIONS):
             self.broker.replace_log(log_partition, logs.get(log_partition, b""))
-        self.broker.start()
+        self.broker.start(_CLEAN_UP)
         try:
             failures = self._wait_until_loaded()
             self._wait_until_quiet(_CLEANED_UP)
@@ -195,13 +197,15 @@ class BrokerRounds:
 
     def _wait_until_loaded(self) -> dict[int, str]:
         """Wait until the broker is done with every log partition; why it failed to load some."""
-        deadline = time.monotonic() + _LOAD_TIMEOUT_S
-        while len(done := self._failures().keys() | self._loaded()) < LOG_PARTITIONS:
-            if not self.broker.is_running or time.monotonic() > deadline:
-                raise BrokerError(f"{LOG_PARTITIONS - len(done)} log partitions were not loaded")
-            time.sleep(0.1)
-        # The reason of the last one may not have been written.
-        time.sleep(0.1)
+
+        def missing() -> set[int]:
+            if not self.broker.is_running:
+                raise BrokerError(f"it ended while it loaded: {self.broker.log_end()}")
+            return {*range(LOG_PARTITIONS)} - self._failures().keys() - self._loaded()
+
+        _poll_while(missing, _LOAD_TIMEOUT_S)
+        if left := missing():
+            raise BrokerError(f"log partitions were not loaded: {sorted(left)}")
         return self._failures()
 
     def _failures(self) -> dict[int, str]:
@@ -213,13 +217,13 @@ class BrokerRounds:
 
     def _wait_until_quiet(self, said: re.Pattern[str]) -> None:
         """Wait until the broker has said nothing more of the kind for a while, or for long."""
-        times, quiet_since = 0, time.monotonic()
-        deadline = quiet_since + _LONGEST_S
-        while time.monotonic() < min(quiet_since + _QUIET_S, deadline):
-            time.sleep(0.1)
-            count = len(said.findall(self.broker.log_since_start()))
-            if count != times:
-                times, quiet_since = count, time.monotonic()
+        counts = deque([-1], maxlen=round(_QUIET_S / _POLL_EVERY_S))
+
+        def says_more() -> bool:
+            counts.append(len(said.findall(self.broker.log_since_start())))
+            return counts[0] != counts[-1]
+
+        _poll_while(says_more, _LONGEST_S)
 
     def _misjudged(
         self,
@@ -238,6 +242,16 @@ class BrokerRounds:
         warns = any(UNEXPECTED_UNLOAD in (g.replay_warning or "") for g in loader.groups.values())
         if not is_refused and warns != is_unloaded:
             yield f"unexpected unload: the broker says {is_unloaded}, we say {warns}"
+
+
+def _poll_while(goes_on: Callable[[], object], timeout_s: float) -> None:
+    """Ask until the answer is false, or for long."""
+    tenacity.Retrying(
+        retry=tenacity.retry_if_result(bool),
+        wait=tenacity.wait_fixed(_POLL_EVERY_S),
+        stop=tenacity.stop_after_delay(timeout_s),
+        retry_error_callback=lambda _state: None,
+    )(goes_on)
 
 
 def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str, str]) -> Answers:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from coordinator_state.expiry import expiry
-from streaming.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds
-from tests.differential.log_file import read_kafka_version, read_logs, write_logs
+from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded
 from tests.differential.shrink import shrunk
 from tests.logs import segment
 
 pytestmark = pytest.mark.timeout(600)
 
-SCALA_VERSION = "3.9.1"
 RETENTION_MS = 7 * 86_400_000
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
-
-
-@pytest.fixture(scope="module", params=[KAFKA_VERSION, SCALA_VERSION])
-def rounds(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerRounds]:
-    with BrokerRounds(request.param, tmp_path_factory.mktemp("differential") / "broker") as rounds:
-        yield rounds
 
 
 def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
@@ -51,12 +40,10 @@ def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None
     assert result.differences == {}, result.differences
 
 
-@pytest.mark.parametrize("version", [KAFKA_VERSION, SCALA_VERSION])
-def test_a_broker_expires_what_the_rules_say(version: str, tmp_path: Path) -> None:
+def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
     """Commits of these logs are years old: what may expire does, at the first look."""
-    with BrokerRounds(version, tmp_path / "broker", clean_up_ms=1_500) as rounds:
-        logs = _segments(rounds, 1004)
-        cleaned = rounds.cleaned_up(logs)
+    logs = _segments(rounds, 1004)
+    cleaned = rounds.cleaned_up(logs)
     kept = expired = 0
     for log_partition, raw in cleaned.items():
         before, after = (loaded(log, rounds.semantics) for log in (logs[log_partition], raw))
@@ -81,8 +68,6 @@ def test_a_broker_expires_what_the_rules_say(version: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
 def test_logs_that_once_made_a_difference(path: Path, rounds: BrokerRounds) -> None:
-    if read_kafka_version(path) != rounds.broker.version:
-        pytest.skip("of another version of Kafka")
     logs = {p: segment(events)[0] for p, events in read_logs(path, rounds.topics).items()}
     assert rounds.run(logs).differences == {}
 

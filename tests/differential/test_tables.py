@@ -21,7 +21,8 @@ from tests.logs import segment
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_tables_of_random_logs_answer_as_the_broker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)
+def test_tables_of_random_logs_answer_as_the_broker(rounds: BrokerRounds, tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     tables = str(tmp_path / "tables")
 
@@ -43,12 +44,11 @@ def test_tables_of_random_logs_answer_as_the_broker(tmp_path: Path) -> None:
         seen.update(key.kind for key in told)
         return told
 
-    with BrokerRounds(KAFKA_VERSION, tmp_path / "broker") as rounds:
-        logs = {
-            p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
-            for p, log in draw_round(2001).items()
-        }
-        result = rounds.run(logs, answers)
+    logs = {
+        p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
+        for p, log in draw_round(2001).items()
+    }
+    result = rounds.run(logs, answers)
 
     assert result.differences == {}, result.differences
     assert min(seen[kind] for kind in ("group", "member", "offset", "pending")) > 10

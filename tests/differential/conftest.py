@@ -1,0 +1,20 @@
+"""The brokers of this folder: one of each loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.jars import KAFKA_VERSION
+from tests.differential.broker_round import BrokerRounds
+
+SCALA_VERSION = "3.9.1"
+
+
+@pytest.fixture(scope="session", params=[KAFKA_VERSION, SCALA_VERSION])
+def rounds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerRounds]:
+    with BrokerRounds(request.param, tmp_path_factory.mktemp("differential") / "broker") as rounds:
+        yield rounds
