@@ -13,10 +13,8 @@ clients/src/main/java/org/apache/kafka/clients/consumer/internals/ConsumerProtoc
 
 from __future__ import annotations
 
-from coordinator_state.errors import DecodeError, UnsupportedVersion
-from coordinator_state.primitives import read_int16
 from coordinator_state.schema import ANY_VERSION, Field, Schema
-from coordinator_state.serde import decode_body, encode_versioned
+from coordinator_state.serde import decode_appended, encode_versioned
 from coordinator_state.struct_reader import Fields
 
 NEWEST_VERSION = 3
@@ -66,7 +64,7 @@ def decode_subscription(raw: bytes) -> Fields:
     Raises:
         DecodeError: not a consumer protocol subscription.
     """
-    return _decode(SUBSCRIPTION, raw)
+    return decode_appended(SUBSCRIPTION, raw).fields
 
 
 def decode_subscribed_topics(raw: bytes) -> list[str]:
@@ -75,7 +73,7 @@ def decode_subscribed_topics(raw: bytes) -> list[str]:
     Raises:
         DecodeError: not a consumer protocol subscription.
     """
-    topics: list[str] = _decode(SUBSCRIPTION, raw, newest_version=0)["topics"]
+    topics: list[str] = decode_appended(SUBSCRIPTION, raw, newest_version=0).fields["topics"]
     return topics
 
 
@@ -87,7 +85,7 @@ def decode_assignment(raw: bytes) -> Fields:
     """
     if not raw:
         return {"assignedPartitions": [], "userData": None}
-    return _decode(ASSIGNMENT, raw)
+    return decode_appended(ASSIGNMENT, raw).fields
 
 
 def encode_subscription(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
@@ -98,17 +96,3 @@ def encode_subscription(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
 def encode_assignment(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
     """Write assignment bytes."""
     return encode_versioned(ASSIGNMENT, version, fields)
-
-
-def _decode(schema: Schema, raw: bytes, newest_version: int = NEWEST_VERSION) -> Fields:
-    buffer = memoryview(raw)
-    try:
-        version, position = read_int16(buffer, 0)
-    except DecodeError as error:
-        error.within(record_type=schema.name, field="version")
-        raise
-    if version < 0:
-        raise UnsupportedVersion(
-            "negative version", position=0, record_type=schema.name, version=version
-        )
-    return decode_body(schema, min(version, newest_version), buffer, position).fields

@@ -35,8 +35,13 @@ def value_json(value: DecodedValue) -> dict[str, Any]:
     """
     return {
         "version": value.version,
-        "data": _struct_json(value.schema.fields, value.version, value.fields),
+        "data": fields_json(value),
     }
+
+
+def fields_json(value: DecodedValue) -> dict[str, Any]:
+    """The fields of a value alone."""
+    return _struct_json(value.schema.fields, value.version, value.fields)
 
 
 def key_json(key: DecodedKey) -> dict[str, Any]:

@@ -122,6 +122,30 @@ def decode_versioned(schema: Schema, raw: bytes | memoryview) -> DecodedValue:
     return decode_body(schema, version, buffer, position)
 
 
+def decode_appended(
+    schema: Schema, raw: bytes | memoryview, newest_version: int | None = None
+) -> DecodedValue:
+    """Read an int16 version and a message whose versions only append fields.
+
+    A version above `newest_version`, by default the schema's, is read as that one.
+
+    Raises:
+        DecodeError: a negative version, or bytes that are not this message.
+    """
+    buffer = memoryview(raw)
+    try:
+        version, position = read_int16(buffer, 0)
+    except DecodeError as error:
+        error.within(record_type=schema.name, field="version")
+        raise
+    if version < 0:
+        raise UnsupportedVersion(
+            "negative version", position=0, record_type=schema.name, version=version
+        )
+    newest = schema.versions[1] if newest_version is None else newest_version
+    return decode_body(schema, min(version, newest), buffer, position)
+
+
 def decode_body(
     schema: Schema, version: int, buffer: memoryview, position: int = 0
 ) -> DecodedValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
@@ -23,6 +24,7 @@ from coordinator_state.groups import (
     GroupMember,
     simple_group,
 )
+from coordinator_state.member_json import assignment_json, subscription_json
 from coordinator_state.modern_groups import ModernMember
 from coordinator_state.record_types import GROUP_METADATA_TYPE
 from coordinator_state.serde import decode_key, decode_value
@@ -96,10 +98,20 @@ def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
             "record_offset": group.record_offset,
             **{name: getattr(member, name) for name in _MEMBER_FIELDS},
             **{name: _structs(getattr(member, name)) for name in _STRUCT_LISTS},
+            "subscription_json": _json_text(
+                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
+            ),
+            "assignment_json": _json_text(
+                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
+            ),
         }
         for (log_partition, group_id), group in groups.items()
         for member in group.members
     ]
+
+
+def _json_text(found: dict[str, Any] | None) -> str | None:
+    return None if found is None else json.dumps(found, ensure_ascii=False)
 
 
 def _structs(

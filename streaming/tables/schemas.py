@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-FORMAT_VERSION = "2"
+FORMAT_VERSION = "3"
 """Changes when a program of before could not read the tables of after."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
@@ -167,6 +167,8 @@ GROUP_MEMBERS = Table(
             _nullable("target_tasks", _TASKS),
             _nullable("subscription_bytes", pa.binary()),
             _nullable("assignment_bytes", pa.binary()),
+            _nullable("subscription_json", pa.string()),
+            _nullable("assignment_json", pa.string()),
             _column("record_offset", pa.int64()),
             _nullable("created_record_offset", pa.int64()),
         ]

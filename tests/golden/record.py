@@ -28,6 +28,7 @@ from tests.golden.cases import (
 )
 from tests.golden.group_records import GROUP_RECORDS, MUTATED_GROUP_RECORDS
 from tests.golden.kafka_messages import KafkaMessages
+from tests.golden.member_bytes import member_bytes
 
 Json = dict[str, Any]
 
@@ -157,6 +158,7 @@ GOLDEN: dict[str, Callable[[KafkaMessages], Iterator[Json]]] = {
     "consumer_protocol": _consumer_protocol,
     "mutated_values": _mutated_values,
     "mutated_consumer_protocol": _mutated_consumer_protocol,
+    "member_bytes": lambda _kafka: member_bytes(),
 }
 """How each golden file is recorded."""
 

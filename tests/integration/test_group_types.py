@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,30 +16,18 @@ from confluent_kafka.cimpl import NewTopic
 from streaming.answers.verify import verify_cluster
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.config import RunSettings
-from streaming.jars import KAFKA_VERSION, Dependency, JarSet, cached_jars, kafka_jars
+from streaming.jars import kafka_jars
 from streaming.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.query import run_query
 from streaming.tables.reader import TableReader
+from tests.client_jars import client_jars
 from tests.integration.conftest import Eventually, FreshBroker
 
 pytestmark = pytest.mark.timeout(600)
 
 IN, OUT = "orders", "orders-copy"
 APPLICATION = Path(__file__).parent / "java" / "StreamsGroup.java"
-STREAMS_JAR = JarSet(
-    name=f"kafka-streams-{KAFKA_VERSION}",
-    title=f"Kafka Streams {KAFKA_VERSION}",
-    dependencies=(
-        # Without RocksDB, which an application without state does not load.
-        Dependency(
-            organisation="org.apache.kafka",
-            module="kafka-streams",
-            revision=KAFKA_VERSION,
-            transitive=False,
-        ),
-    ),
-)
 # Without log4j 2, which looks for a configuration; the applications write nothing then.
 _NO_LOG = "log4j-"
 
@@ -122,21 +111,23 @@ def test_live_groups_of_every_type(
                 *("--topic", IN, "--group", "share-group"),
             )
         )
-        running.enter_context(
-            _java(
-                tmp_path / "streams.log",
-                [*jars, *cached_jars(STREAMS_JAR)],
-                str(APPLICATION),
-                *(broker.bootstrap_servers, "streams-group", IN, OUT, str(tmp_path / "state")),
+        for protocol in ("streams", "classic"):
+            running.enter_context(
+                _java(
+                    tmp_path / f"{protocol}.log",
+                    [*jars, *client_jars()],
+                    str(APPLICATION),
+                    *(broker.bootstrap_servers, f"{protocol}-application", IN, OUT),
+                    *(str(tmp_path / protocol), protocol),
+                )
             )
-        )
         admin_of_groups = running.enter_context(GroupAdmin(broker.bootstrap_servers))
 
         def settled() -> bool:
             for consumer in (*members, pattern):
                 consumer.poll(0.02)
             groups = admin_of_groups.list_groups()
-            return len(groups) == 5 and {group.state for group in groups.values()} == {"Stable"}
+            return len(groups) == 6 and {group.state for group in groups.values()} == {"Stable"}
 
         eventually(settled, 90)
         reader = _materialise(broker, tables)
@@ -148,14 +139,14 @@ def test_live_groups_of_every_type(
             # Somebody has committed since the query ended.
             _materialise(broker, tables)
             verified = verify_cluster(broker.bootstrap_servers, str(tables), timeout_s=0)
-        assert verified.summary.startswith("equal: 5 groups"), verified.differences
+        assert verified.summary.startswith("equal: 6 groups"), verified.differences
 
     # Everybody has left; share and streams groups keep what is theirs.
     eventually(lambda: _states(broker) == {"Empty"}, 90)
     _materialise(broker, tables)
     verified = verify_cluster(broker.bootstrap_servers, str(tables))
     assert verified.is_equal, verified.differences
-    assert verified.counts["group"] == 5
+    assert verified.counts["group"] == 6
 
 
 def _states(broker: EmbeddedBroker) -> set[str]:
@@ -170,7 +161,8 @@ def _assert_what_the_tables_say(reader: TableReader) -> None:
         "consumer-group": "consumer",
         "pattern-group": "consumer",
         "share-group": "share",
-        "streams-group": "streams",
+        "streams-application": "streams",
+        "classic-application": "classic",
     }
     assert {row["replay_warning"] for row in groups.values()} == {None}
     assert groups["pattern-group"]["subscribed_topics"] == [IN, OUT]
@@ -186,9 +178,14 @@ def _assert_what_the_tables_say(reader: TableReader) -> None:
     tasks = [
         (task["task_type"], task["partition"])
         for member in members
-        if member["group_id"] == "streams-group"
+        if member["group_id"] == "streams-application"
         for task in member["tasks"]
     ]
     assert sorted(tasks) == [("active", 0), ("active", 1), ("active", 2)]
     share = [m for m in members if m["group_id"] == "share-group"]
     assert {assigned["topic"] for member in share for assigned in member["assignment"]} == {IN}
+    (classic,) = (m for m in members if m["group_id"] == "classic-application")
+    assigned = json.loads(classic["assignment_json"])["userData"]
+    assert {task["partition"] for task in assigned["activeTasks"]} == {0, 1, 2}
+    joined = json.loads(classic["subscription_json"])["userData"]
+    assert joined["version"] == joined["latestSupportedVersion"] == assigned["version"] == 11

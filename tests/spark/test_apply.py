@@ -6,6 +6,7 @@ Spark tries many logs. `COORDINATOR_STATE_LOGS` sets how many per semantics.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from coordinator_state.groups import Group
 from coordinator_state.kernel import decode_record_set
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.member_json import assignment_json, subscription_json
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from streaming.apply.micro_batch import QUERY_ID_PROPERTY, MicroBatchApply
@@ -153,6 +155,10 @@ _MEMBER = (
 _STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
 
 
+def _json_text(found: dict[str, Any] | None) -> str | None:
+    return None if found is None else json.dumps(found, ensure_ascii=False)
+
+
 def _member_rows(log_partition: int, group: Group) -> list[Row]:
     return [
         {
@@ -165,6 +171,12 @@ def _member_rows(log_partition: int, group: Group) -> list[Row]:
             **{name: _structs(getattr(member, name)) for name in _STRUCTS},
             "subscription_bytes": member.subscription_bytes,
             "assignment_bytes": member.assignment_bytes,
+            "subscription_json": _json_text(
+                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
+            ),
+            "assignment_json": _json_text(
+                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
+            ),
         }
         for member in group.members
     ]

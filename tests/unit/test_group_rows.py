@@ -74,6 +74,10 @@ def test_rows_of_groups_and_members() -> None:
         "target_tasks": None,
         "subscription_bytes": encode_subscription({"topics": ["t"], "userData": None}),
         "assignment_bytes": members["g", "m2"]["assignment_bytes"],
+        "subscription_json": '{"version": 3, "topics": ["t"], "userData": null, '
+        '"ownedPartitions": [], "generationId": -1, "rackId": null}',
+        "assignment_json": '{"version": 3, "assignedPartitions": '
+        '[{"topic": "t", "partitions": [1]}], "userData": null}',
         "record_offset": 1,
         "created_record_offset": None,
     }

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import LoadState, TableReader, parse_as_of
+from streaming.tables.schemas import FORMAT_VERSION
 from tests.tables_folder import apply_micro_batch, create_tables, write_rows
 
 GROUP = {"group_id": "g"}
@@ -102,7 +103,7 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
     tables = create_tables(tmp_path, format_version="1")
 
-    with pytest.raises(ConfigurationError, match="format version 1, this program reads 2"):
+    with pytest.raises(ConfigurationError, match=f"version 1, this program reads {FORMAT_VERSION}"):
         TableReader(tables)
 
 

@@ -1,0 +1,230 @@
+"""Member bytes as JSON; those of Connect and Streams are what their own classes wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.member_json import assignment_json, subscription_json
+from tests.golden.record import read_golden
+
+WRITTEN = {case["name"]: bytes.fromhex(case["raw"]) for case in read_golden("member_bytes")}
+NUMBERED = range(1, 12)
+
+
+def streams(message: str, version: int) -> Any:
+    """The user data of Kafka Streams where it stands, in the bytes of the consumer protocol."""
+    raw = WRITTEN[f"{message} {version}"]
+    if message == "SubscriptionInfo":
+        whole = encode_subscription({"topics": ["orders"], "userData": raw})
+        found = subscription_json("consumer", "stream", whole)
+        assert found is not None
+        assert found["topics"] == ["orders"]
+    else:
+        whole = encode_assignment({"assignedPartitions": [], "userData": raw})
+        found = assignment_json("consumer", "stream", whole)
+        assert found is not None
+    return found["userData"]
+
+
+class TestConnect:
+    def test_eager(self) -> None:
+        assert subscription_json("connect", "default", WRITTEN["connect subscription 0"]) == {
+            "version": 0,
+            "url": "http://w1:8083/",
+            "config-offset": 7,
+        }
+        assert assignment_json("connect", "default", WRITTEN["connect assignment 0"]) == {
+            "version": 0,
+            "error": 1,
+            "leader": "w1",
+            "leader-url": "http://w1:8083/",
+            "config-offset": 7,
+            "assignment": [{"connector": "sink", "tasks": [-1, 0, 1]}],
+        }
+
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_cooperative(self, version: int) -> None:
+        assignment = {
+            "version": version,
+            "error": 0,
+            "leader": "w1",
+            "leader-url": "http://w1:8083/",
+            "config-offset": 7,
+            "assignment": [{"connector": "sink", "tasks": [-1, 1]}],
+            "revoked": [{"connector": "old", "tasks": [3]}],
+            "delay": 300_000,
+        }
+        raw = WRITTEN[f"connect assignment {version}"]
+        assert assignment_json("connect", "sessioned", raw) == assignment
+        raw = WRITTEN[f"connect subscription {version}"]
+        assert subscription_json("connect", "sessioned", raw) == {
+            "version": version,
+            "url": "http://w1:8083/",
+            "config-offset": 7,
+            "allocation": assignment,
+        }
+        raw = WRITTEN[f"connect subscription without assignment {version}"]
+        assert (subscription_json("connect", None, raw) or {})["allocation"] is None
+
+    def test_a_worker_of_another_protocol_is_understood(self) -> None:
+        """ConnectProtocolCompatibilityTest: eager bytes read by cooperative workers and back."""
+        for version in (0, 1, 2):
+            found = subscription_json("connect", "", WRITTEN[f"connect subscription {version}"])
+            assert found is not None
+            assert (found["url"], found["config-offset"]) == ("http://w1:8083/", 7)
+
+    def test_an_allocation_that_is_none_stays_as_it_is(self) -> None:
+        raw = WRITTEN["connect subscription 1"][:-72] + b"\0"
+        cut = raw[:27] + len(raw[31:]).to_bytes(4, "big") + raw[31:]
+        assert isinstance((subscription_json("connect", None, cut) or {})["allocation"], str)
+
+
+class TestStreams:
+    """SubscriptionInfoTest and AssignmentInfoTest: every version."""
+
+    @pytest.mark.parametrize("version", NUMBERED)
+    def test_subscription_info(self, version: int) -> None:
+        expected: dict[str, Any] = {"version": version}
+        if version >= 3:
+            expected["latestSupportedVersion"] = 11
+        expected["processId"] = "AAAAAAAAAAEAAAAAAAAAAg"
+        if version <= 6:
+            expected |= {"prevTasks": [{"topicGroupId": 0, "partition": 1}], "standbyTasks": []}
+        if version >= 2:
+            expected["userEndPoint"] = "host:8080"
+        if version >= 10:
+            task = {"topicGroupId": 0, "partition": 1, "offsetSum": -2, "namedTopology": "named"}
+            expected["taskOffsetSums"] = [task]
+        elif version >= 7:
+            sums = [{"partition": 1, "offsetSum": -2}]
+            expected["taskOffsetSums"] = [{"topicGroupId": 0, "partitionToOffsetSum": sums}]
+        if version >= 8:
+            expected["uniqueField"] = 3
+        if version >= 9:
+            expected["errorCode"] = 0
+        if version >= 11:
+            expected["clientTags"] = {"zone": "eu-1"}
+
+        assert streams("SubscriptionInfo", version) == expected
+
+    @pytest.mark.parametrize("version", NUMBERED)
+    def test_assignment_info(self, version: int) -> None:
+        name = {"namedTopology": "named"} if version >= 10 else {}
+        no_name = {"namedTopology": None} if version >= 10 else {}
+        partitions = [{"topic": "orders", "partition": 1}]
+        expected: dict[str, Any] = {
+            "version": version,
+            "activeTasks": [
+                {"topicGroupId": 0, "partition": 1, **name},
+                {"topicGroupId": 1, "partition": 0, **no_name},
+            ],
+            "standbyTasks": [
+                {"topicGroupId": 0, "partition": 2, **no_name, "partitions": partitions}
+            ],
+        }
+        if version >= 2:
+            host = {"host": "host", "port": 8080, "partitions": partitions}
+            expected["partitionsByHost"] = [host]
+        if version >= 3:
+            expected["commonlySupportedVersion"] = 11
+        if version >= 4:
+            expected["errCode"] = 3
+        if version >= 6:
+            other = {"host": "other", "port": 8081, "partitions": partitions}
+            expected["standbyPartitionsByHost"] = [other]
+        if version >= 7:
+            expected["nextRebalanceMs"] = 2**63 - 1
+
+        assert streams("AssignmentInfo", version) == expected
+
+    @pytest.mark.parametrize("version", [0, 12, -1])
+    def test_another_version_stays_as_it_is(self, version: int) -> None:
+        raw = version.to_bytes(4, "big", signed=True) + WRITTEN["SubscriptionInfo 11"][4:]
+        whole = encode_subscription({"topics": [], "userData": raw})
+        found = subscription_json("consumer", "stream", whole)
+        assert isinstance((found or {})["userData"], str)
+
+
+class TestConsumer:
+    def test_a_subscription_and_an_assignment(self) -> None:
+        subscription = {
+            "topics": ["t"],
+            "userData": None,
+            "ownedPartitions": [{"topic": "t", "partitions": [1]}],
+            "generationId": 4,
+            "rackId": "r",
+        }
+        whole = encode_subscription(subscription)
+        assert subscription_json("consumer", "range", whole) == {"version": 3, **subscription}
+        assignment = {"assignedPartitions": [{"topic": "t", "partitions": [0]}], "userData": b"\1"}
+        found = assignment_json("consumer", "range", encode_assignment(assignment))
+        assert found == {"version": 3, **assignment, "userData": "AQ=="}
+
+    @pytest.mark.parametrize(
+        ("protocol", "user_data", "expected"),
+        [
+            # As StickyAssignor writes it: [{t, [0, 1]}], then generation 9; and without, as before.
+            (
+                "sticky",
+                "000000010001740000000200000000000000010000" + "0009",
+                {
+                    "previous_assignment": [{"topic": "t", "partitions": [0, 1]}],
+                    "generation": 9,
+                },
+            ),
+            (
+                "sticky",
+                "00000001000174000000020000000000000001",
+                {"previous_assignment": [{"topic": "t", "partitions": [0, 1]}]},
+            ),
+            ("cooperative-sticky", "00000009", {"generation": 9}),
+            ("cooperative-sticky", "0009", "AAk="),
+            ("sticky", "ff", "/w=="),
+            ("a custom assignor", "00000009", "AAAACQ=="),
+            ("stream", "", ""),
+        ],
+    )
+    def test_user_data(self, protocol: str, user_data: str, expected: object) -> None:
+        raw = encode_subscription({"topics": [], "userData": bytes.fromhex(user_data)})
+        assert (subscription_json("consumer", protocol, raw) or {})["userData"] == expected
+
+
+@pytest.mark.parametrize("protocol_type", ["", "consumer", "connect", "sr"])
+def test_no_bytes_have_no_json(protocol_type: str) -> None:
+    assert subscription_json(protocol_type, None, None) is None
+    assert assignment_json(protocol_type, None, b"") is None
+
+
+def test_other_protocol_types_are_not_read() -> None:
+    raw = encode_subscription({"topics": [], "userData": None})
+    assert subscription_json("sr", "v0", raw) is None
+    assert assignment_json("sr", "v0", encode_assignment({"assignedPartitions": []})) is None
+
+
+@given(
+    raw=st.sampled_from(sorted(WRITTEN.values())),
+    cut=st.integers(0, 120),
+    change=st.tuples(st.integers(0, 119), st.integers(0, 255)),
+)
+def test_damaged_bytes_give_json_that_can_be_written_or_none(
+    raw: bytes, cut: int, change: tuple[int, int]
+) -> None:
+    damaged = bytearray(raw[:cut])
+    at, byte = change
+    if at < len(damaged):
+        damaged[at] = byte
+    for protocol_type, protocol in (("connect", "sessioned"), ("consumer", "stream")):
+        subscription = encode_subscription({"topics": [], "userData": bytes(damaged)})
+        assignment = encode_assignment({"assignedPartitions": [], "userData": bytes(damaged)})
+        for whole in (bytes(damaged), subscription, assignment):
+            found = (
+                subscription_json(protocol_type, protocol, whole),
+                assignment_json(protocol_type, protocol, whole),
+            )
+            json.dumps(found, ensure_ascii=False).encode()
