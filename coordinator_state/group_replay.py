@@ -27,7 +27,7 @@ GroupMetadataManager.scala (`loadGroup`) at 3.8.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -35,6 +35,7 @@ from coordinator_state.classic_groups import classic_group, refusal
 from coordinator_state.consumer_groups import ConsumerGroup
 from coordinator_state.groups import SHARE, Group, simple_group
 from coordinator_state.modern_groups import ModernGroup, ModernMember, Part
+from coordinator_state.offsets import Semantics
 from coordinator_state.record_types import GROUP_METADATA_TYPE
 from coordinator_state.share_groups import ShareGroup
 from coordinator_state.streams_groups import StreamsGroup
@@ -62,6 +63,46 @@ class GroupRecord(NamedTuple):
     name: str
     value: Fields | None
     record_offset: int
+
+
+def rebuilt_group(
+    group_id: str,
+    records: Iterable[GroupRecord],
+    semantics: Semantics,
+    *,
+    committed: Collection[int],
+    waiting: Collection[int],
+    was_simple: bool,
+) -> GroupState | None:
+    """A group from what a compacted log has of it, tombstones included; None where there is none.
+
+    Args:
+        group_id: the group.
+        records: the last record of each of its keys, in log order.
+        semantics: the loader whose rules hold.
+        committed: the record offsets of its committed offsets.
+        waiting: the record offsets of its waiting transactional offsets.
+        was_simple: whether it was known as a simple group, by a commit that may be gone since.
+    """
+    replay = GroupReplay()
+    if semantics is Semantics.SCALA:
+        for record in records:
+            if record.record_type == GROUP_METADATA_TYPE:
+                replay.replay(record)
+        if group_id in replay.tombstones and waiting and not committed:
+            return active_group_unloaded(group_id, replay.tombstones[group_id])
+        has_offsets = bool(committed or waiting)
+        return replay.states.get(group_id) or (simple_group(group_id) if has_offsets else None)
+    events: list[tuple[int, GroupRecord | None]] = [
+        *((record_offset, None) for record_offset in (*committed, *waiting)),
+        *((record.record_offset, record) for record in records),
+    ]
+    for _, event in sorted(events, key=lambda event: event[0]):
+        if event is None:
+            replay.replay_offset_commit(group_id)
+        else:
+            replay.replay(event)
+    return replay.states.get(group_id) or (simple_group(group_id) if was_simple else None)
 
 
 def unexpected_unload(group_id: str) -> str:

@@ -21,6 +21,7 @@ from streaming.commands.expiring_offsets import expiring_offsets
 from streaming.commands.offsets import offsets
 from streaming.commands.options import StateOption, read_config_file
 from streaming.commands.partition_for import partition_for
+from streaming.commands.redecode import redecode
 from streaming.commands.run import run
 from streaming.commands.show import show
 from streaming.commands.verify import verify
@@ -162,6 +163,7 @@ for _command in (
     expiring_offsets,
     verify,
     decode,
+    redecode,
     partition_for,
     broker,
 ):

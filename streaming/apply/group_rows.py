@@ -137,7 +137,7 @@ def read_groups(
     """
     groups = {(row["log_partition"], row["group_id"]): row for row in found.to_pylist()}
     members = _members_of(groups, rows_of(GROUP_MEMBERS.name, _MEMBER_STATE))
-    records = _records_of(groups, rows_of(COORDINATOR_RECORDS.name, _RAW_RECORD))
+    records = records_of(groups, rows_of(COORDINATOR_RECORDS.name, RAW_RECORD))
     return {
         identity: _read_group(row, members[identity], records[identity])
         for identity, row in groups.items()
@@ -171,7 +171,7 @@ _MEMBER_STATE = [
     *("log_partition", "group_id", "member_id"),
     *("created_record_offset", "member_epoch", "member_state"),
 ]
-_RAW_RECORD = ["log_partition", "group_id", "record_offset", "raw_key", "raw_value"]
+RAW_RECORD = ["log_partition", "group_id", "record_offset", "raw_key", "raw_value"]
 
 
 def _members_of(
@@ -190,7 +190,8 @@ def _members_of(
     return found
 
 
-def _records_of(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
+def records_of(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
+    """Rows of `coordinator_records` with the columns of `RAW_RECORD`, decoded, by group."""
     found: dict[GroupId, list[GroupRecord]] = {identity: [] for identity in groups}
     for row in rows.to_pylist():
         identity = row["log_partition"], row["group_id"]

@@ -32,31 +32,17 @@ from coordinator_state.log_rows import (
 )
 from coordinator_state.offsets import Semantics
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.group_rows import (
-    GROUP_CHANGE_SCHEMA,
-    MEMBER_CHANGE_SCHEMA,
-    group_rows,
-    member_rows,
-)
-from streaming.apply.group_tables import AskTopicNames, GroupTables, described_groups
-from streaming.apply.groups import (
-    GroupChange,
-    GroupId,
-    plan_groups,
-    plan_records,
-    records_table,
-)
+from streaming.apply.group_tables import AskTopicNames, GroupTables
+from streaming.apply.groups import GroupId, plan_groups, plan_records
 from streaming.apply.offsets import plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
+from streaming.apply.table_writes import TableWrites
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     APPEND_TABLES,
-    COORDINATOR_RECORDS,
-    GROUP_MEMBERS,
     GROUP_OFFSETS,
-    GROUPS,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
@@ -133,7 +119,8 @@ class MicroBatchApply:
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         rows = self._not_applied(rows)
         counts = RecordCounts()
-        merged = self._write(session, rows, counts, batch_id, is_first)
+        writes = TableWrites(session, self.tables, self.progress, self.fault)
+        self._write(writes, rows, counts, batch_id, is_first)
         read = self.progress.advance(
             reports,
             counts,
@@ -144,7 +131,7 @@ class MicroBatchApply:
         self.progress.updated_at = datetime.now(timezone.utc)
         delta.overwrite(session, self.tables, LOAD_PROGRESS, self.progress.to_arrow())
         self.fault(LOAD_PROGRESS.name)
-        self._report(batch_id, counts, read, merged, started)
+        self._report(batch_id, counts, read, writes.rows, started)
 
     def _not_applied(self, rows: pa.Table) -> pa.Table:
         """Leave out progress rows, and records below the next offset of their log partition."""
@@ -160,115 +147,40 @@ class MicroBatchApply:
 
     def _write(
         self,
-        session: SparkSession,
+        writes: TableWrites,
         rows: pa.Table,
         counts: RecordCounts,
         batch_id: int,
         is_first: bool,
-    ) -> dict[str, int]:
-        merged: dict[str, int] = {}
+    ) -> None:
         plan = plan_offsets(
             rows, self._pending, self.semantics, counts, with_history=self.history != "off"
         )
-        self._merge(
-            session,
-            merged,
+        writes.merge(
             GROUP_OFFSETS,
             delta.with_timestamps(plan.changes),
             deletes="s.is_tombstone",
             guard="s.position >= t.record_offset",
         )
         records = plan_records(rows, counts)
-        self._merge(
-            session,
-            merged,
-            COORDINATOR_RECORDS,
-            delta.with_timestamps(records_table(records)),
-            deletes="false",
-            guard="s.record_offset >= t.record_offset",
-        )
-        stored = GroupTables(session, self.tables)
+        writes.records(records)
+        stored = GroupTables(writes.session, self.tables)
         changes = plan_groups(
             rows, records, self._groups, self.semantics, plan, stored, always=is_first
         )
-        self._write_groups(session, merged, changes, stored)
-        transaction = (self._transaction, batch_id)
-        self._append(session, merged, OFFSET_COMMITS, _history_rows(plan.history), transaction)
-        quarantined = _quarantine_rows(rows, counts)
-        self._append(session, merged, QUARANTINE, quarantined, transaction)
-        if plan.pending != self._pending or is_first:
-            self.progress.table_versions[PENDING_OFFSETS.name] = delta.overwrite(
-                session, self.tables, PENDING_OFFSETS, pending_rows(plan.pending)
-            )
-            merged[PENDING_OFFSETS.name] = len(plan.pending)
-        self.fault(PENDING_OFFSETS.name)
-        self._pending = plan.pending
-        return merged
-
-    def _merge(
-        self,
-        session: SparkSession,
-        merged: dict[str, int],
-        table: Table,
-        source: pa.Table,
-        *,
-        deletes: str,
-        guard: str,
-    ) -> None:
-        if source.num_rows:
-            self.progress.table_versions[table.name] = delta.merge(
-                session, self.tables, table, source, deletes=deletes, guard=guard
-            )
-            merged[table.name] = source.num_rows
-        self.fault(table.name)
-
-    def _append(
-        self,
-        session: SparkSession,
-        merged: dict[str, int],
-        table: Table,
-        rows: pa.Table,
-        transaction: tuple[str, int],
-    ) -> None:
-        if rows.num_rows:
-            self.progress.table_versions[table.name] = delta.append(
-                session, self.tables, table, rows, transaction=transaction
-            )
-            merged[table.name] = rows.num_rows
-        self.fault(table.name)
-
-    def _write_groups(
-        self,
-        session: SparkSession,
-        merged: dict[str, int],
-        changes: dict[GroupId, GroupChange],
-        stored: GroupTables,
-    ) -> None:
-        groups = described_groups(changes, self.topic_names)
-        rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
-        self._merge(
-            session,
-            merged,
-            GROUPS,
-            delta.with_timestamps(rows),
-            deletes="s.is_gone",
-            guard="s.position >= t.record_offset",
-        )
-        members = member_rows(groups)
-        members += stored.members_gone(changes, members)
-        self._merge(
-            session,
-            merged,
-            GROUP_MEMBERS,
-            pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
-            deletes="coalesce(s.is_gone, false)",
-            guard="s.record_offset >= t.record_offset",
-        )
+        writes.groups(changes, self.topic_names)
         for identity, change in changes.items():
             if change.group is None:
                 self._groups.pop(identity, None)
             else:
                 self._groups[identity] = change.group
+        transaction = (self._transaction, batch_id)
+        writes.append(OFFSET_COMMITS, _history_rows(plan.history), transaction)
+        writes.append(QUARANTINE, _quarantine_rows(rows, counts), transaction)
+        if plan.pending != self._pending or is_first:
+            writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
+        self.fault(PENDING_OFFSETS.name)
+        self._pending = plan.pending
 
     def _report(
         self,

@@ -1,0 +1,215 @@
+"""Quarantined records that can be decoded now, put where they belong.
+
+A release that knows more record types decodes what an older one could not. Their groups are built
+again from `coordinator_records`, which has the last record of each key, and from the offsets that
+are there: it is what a coordinator makes of the log once it is compacted.
+
+What became of an offset afterwards the tables do not say in every case: whether a later tombstone
+took it away is known to `offset_commits` only where that reaches back, and how a transaction of
+that time ended to nobody. So a quarantined offset leaves the quarantine only where a later record
+of its key is in `group_offsets`; any other needs its log partition to be loaded again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.group_replay import GroupRecord, rebuilt_group
+from coordinator_state.log_decoder import decode_record_set
+from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
+from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_types import NO_TIMESTAMP
+from streaming.apply.exact_replay import RecordCounts
+from streaming.apply.group_tables import AskTopicNames, GroupTables
+from streaming.apply.groups import GroupChange, GroupId, plan_records
+from streaming.apply.table_writes import TableWrites
+from streaming.errors import ConfigurationError
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    LOAD_PROGRESS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+Place = tuple[int, int]
+"""Log partition and record offset."""
+
+_MAX_OFFSET = (1 << 63) - 1
+_STATE_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, COORDINATOR_RECORDS, GROUPS, GROUP_MEMBERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redecoded:
+    """What became of the quarantined records.
+
+    `applied` and `superseded` have left the quarantine. `waiting` are offsets that can be decoded
+    but whose fate is not known, by log partition; `undecodable` are the others, by reason.
+    """
+
+    applied: int = 0
+    superseded: int = 0
+    waiting: Mapping[int, int] = field(default_factory=dict)
+    undecodable: Mapping[str, int] = field(default_factory=dict)
+    groups: int = 0
+
+
+def redecode_quarantine(
+    session: SparkSession,
+    tables: str,
+    progress: LoadProgress,
+    topic_names: AskTopicNames = lambda _topic_ids: {},
+) -> Redecoded:
+    """Decode the quarantine of a folder again and move what can be decoded.
+
+    The records leave the quarantine last, when `load_progress` has all that they changed: after a
+    crash the same is done again, and ends alike.
+
+    Raises:
+        ConfigurationError: the last micro-batch was not finished.
+    """
+    quarantined = _quarantined(session, tables, progress)
+    _restore(session, tables, progress)
+    rows = _decoded(quarantined)
+    records = plan_records(rows, RecordCounts())
+    offsets = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_OFFSET)).to_pylist()
+    stored = GroupTables(session, tables)
+    writes = TableWrites(session, tables, progress)
+    writes.records(records)
+    kept = stored.records({(row["log_partition"], row["group_id"]) for row in records})
+    places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
+    applied = places & set(map(_place, records))
+    groups = {(r["log_partition"], r["group_id"]) for r in records if _place(r) in applied}
+    writes.groups(_rebuilt(stored, groups, kept, progress.semantics), topic_names)
+    moved = {*map(_place, records), *_superseded(stored, offsets)}
+    _account(progress, quarantined, moved, applied)
+    delta.overwrite(session, tables, LOAD_PROGRESS, progress.to_arrow())
+    writes.merge(QUARANTINE, _places_table(moved), deletes="true", guard="true")
+    progress.table_versions[QUARANTINE.name] = delta.current_version(session, tables, QUARANTINE)
+    delta.overwrite(session, tables, LOAD_PROGRESS, progress.to_arrow())
+    decoded = {_place(row) for row in (*records, *offsets)}
+    return Redecoded(
+        applied=len(applied),
+        superseded=len(moved) - len(applied),
+        waiting=Counter(log_partition for log_partition, _ in decoded - moved),
+        undecodable=Counter(r["reason"] for r in quarantined if _place(r) not in decoded),
+        groups=len(groups),
+    )
+
+
+def _restore(session: SparkSession, tables: str, progress: LoadProgress) -> None:
+    """Take back what an unfinished micro-batch wrote, which comes again; appends stay."""
+    from delta.tables import DeltaTable
+
+    for table in _STATE_TABLES:
+        pinned = progress.table_versions[table.name]
+        if delta.current_version(session, tables, table) > pinned:
+            DeltaTable.forPath(session, table.path(tables)).restoreToVersion(pinned)
+            progress.table_versions[table.name] = delta.current_version(session, tables, table)
+
+
+def _quarantined(session: SparkSession, tables: str, progress: LoadProgress) -> list[Row]:
+    rows: list[Row] = delta.read(session, tables, QUARANTINE).toArrow().to_pylist()
+    ends = {log_partition: row.next_offset for log_partition, row in progress.rows.items()}
+    if any(row["record_offset"] >= ends.get(row["log_partition"], 0) for row in rows):
+        raise ConfigurationError(
+            f"the last micro-batch of {tables} was not finished: start `run` on it, which finishes "
+            "it, stop that, and redecode then"
+        )
+    return rows
+
+
+def _decoded(quarantined: list[Row]) -> pa.Table:
+    """The records that can be decoded now, as rows of the log."""
+    batches: dict[int, list[bytes]] = defaultdict(list)
+    for row in sorted(quarantined, key=_place):
+        if row["raw_key"] is None:
+            continue
+        time = row["record_timestamp"]
+        timestamp_ms = NO_TIMESTAMP if time is None else round(time.timestamp() * 1000)
+        record = (0, timestamp_ms, row["raw_key"], row["raw_value"])
+        batches[row["log_partition"]].append(write_record_batch(row["record_offset"], [record]))
+    found = [LOG_ROW_SCHEMA.empty_table()]
+    for log_partition, raw in batches.items():
+        decoded = decode_record_set(
+            b"".join(raw), log_partition=log_partition, from_offset=0, to_offset=_MAX_OFFSET
+        )
+        found.append(pa.Table.from_batches([decoded.rows]))
+    rows = pa.concat_tables(found)
+    kinds = pa.array([ROW_KIND_RECORD, ROW_KIND_OFFSET])
+    return rows.filter(pc.is_in(rows["row_kind"], kinds))
+
+
+def _rebuilt(
+    stored: GroupTables,
+    groups: set[GroupId],
+    records: Mapping[GroupId, list[GroupRecord]],
+    semantics: Semantics,
+) -> dict[GroupId, GroupChange]:
+    committed = stored.record_offsets(GROUP_OFFSETS, groups)
+    waiting = stored.record_offsets(PENDING_OFFSETS, groups)
+    simple = stored.simple_groups(groups)
+    changes = {}
+    for identity in groups:
+        group = rebuilt_group(
+            identity[1],
+            records[identity],
+            semantics,
+            committed=committed[identity],
+            waiting=waiting[identity],
+            was_simple=identity in simple,
+        )
+        position = records[identity][-1].record_offset
+        changes[identity] = GroupChange(group=group, position=position)
+    return changes
+
+
+def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
+    """The places of offsets of which a later record of the same key took part."""
+    groups = {(row["log_partition"], row["group_id"]) for row in offsets}
+    newest = stored.offset_places(groups)
+    return {
+        _place(row)
+        for row in offsets
+        if newest.get(tuple(row[name] for name in GROUP_OFFSETS.key), -1) > row["record_offset"]
+    }
+
+
+def _account(
+    progress: LoadProgress, quarantined: list[Row], moved: set[Place], applied: set[Place]
+) -> None:
+    """Move the counts along; once, should a crash have left the records in the quarantine."""
+    rows = Counter(row["log_partition"] for row in quarantined)
+    applied_rows = Counter(log_partition for log_partition, _ in applied)
+    for log_partition, count in Counter(log_partition for log_partition, _ in moved).items():
+        row = progress.rows[log_partition]
+        left = min(count, row.records_quarantined - (rows[log_partition] - count))
+        row.records_quarantined -= left
+        row.records_applied += min(left, applied_rows[log_partition])
+        row.records_superseded += left - min(left, applied_rows[log_partition])
+
+
+def _places_table(places: set[Place]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"log_partition": p, "record_offset": offset} for p, offset in sorted(places)],
+        schema=pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())]),
+    )
+
+
+def _place(row: Row) -> Place:
+    return row["log_partition"], row["record_offset"]

@@ -1,0 +1,92 @@
+"""What a micro-batch writes, and the versions of the tables that it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streaming.apply.group_rows import (
+    GROUP_CHANGE_SCHEMA,
+    MEMBER_CHANGE_SCHEMA,
+    group_rows,
+    member_rows,
+)
+from streaming.apply.group_tables import AskTopicNames, GroupTables, described_groups
+from streaming.apply.groups import GroupChange, GroupId, records_table
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrites:
+    """Writes to the tables of a folder; `progress` keeps their versions.
+
+    `rows` counts by table what was written. `fault` is called with the name of each table right
+    after it is written; tests crash there.
+    """
+
+    session: SparkSession
+    tables: str
+    progress: LoadProgress
+    fault: Callable[[str], None] = lambda _table: None
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def merge(self, table: Table, source: pa.Table, *, deletes: str, guard: str) -> None:
+        """MERGE rows; see `streaming.tables.delta.merge`."""
+        if source.num_rows:
+            version = delta.merge(
+                self.session, self.tables, table, source, deletes=deletes, guard=guard
+            )
+            self._wrote(table, version, source.num_rows)
+        self.fault(table.name)
+
+    def append(self, table: Table, rows: pa.Table, transaction: tuple[str, int]) -> None:
+        """Append rows once per transaction."""
+        if rows.num_rows:
+            version = delta.append(self.session, self.tables, table, rows, transaction=transaction)
+            self._wrote(table, version, rows.num_rows)
+        self.fault(table.name)
+
+    def overwrite(self, table: Table, rows: pa.Table) -> None:
+        """Replace all rows of a small table."""
+        version = delta.overwrite(self.session, self.tables, table, rows)
+        self._wrote(table, version, rows.num_rows)
+
+    def records(self, records: list[dict[str, Any]]) -> None:
+        """The last record of each key into `coordinator_records`."""
+        self.merge(
+            COORDINATOR_RECORDS,
+            delta.with_timestamps(records_table(records)),
+            deletes="false",
+            guard="s.record_offset >= t.record_offset",
+        )
+
+    def groups(self, changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames) -> None:
+        """Changes of groups into `groups` and `group_members`."""
+        groups = described_groups(changes, topic_names)
+        rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
+        self.merge(
+            GROUPS,
+            delta.with_timestamps(rows),
+            deletes="s.is_gone",
+            guard="s.position >= t.record_offset",
+        )
+        members = member_rows(groups)
+        members += GroupTables(self.session, self.tables).members_gone(changes, members)
+        self.merge(
+            GROUP_MEMBERS,
+            pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
+            deletes="coalesce(s.is_gone, false)",
+            guard="s.record_offset >= t.record_offset",
+        )
+
+    def _wrote(self, table: Table, version: int, rows: int) -> None:
+        self.progress.table_versions[table.name] = version
+        self.rows[table.name] = rows

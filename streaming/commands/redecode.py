@@ -1,0 +1,62 @@
+"""`coordinator-state redecode`; its Python twin is `streaming.redecode.redecode`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming.commands.options import (
+    kafka_option,
+    optional_bootstrap_servers_option,
+    output_option,
+    tables_option,
+)
+from streaming.output import output_of
+
+if TYPE_CHECKING:
+    from streaming.apply.redecode import Redecoded
+
+
+@click.command()
+@tables_option
+@optional_bootstrap_servers_option
+@kafka_option
+@output_option
+def redecode(
+    *, tables: str, bootstrap_servers: str | None, kafka: Mapping[str, str], output: str
+) -> None:
+    """Decode quarantined records again, after an upgrade that knows more.
+
+    Records of groups that can be decoded now go into coordinator_records, and their groups are
+    built again. An offset leaves the quarantine where a later one of its key is in the tables; what
+    became of any other the tables do not say, and its log partition has to be loaded again. Stop
+    `run` before; to do it twice does no harm. With --bootstrap-servers the cluster is asked for the
+    names of topics. The Python twin is streaming.redecode.redecode.
+
+    \b
+    Examples:
+      coordinator-state redecode --tables tables
+      coordinator-state redecode --tables tables --bootstrap-servers localhost:9092 --output json
+    """
+    from streaming.redecode import redecode as redecode_tables
+
+    found = redecode_tables(tables, bootstrap_servers=bootstrap_servers, kafka=kafka)
+    output_of(output).result(asdict(found), "\n".join(_sentences(found)))
+
+
+def _sentences(found: Redecoded) -> list[str]:
+    decoded = found.applied + found.superseded
+    said = [
+        f"{decoded} quarantined records decoded: {found.applied} applied to {found.groups} groups, "
+        f"{found.superseded} superseded by later ones"
+    ]
+    said += [
+        f"{count} offsets of log partition {log_partition} can be decoded, but the tables do not "
+        "say what became of them: load that log partition again"
+        for log_partition, count in sorted(found.waiting.items())
+    ]
+    said += [f"{count} stay: {reason}" for reason, count in sorted(found.undecodable.items())]
+    return said
