@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.group_replay import MODERN_GROUPS, GroupRecord, GroupReplay
-from coordinator_state.groups import CONSUMER, SHARE, STREAMS, Group
+from coordinator_state.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
 from coordinator_state.modern_groups import Part
 from coordinator_state.primitives import uuid_text
 from coordinator_state.record_types import RECORD_TYPES
@@ -91,6 +91,12 @@ class Log:
     @property
     def reasons(self) -> list[str]:
         return [reason for _, reason in self.warnings]
+
+
+def only_member(log: Log) -> GroupMember:
+    """The one member of the one group."""
+    (member,) = log.group.members
+    return member
 
 
 def a_group(group_type: str, *member_ids: str) -> Log:
