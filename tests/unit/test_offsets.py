@@ -116,6 +116,21 @@ def test_replay_with_tombstone_and_pending_transactional_offsets() -> None:
     assert replay.offsets == {}
 
 
+def test_delete_group_all_offsets_with_pending_transactional_offsets() -> None:
+    """As `testDeleteGroupAllOffsetsWithPendingTransactionalOffsets`: by tombstones, each once."""
+    replay = OffsetReplay(Semantics.COORDINATOR)
+    keys = [OffsetKey("foo", *at) for at in (("bar-0", 0), ("bar-0", 1), ("bar-1", 0))]
+    for record_offset, key in enumerate(keys):
+        replay_plain(replay, key, record(record_offset, 100))
+    pending_only = OffsetKey("foo", "bar-2", 0)
+    replay_transactional(replay, 10, keys[2], 3, 101)
+    replay_transactional(replay, 10, pending_only, 4, 100)
+
+    for key in (*keys, pending_only):
+        replay.replay_tombstone(key)
+    assert (replay.offsets, replay.pending) == ({}, {})
+
+
 def test_under_scala_a_tombstone_leaves_pending_offsets_waiting() -> None:
     replay = OffsetReplay(Semantics.SCALA)
     replay_plain(replay, BAR_0, record(0, 100))
