@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming.jars import KAFKA_VERSION
+from streaming.jars import KAFKA_VERSION, kafka_jars
 from tests.golden.cases import (
     GROUP_METADATA,
     KEYS,
@@ -27,6 +27,7 @@ from tests.golden.cases import (
     offset_commit_key,
 )
 from tests.golden.group_records import GROUP_RECORDS, MUTATED_GROUP_RECORDS
+from tests.golden.java_program import run_java
 from tests.golden.kafka_messages import KafkaMessages
 from tests.golden.member_bytes import member_bytes
 
@@ -121,25 +122,30 @@ def _consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
 
 def _mutated_values(kafka: KafkaMessages) -> Iterator[Json]:
     """What Kafka makes of values that are not as it wrote them; `data` is null where it refuses."""
-    for record_type, key, cases in (
-        (1, offset_commit_key(), MUTATED_OFFSET_COMMITS),
-        (2, {"group": "g"}, MUTATED_GROUP_METADATA),
-    ):
-        for version, value in cases:
-            raw_key, whole = kafka.serialize(record_type, key, version, value)
-            assert whole is not None
-            for raw in mutations(whole):
-                answer = kafka.formatted(record_type, raw_key, raw)
-                json_value = None if answer is None else answer["value"]
-                yield {"type": record_type, "value": raw.hex(), "json": json_value}
+    records = [
+        (record_type, raw_key, raw)
+        for record_type, raw_key, whole in _whole_values(kafka)
+        for raw in mutations(whole)
+    ]
+    lines = (f"{number}\t{key.hex()}\t{raw.hex()}\n" for number, key, raw in records)
+    answers = run_java("ReadRecords", kafka_jars(), "".join(lines))
+    for (record_type, _, raw), answer in zip(records, answers, strict=True):
+        yield {"type": record_type, "value": raw.hex(), "json": json.loads(answer)}
+
+
+def _whole_values(kafka: KafkaMessages) -> Iterator[tuple[int, bytes, bytes]]:
+    """Record type, key and value of what is mutated."""
+    cases: list[tuple[int, Json, int, Json]] = [
+        *((1, offset_commit_key(), version, value) for version, value in MUTATED_OFFSET_COMMITS),
+        *((2, {"group": "g"}, version, value) for version, value in MUTATED_GROUP_METADATA),
+    ]
     for record_type, name in MUTATED_GROUP_RECORDS:
         group_key, values = GROUP_RECORDS[record_type]
-        raw_key, whole = kafka.serialize(record_type, group_key, 0, values[name])
+        cases.append((record_type, group_key, 0, values[name]))
+    for record_type, key, version, value in cases:
+        raw_key, whole = kafka.serialize(record_type, key, version, value)
         assert whole is not None
-        for raw in mutations(whole):
-            answer = kafka.converted(raw_key, raw)
-            json_value = None if answer is None else answer["value"]
-            yield {"type": record_type, "value": raw.hex(), "json": json_value}
+        yield record_type, raw_key, whole
 
 
 def _mutated_consumer_protocol(kafka: KafkaMessages) -> Iterator[Json]:
