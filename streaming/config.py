@@ -30,6 +30,12 @@ def _checked_trigger(trigger: str) -> str:
     return trigger
 
 
+def _checked_lag_interval(interval: str) -> str:
+    if interval != "off" and not _TRIGGER.fullmatch(interval):
+        raise ValueError("an interval is a number and a unit, such as '5 seconds', or off")
+    return interval
+
+
 def _checked_servers(servers: str) -> str:
     for server in servers.split(","):
         _, colon, port = server.strip().rpartition(":")
@@ -43,7 +49,8 @@ class RunSettings(BaseModel):
 
     `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
     them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
-    out of the representation.
+    out of the representation. `lag_interval` is the time between two samples of the logs that
+    groups read, or "off".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,6 +67,7 @@ class RunSettings(BaseModel):
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     change_data_feed: bool = False
+    lag_interval: Annotated[str, AfterValidator(_checked_lag_interval)] = "5 seconds"
     master: str = "local[2]"
 
     @field_validator("tables", "checkpoint")

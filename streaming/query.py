@@ -6,7 +6,8 @@ import json
 import logging
 import re
 import threading
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
+from streaming.lag.sampling import LogOffsetsSampling
+from streaming.lag.sampling import start as start_sampling
 from streaming.progress import OnProgress
 from streaming.session import build_session
 from streaming.tables import folder as tables_folder
@@ -43,7 +46,7 @@ class Stopped(Exception):
 class _StoppableApply:
     """`foreachBatch` function that finishes what it has begun and begins nothing after `stop`."""
 
-    apply: MicroBatchApply
+    apply: Callable[[DataFrame, int], None]
     stop: threading.Event
     lock: threading.Lock
     error: BaseException | None = None
@@ -143,7 +146,9 @@ def _run(
         change_data_feed=settings.change_data_feed,
     )
     kafka_config = kafka_client_config(settings.kafka)
-    with closing(TopicNames(settings.bootstrap_servers, kafka_config)) as topic_names:
+    with ExitStack() as opened:
+        topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
+        opened.enter_context(closing(topic_names))
         apply = MicroBatchApply(
             tables=settings.tables,
             semantics=progress.semantics,
@@ -153,8 +158,18 @@ def _run(
             topic_names=topic_names,
         )
         stoppable = _StoppableApply(apply, stop, threading.Lock())
-        query = _start(session, settings, progress, stoppable)
-        _wait(query, stoppable, stop)
+        if settings.lag_interval == "off":
+            _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+            return
+        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
+        opened.enter_context(closing(sampling))
+        if not settings.available_now:
+            samples = _StoppableApply(sampling, stop, threading.Lock())
+            beat = start_sampling(session, samples, settings.lag_interval)
+            opened.callback(_end_sampling, beat, samples)
+        _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+        if settings.available_now:
+            sampling.sample(session)
 
 
 def _start(
@@ -214,6 +229,13 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
         raise stoppable.error
     if error is not None and not stop_was_asked:
         raise _own_error(str(error)) or error
+
+
+def _end_sampling(beat: StreamingQuery, samples: _StoppableApply) -> None:
+    """Once the sample that is being taken is written."""
+    samples.stop.set()
+    with samples.lock:
+        beat.stop()
 
 
 def _own_error(text: str) -> ConfigurationError | None:

@@ -26,6 +26,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0",
+    # The query of samples has no checkpoint that anybody needs.
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     # A commit timestamp may lie before 1900 in hostile input; it is stored as it is.

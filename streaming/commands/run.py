@@ -37,6 +37,13 @@ from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER
     show_default=True,
     help="Time between the starts of two micro-batches.",
 )
+@option(
+    "--lag-interval",
+    metavar="INTERVAL",
+    default="5 seconds",
+    show_default=True,
+    help="Time between two samples of the logs that groups read, into log_offsets; or off.",
+)
 @option("--available-now", is_flag=True, help="Stop when the end the log has now is reached.")
 @option(
     "--semantics",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from streaming.tables.schemas import TABLES, TIMESTAMP, Table
+from streaming.tables.schemas import ALL_TABLES, TIMESTAMP, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +48,7 @@ def create_tables(
     from delta.tables import DeltaTable
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    for table in TABLES:
+    for table in ALL_TABLES:
         builder = DeltaTable.createIfNotExists(session).location(table.path(tables))
         for column in from_arrow_schema(table.schema):
             builder = builder.addColumn(
@@ -128,22 +128,21 @@ def append(
     table: Table,
     rows: pa.Table,
     *,
-    transaction: tuple[str, int],
+    transaction: tuple[str, int] | None = None,
 ) -> int:
     """Append rows once per `transaction` (application id and version); give the version written.
 
     Delta skips an append whose transaction it has seen, so a micro-batch that runs again adds
     nothing.
     """
-    application, version = transaction
-    writer = (
-        _frame(session, table, rows)
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", application)
-        .option("txnVersion", version)
-        .option("userMetadata", application)
-    )
+    writer = _frame(session, table, rows).write.format("delta").mode("append")
+    if transaction is not None:
+        application, version = transaction
+        writer = (
+            writer.option("txnAppId", application)
+            .option("txnVersion", version)
+            .option("userMetadata", application)
+        )
     return _commit(session, tables, table, lambda: writer.save(table.path(tables)))
 
 

@@ -23,20 +23,21 @@ from pyarrow.parquet import filters_to_expression
 
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
+    ALL_TABLES,
     FORMAT_VERSION,
     LOAD_PROGRESS,
+    LOG_OFFSETS,
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
-    TABLES,
     Table,
 )
 
 AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
-_TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
+_TABLES: Mapping[str, Table] = {table.name: table for table in ALL_TABLES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ class TableReader:
         """One table of the snapshot, with the columns and types of `streaming.tables.schemas`.
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
-        must hold. A table that no finished micro-batch knows of is empty.
+        must hold. A table that no finished micro-batch knows of is empty. `log_offsets` belongs to
+        no snapshot and is given as it is now.
         """
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
@@ -130,7 +132,9 @@ class TableReader:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
         version = self.table_versions.get(name)
-        if version is None:
+        if version is None and (
+            table is not LOG_OFFSETS or not DeltaTable.is_deltatable(table.path(self.tables))
+        ):
             return table.schema.empty_table().select(wanted)
         opened = _open(table.path(self.tables), self.tables, version=version)
         return self._rows(opened, table, columns=wanted, filters=condition)

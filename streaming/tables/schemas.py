@@ -270,6 +270,26 @@ LOAD_PROGRESS = Table(
     ),
 )
 
+LOG_OFFSETS = Table(
+    name="log_offsets",
+    key=("topic", "partition", "sampled_at"),
+    partition_by=("day",),
+    schema=pa.schema(
+        [
+            _column("topic", pa.string()),
+            _column("partition", pa.int32()),
+            _column("sampled_at", TIMESTAMP),
+            _column("state", pa.string()),
+            _nullable("topic_id", pa.string()),
+            _nullable("log_start_offset", pa.int64()),
+            _nullable("log_end_offset", pa.int64()),
+            _nullable("last_stable_offset", pa.int64()),
+            _column("day", pa.date32()),
+        ]
+    ),
+)
+"""Written by a query of its own: no snapshot of `load_progress` has it, each row says when."""
+
 TABLES = (
     GROUP_OFFSETS,
     PENDING_OFFSETS,
@@ -280,7 +300,10 @@ TABLES = (
     QUARANTINE,
     LOAD_PROGRESS,
 )
-"""Every table, in the order a micro-batch writes them but for `pending_offsets`, which comes just
-before `load_progress`."""
+"""The tables of a snapshot, in the order a micro-batch writes them but for `pending_offsets`, which
+comes just before `load_progress`."""
+
+ALL_TABLES = (LOG_OFFSETS, *TABLES)
+"""In the order they are made: a folder with `load_progress` has every table."""
 
 APPEND_TABLES = (OFFSET_COMMITS, QUARANTINE)

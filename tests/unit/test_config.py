@@ -96,6 +96,7 @@ def test_settings_are_frozen_and_do_not_show_kafka_properties() -> None:
         ({"bootstrap_servers": "localhost"}, "--bootstrap-servers: 'localhost' is not HOST:PORT"),
         ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is not HOST:PORT"),
         ({"trigger": "soon"}, "--trigger: an interval is a number and a unit"),
+        ({"lag_interval": "never"}, "--lag-interval: an interval is a number and a unit"),
         ({"semantics": "new"}, "--semantics: Input should be 'auto', 'coordinator' or 'scala'"),
         ({"max_records_per_trigger": 0}, "--max-records-per-trigger: Input should be greater"),
         ({"log_partitions": [-1]}, "--log-partitions: Input should be greater"),

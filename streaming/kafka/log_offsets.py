@@ -1,0 +1,198 @@
+"""Where the logs of user topics begin and end: ListOffsets, asked of the partitions' leaders.
+
+One sample asks for the metadata of the topics, which tells leaders and topic ids, and then each
+leader once for the log start, the log end (the high watermark, up to which consumers read) and the
+last stable offset, up to which `read_committed` consumers read. The last stable offset is asked for
+before the log end, so that it is never the greater one.
+
+What is the matter with a topic is a state and no error: it is gone, this client may not see it, or
+its partition has no leader now.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from coordinator_state.primitives import ZERO_UUID, uuid_text
+from streaming.kafka.connections import TryAgain
+from streaming.kafka.patient_requests import PatientRequests, chunks
+
+PRESENT: Final = "present"
+GONE: Final = "gone"
+UNAUTHORISED: Final = "unauthorised"
+UNAVAILABLE: Final = "unavailable"
+
+_TOPICS_PER_REQUEST: Final = 1_000
+_CONSUMER: Final = -1
+_ROUNDS: Final = 2
+"""How often a partition is asked before it counts as unavailable until the next sample."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a user topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOffsets:
+    """One topic partition at the moment of a sample; offsets are known where it is `present`."""
+
+    topic: str
+    partition: int
+    state: str
+    topic_id: str | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    last_stable_offset: int | None = None
+
+
+class _Question(NamedTuple):
+    field: str
+    timestamp: int
+    isolation_level: int
+
+
+_QUESTIONS: Final = (
+    _Question("last_stable_offset", -1, 1),
+    _Question("log_end_offset", -1, 0),
+    _Question("log_start_offset", -2, 0),
+)
+
+
+class LogOffsetsClient(PatientRequests):
+    """Samples the logs of topic partitions; see `PatientRequests` for what it raises."""
+
+    def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
+        """Ask for these topic partitions, each of which has an answer of some state."""
+        return self.patiently(lambda: self._sample(partitions)) if partitions else []
+
+    async def _sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
+        found: dict[TopicPartition, LogOffsets] = {}
+        missing = set(partitions)
+        for _ in range(_ROUNDS):
+            metadata = await self._metadata({at.topic for at in missing})
+            leaders: dict[int, list[TopicPartition]] = defaultdict(list)
+            for at in sorted(missing):
+                known = metadata[at.topic]
+                found[at] = LogOffsets(
+                    topic=at.topic,
+                    partition=at.partition,
+                    state=known.state(at.partition),
+                    topic_id=known.topic_id,
+                )
+                leader = known.leaders.get(at.partition, -1)
+                if found[at].state == PRESENT and leader >= 0:
+                    leaders[leader].append(at)
+            answers = await self._list_offsets(leaders)
+            for at in missing:
+                if found[at].state == PRESENT:
+                    found[at] = _answered(found[at], answers[at])
+            missing = {at for at in missing if found[at].state == UNAVAILABLE}
+            if not missing:
+                break
+        return [found[at] for at in sorted(found)]
+
+    async def _metadata(self, topics: Iterable[str]) -> dict[str, _TopicMetadata]:
+        found: dict[str, _TopicMetadata] = {}
+        for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
+            request = MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in chunk],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+                min_version=4,
+            )
+            answer = await self.send(self.nodes[0], request)
+            for topic in answer.topics:
+                topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
+                found[topic.name] = _TopicMetadata(
+                    error_code=topic.error_code,
+                    topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
+                    leaders={p.partition_index: p.leader_id for p in topic.partitions},
+                )
+        return found
+
+    async def _list_offsets(
+        self, leaders: Mapping[int, list[TopicPartition]]
+    ) -> dict[TopicPartition, dict[str, tuple[int, int]]]:
+        """Error code and offset by question; none where a leader did not answer."""
+        sent = [
+            (
+                question,
+                self._connections.begin(
+                    self._connections.send, leader, _request(partitions, question)
+                ),
+            )
+            for leader, partitions in leaders.items()
+            for question in _QUESTIONS
+        ]
+        found: dict[TopicPartition, dict[str, tuple[int, int]]] = defaultdict(dict)
+        for question, future in sent:
+            try:
+                answer = await future
+            except TryAgain:
+                continue
+            for topic in answer.topics:
+                for data in topic.partitions:
+                    at = TopicPartition(topic.name, data.partition_index)
+                    found[at][question.field] = (data.error_code, data.offset)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TopicMetadata:
+    error_code: int
+    topic_id: str | None
+    leaders: Mapping[int, int]
+
+    def state(self, partition: int) -> str:
+        kind = kafka_errors.for_code(self.error_code)
+        if issubclass(kind, kafka_errors.AuthorizationError):
+            return UNAUTHORISED
+        if kind in (kafka_errors.UnknownTopicOrPartitionError, kafka_errors.InvalidTopicError):
+            return GONE
+        if self.error_code:
+            return UNAVAILABLE
+        return PRESENT if partition in self.leaders else GONE
+
+
+def _answered(sample: LogOffsets, answers: Mapping[str, tuple[int, int]]) -> LogOffsets:
+    errors = [kafka_errors.for_code(code) for code, _ in answers.values() if code]
+    if any(issubclass(kind, kafka_errors.AuthorizationError) for kind in errors):
+        return replace(sample, state=UNAUTHORISED)
+    if errors or len(answers) < len(_QUESTIONS):
+        # A leader that has moved does not know the partition either; metadata says if it is gone.
+        return replace(sample, state=UNAVAILABLE)
+    offsets = {field: offset for field, (_, offset) in answers.items()}
+    return replace(
+        sample,
+        log_start_offset=offsets["log_start_offset"],
+        log_end_offset=offsets["log_end_offset"],
+        last_stable_offset=offsets["last_stable_offset"],
+    )
+
+
+def _request(partitions: Iterable[TopicPartition], question: _Question) -> ListOffsetsRequest:
+    Topic = ListOffsetsRequest.ListOffsetsTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for topic, partition in partitions:
+        by_topic[topic].append(
+            Topic.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=-1, timestamp=question.timestamp
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=question.isolation_level,
+        topics=[Topic(name=name, partitions=group) for name, group in by_topic.items()],
+        min_version=2,
+    )

@@ -1,0 +1,118 @@
+"""The second streaming query: samples of the logs that groups read, into `log_offsets`.
+
+Its source is Spark's own `rate`, of which only the beat is used: each micro-batch asks the leaders
+of every topic partition that has a committed offset, whether anybody commits or not. It depends on
+nothing that it wrote before, so it needs no checkpoint, and what goes wrong is tried again at the
+next beat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.log_offsets import LogOffsetsClient, TopicPartition
+from streaming.lag.sample_runs import Sample, SampleRuns
+from streaming.tables import delta
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+QUERY_NAME: Final = "coordinator-state log offsets"
+_PATIENCE_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class LogOffsetsSampling:
+    """Takes samples for one tables folder; close it at the end."""
+
+    tables: str
+    bootstrap_servers: str
+    kafka_config: Mapping[str, Any]
+    _client: LogOffsetsClient = field(init=False)
+    _runs: SampleRuns = field(default_factory=SampleRuns)
+    _partitions: frozenset[TopicPartition] = frozenset()
+    _partitions_version: int = -1
+    _is_failing: bool = False
+
+    def __post_init__(self) -> None:
+        self._client = LogOffsetsClient(
+            self.bootstrap_servers, self.kafka_config, retry_timeout_s=_PATIENCE_S
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
+        """One beat of the query."""
+        self.sample(batch.sparkSession)
+
+    def sample(self, session: SparkSession) -> None:
+        """Take a sample and append what is to be kept of it."""
+        sampled_at = datetime.now(timezone.utc)
+        try:
+            found = self._client.sample(self._topic_partitions())
+        except (ConfigurationError, TimeoutError) as error:
+            if not self._is_failing:
+                logger.warning("log offsets are not sampled: %s; trying again", error)
+            self._is_failing = True
+            return
+        if self._is_failing:
+            logger.warning("log offsets are sampled again")
+        self._is_failing = False
+        rows = rows_of(self._runs.keep(sampled_at, found))
+        if rows.num_rows:
+            delta.append(session, self.tables, LOG_OFFSETS, rows)
+
+    def _topic_partitions(self) -> frozenset[TopicPartition]:
+        """Every topic partition with a committed offset, in the tables as they are now."""
+        reader = TableReader(self.tables)
+        version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
+        if version != self._partitions_version:
+            rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition"])
+            keys = rows.group_by(["topic", "partition"]).aggregate([])
+            self._partitions = frozenset(
+                map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
+            )
+            self._partitions_version = version
+        return self._partitions
+
+
+def rows_of(samples: list[Sample]) -> pa.Table:
+    """Samples as rows of `log_offsets`."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "topic": found.topic,
+                "partition": found.partition,
+                "sampled_at": sampled_at,
+                "state": found.state,
+                "topic_id": found.topic_id,
+                "log_start_offset": found.log_start_offset,
+                "log_end_offset": found.log_end_offset,
+                "last_stable_offset": found.last_stable_offset,
+                "day": sampled_at.date(),
+            }
+            for sampled_at, found in samples
+        ],
+        schema=LOG_OFFSETS.schema,
+    )
+
+
+def start(session: SparkSession, sampling: Any, interval: str) -> StreamingQuery:
+    """Start the query, whose micro-batches call `sampling`."""
+    beat = session.readStream.format("rate").option("rowsPerSecond", 1).load()
+    writer = beat.writeStream.queryName(QUERY_NAME).foreachBatch(sampling)
+    return writer.trigger(processingTime=interval).start()

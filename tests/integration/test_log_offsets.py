@@ -1,0 +1,152 @@
+"""Samples of the logs of user topics, of a real broker."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.kafka.log_offsets import GONE, PRESENT, LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.tables.reader import TableReader
+from tests.integration.command_line import command_of
+from tests.integration.conftest import Eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def admin(broker: EmbeddedBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+
+@pytest.fixture
+def topic(admin: AdminClient) -> str:
+    return _create(admin, f"sampled-{uuid4()}")
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[LogOffsetsClient]:
+    with LogOffsetsClient(broker.bootstrap_servers) as client:
+        yield client
+
+
+def _create(admin: AdminClient, topic: str) -> str:
+    (created,) = admin.create_topics([NewTopic(topic, 2, 1)]).values()
+    created.result()
+    return topic
+
+
+def _produce(broker: EmbeddedBroker, topic: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for _ in range(records):
+        producer.produce(topic, b"record", partition=0)
+    assert producer.flush(30) == 0
+
+
+def _only(client: LogOffsetsClient, topic: str) -> LogOffsets:
+    (found,) = client.sample([TopicPartition(topic, 0)])
+    return found
+
+
+def _offsets(found: LogOffsets) -> tuple[int | None, int | None, int | None]:
+    return found.log_start_offset, found.last_stable_offset, found.log_end_offset
+
+
+def test_an_open_transaction_holds_the_last_stable_offset(
+    broker: EmbeddedBroker, topic: str, client: LogOffsetsClient, eventually: Eventually
+) -> None:
+    _produce(broker, topic, 5)
+    assert _offsets(_only(client, topic)) == (0, 5, 5)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"of {topic}"}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"record", partition=0)
+    producer.flush(30)
+    _produce(broker, topic, 2)
+
+    open_ = _only(client, topic)
+    assert (open_.state, _offsets(open_)) == (PRESENT, (0, 5, 8))
+    # It is answered before the markers are written.
+    producer.abort_transaction()
+    eventually(lambda: _offsets(_only(client, topic)) == (0, 9, 9))
+
+
+def test_the_log_start_follows_what_is_deleted(
+    broker: EmbeddedBroker, admin: AdminClient, topic: str, client: LogOffsetsClient
+) -> None:
+    _produce(broker, topic, 5)
+    for deleted in admin.delete_records([Place(topic, 0, 3)]).values():
+        deleted.result()
+    assert _offsets(_only(client, topic)) == (3, 5, 5)
+
+
+def test_what_is_not_there_is_a_state(
+    admin: AdminClient, topic: str, client: LogOffsetsClient, eventually: Eventually
+) -> None:
+    before = _only(client, topic)
+    nowhere = TopicPartition(topic, 7), TopicPartition("zzz-no-such-topic", 0)
+    present, *gone = client.sample([TopicPartition(topic, 0), *nowhere])
+    assert present == before
+    assert [(found.state, _offsets(found)) for found in gone] == [(GONE, (None, None, None))] * 2
+
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result()
+    eventually(lambda: _only(client, topic).state == GONE)
+    _create(admin, topic)
+    again = eventually(
+        lambda: next((f for f in [_only(client, topic)] if f.state == PRESENT), None)
+    )
+    assert again is not None
+    assert again.topic_id != before.topic_id
+
+
+def test_a_run_samples_what_groups_read_also_when_nobody_commits(
+    broker: EmbeddedBroker, topic: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    _produce(broker, topic, 5)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"g of {topic}"}
+    )
+    consumer.commit(offsets=[Place(topic, 0, 2)], asynchronous=False)
+    consumer.close()
+    tables = tmp_path / "tables"
+    arguments = ("--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables))
+    run = subprocess.Popen(
+        command_of(
+            *("run", *arguments, "--checkpoint", str(tmp_path / "checkpoint")),
+            *("--lag-interval", "1 second", "--silent"),
+        ),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def ends() -> list[int]:
+        if not (tables / "load_progress" / "_delta_log").exists():
+            return []
+        samples = TableReader(tables).read("log_offsets", filters=[("topic", "==", topic)])
+        rows = sorted(samples.to_pylist(), key=lambda row: row["sampled_at"])
+        assert {row["partition"] for row in rows} <= {0}
+        assert {row["state"] for row in rows} <= {PRESENT}
+        return [row["log_end_offset"] for row in rows]
+
+    try:
+        eventually(lambda: ends()[-1:] == [5], 120)
+        _produce(broker, topic, 3)
+        eventually(lambda: ends()[-1:] == [8], 60)
+    finally:
+        run.terminate()
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, errors
+    assert "Traceback" not in errors
+    # Of the equal samples between, the first and the last are kept.
+    assert ends() in ([5, 8], [5, 5, 8], [5, 5, 5, 8]), ends()

@@ -1,0 +1,64 @@
+"""The samples that are kept tell every moment as all of them do."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.kafka.log_offsets import LogOffsets
+from streaming.lag.sample_runs import CONFIRM_EVERY, Sample, SampleRuns
+
+START = datetime(2026, 11, 21, tzinfo=timezone.utc)
+
+
+def offsets(partition: int, log_end_offset: int) -> LogOffsets:
+    return LogOffsets(
+        topic="t", partition=partition, state="present", log_end_offset=log_end_offset
+    )
+
+
+def at(second: int) -> datetime:
+    return START + timedelta(seconds=second)
+
+
+@given(
+    ends=st.lists(st.sampled_from([1, 1, 1, 1, 2, None]), min_size=1, max_size=40),
+    interval_s=st.sampled_from([1, 5, 40]),
+)
+def test_every_sample_lies_in_a_run_of_kept_ones(ends: list[int | None], interval_s: int) -> None:
+    """None stands for a round in which the partition has no committed offset."""
+    runs = SampleRuns()
+    taken: list[Sample] = []
+    kept: list[Sample] = []
+    for number, end in enumerate(ends):
+        now = at(number * interval_s)
+        found = [] if end is None else [offsets(0, end)]
+        taken += [Sample(now, one) for one in found]
+        kept += runs.keep(now, found)
+    times = [sample.sampled_at for sample in kept]
+    assert times == sorted(set(times))
+    assert set(kept) <= set(taken)
+    for sample in taken[:-1]:
+        before = [one for one in kept if one.sampled_at <= sample.sampled_at]
+        assert before[-1].offsets == sample.offsets
+    for one, next_one in itertools.pairwise(taken):
+        is_next = next_one.sampled_at - one.sampled_at == timedelta(seconds=interval_s)
+        if is_next and one.offsets != next_one.offsets:
+            assert {one, next_one} <= set(kept), "both ends of a change are known"
+    if taken:
+        assert taken[-1].sampled_at - kept[-1].sampled_at < CONFIRM_EVERY
+
+
+def test_partitions_have_runs_of_their_own() -> None:
+    runs = SampleRuns()
+    first = runs.keep(at(0), [offsets(0, 1), offsets(1, 1)])
+    assert [sample.offsets.partition for sample in first] == [0, 1]
+    assert runs.keep(at(5), [offsets(0, 1), offsets(1, 1)]) == []
+    assert runs.keep(at(10), [offsets(0, 1), offsets(1, 2)]) == [
+        Sample(at(5), offsets(1, 1)),
+        Sample(at(10), offsets(1, 2)),
+    ]
+    assert runs.keep(at(60), [offsets(0, 1), offsets(1, 2)]) == [Sample(at(60), offsets(0, 1))]
