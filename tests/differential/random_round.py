@@ -17,7 +17,7 @@ from coordinator_state.groups import Group, GroupMember
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.offsets import Semantics
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import read_record_batches
+from coordinator_state.record_batch import RecordBatch, read_record_batches
 from coordinator_state.record_types import NO_PRODUCER_ID
 from coordinator_state.serde import decode_key
 from coordinator_state.streams_groups import StreamsGroup
@@ -120,18 +120,33 @@ def _is_told(events: Sequence[Event], semantics: Semantics) -> bool:
     if semantics is Semantics.SCALA:
         return True
     loader = loaded(segment(events[:-1])[0], semantics)
-    if _meets_a_defect_of_4_2(events[-1], loader.groups):
+    if _meets_the_defect(events[-1].key, loader.groups):
         return False
     loader.load(read_record_batches(segment(events[-1:])[0]))
     return all(_can_be_described(g, m) for g in loader.groups.values() for m in g.members)
 
 
-def _meets_a_defect_of_4_2(event: Event, groups: dict[str, Group]) -> bool:
-    """A streams group does not take the place of a simple one before 4.3 (KAFKA-20254)."""
-    if event.key is None:
+def meets_a_defect_of_4_2(raw: bytes) -> bool:
+    """Whether a log has a streams group take the place of a simple one.
+
+    Before 4.3 a broker refuses that (KAFKA-20254), which a compacted log may come to where the
+    whole one does not: the tombstone of the group between them is gone.
+    """
+    loader = ReferenceLoader()
+    for batch in read_record_batches(raw):
+        if isinstance(batch, RecordBatch) and not batch.is_control:
+            groups = loader.groups
+            if any(_meets_the_defect(record.key, groups) for record in batch.records):
+                return True
+        loader.load([batch])
+    return False
+
+
+def _meets_the_defect(raw_key: bytes | None, groups: dict[str, Group]) -> bool:
+    if raw_key is None:
         return False
     try:
-        key = decode_key(event.key)
+        key = decode_key(raw_key)
     except (DecodeError, UnknownRecordType):
         return False
     known = groups.get(key.group_id)
