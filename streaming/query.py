@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ class Stopped(Exception):
 class _StoppableApply:
     """`foreachBatch` function that finishes what it has begun and begins nothing after `stop`."""
 
-    apply: Callable[[DataFrame, int], None]
+    apply: MicroBatchApply
     stop: threading.Event
     lock: threading.Lock
     error: BaseException | None = None
@@ -164,9 +163,7 @@ def _run(
         sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(sampling))
         if not settings.available_now:
-            samples = _StoppableApply(sampling, stop, threading.Lock())
-            beat = start_sampling(session, samples, settings.lag_interval)
-            opened.callback(_end_sampling, beat, samples)
+            opened.callback(sampling.end, start_sampling(session, sampling, settings.lag_interval))
         _wait(_start(session, settings, progress, stoppable), stoppable, stop)
         if settings.available_now:
             sampling.sample(session)
@@ -229,13 +226,6 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
         raise stoppable.error
     if error is not None and not stop_was_asked:
         raise _own_error(str(error)) or error
-
-
-def _end_sampling(beat: StreamingQuery, samples: _StoppableApply) -> None:
-    """Once the sample that is being taken is written."""
-    samples.stop.set()
-    with samples.lock:
-        beat.stop()
 
 
 def _own_error(text: str) -> ConfigurationError | None:

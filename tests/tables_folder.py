@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from streaming.tables.schemas import (
+    ALL_TABLES,
     FORMAT_VERSION,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
@@ -76,7 +77,7 @@ _DEFAULTS: dict[str, Row] = {
 
 def create_tables(folder: Path, **properties: str) -> str:
     """Empty tables with the properties that `run` gives them; returns the folder's name."""
-    for table in TABLES:
+    for table in ALL_TABLES:
         DeltaTable.create(
             table.path(str(folder)),
             schema=table.schema,
@@ -111,7 +112,7 @@ def apply_micro_batch(folder: str, *, progress: list[Row], **rows: list[Row]) ->
 
 def write_rows(folder: str, name: str, rows: list[Row]) -> None:
     """Replace the rows of one table, each filled up with defaults."""
-    (table,) = (table for table in TABLES if table.name == name)
+    (table,) = (table for table in ALL_TABLES if table.name == name)
     filled = [{"log_partition": 0, **_DEFAULTS.get(name, {}), **row} for row in rows]
     found = pa.Table.from_pylist(filled, schema=table.schema)
     write_deltalake(table.path(folder), found, mode="overwrite")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from streaming.commands.options import as_of_option, option, output_option, tables_option
-from streaming.output import output_of
+from streaming.output import Output, output_of
+
+if TYPE_CHECKING:
+    from streaming.tables.reader import AsOf, TableReader
 
 
 class View(NamedTuple):
@@ -134,8 +137,16 @@ VIEWS = {
 }
 
 
+LAG = "lag"
+_LAG_COLUMNS = (
+    *_TOPIC_PARTITION,
+    *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
+    *("time_lag_unknown", "topic_state"),
+)
+
+
 @click.command()
-@click.argument("what", type=click.Choice(list(VIEWS)))
+@click.argument("what", type=click.Choice([*VIEWS, LAG]))
 @tables_option
 @option("--group", metavar="GROUP", help="Only rows of this group.")
 @as_of_option
@@ -143,21 +154,27 @@ VIEWS = {
 def show(*, what: str, tables: str, group: str | None, as_of: str | None, output: str) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
-    WHAT is groups, members, offsets, pending, progress (of loading, per log partition), quarantine,
-    records (of every other type, last per key) or history (of commits). Text shows the columns that
-    matter most, JSON all of them. For what a coordinator would answer, see the command offsets. The
-    Python twin is streaming.tables.reader.TableReader.read.
+    WHAT is groups, members, offsets, pending, lag, progress (of loading, per log partition),
+    quarantine, records (of every other type, last per key) or history (of commits). Text shows the
+    columns that matter most, JSON all of them. For what a coordinator would answer, see the command
+    offsets. The Python twins are streaming.tables.reader.TableReader.read and, for lag,
+    streaming.lag.group_lag.group_lag.
 
     \b
     Examples:
       coordinator-state show groups --tables tables
       coordinator-state show offsets --tables tables --group payments --output json
       coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
+      coordinator-state show lag --tables tables --group payments
     """
     from streaming.tables.reader import TableReader, parse_as_of
 
+    moment = None if as_of is None else parse_as_of(as_of)
+    reader = TableReader(tables, as_of=moment)
+    if what == LAG:
+        _show_lag(reader, moment, group, output_of(output))
+        return
     view = VIEWS[what]
-    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
     if group is not None and not has_groups(view):
         raise click.UsageError(f"{what} has no groups to choose by --group")
     filters = None if group is None else [("group_id", "=", group)]
@@ -167,6 +184,16 @@ def show(*, what: str, tables: str, group: str | None, as_of: str | None, output
         row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
     )
     output_of(output).rows(rows, view.columns)
+
+
+def _show_lag(reader: TableReader, moment: AsOf | None, group: str | None, output: Output) -> None:
+    from streaming.lag.group_lag import group_lag
+
+    at = None if isinstance(moment, int) else moment
+    if isinstance(moment, int):
+        at = max(reader.read("load_progress", ["updated_at"])["updated_at"].to_pylist())
+    found = group_lag(reader, at=at, group_ids=None if group is None else [group])
+    output.rows(found.to_pylist(), _LAG_COLUMNS)
 
 
 def has_groups(view: View) -> bool:

@@ -9,6 +9,7 @@ next beat.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from streaming.errors import ConfigurationError
 from streaming.kafka.log_offsets import LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.tables import delta
@@ -45,6 +45,8 @@ class LogOffsetsSampling:
     _partitions: frozenset[TopicPartition] = frozenset()
     _partitions_version: int = -1
     _is_failing: bool = False
+    _is_ended: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._client = LogOffsetsClient(
@@ -57,21 +59,39 @@ class LogOffsetsSampling:
 
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
         """One beat of the query."""
-        self.sample(batch.sparkSession)
+        with self._lock:
+            if not self._is_ended:
+                self.sample(batch.sparkSession)
+
+    def end(self, query: StreamingQuery) -> None:
+        """Stop the query once the sample that is being taken is written."""
+        self._is_ended = True
+        with self._lock:
+            pass
+        query.stop()
 
     def sample(self, session: SparkSession) -> None:
-        """Take a sample and append what is to be kept of it."""
-        sampled_at = datetime.now(timezone.utc)
+        """Take a sample and append what is to be kept of it.
+
+        Whatever goes wrong is said once, and tried again with the next sample: the tables go on
+        without.
+        """
         try:
-            found = self._client.sample(self._topic_partitions())
-        except (ConfigurationError, TimeoutError) as error:
+            self._sample(session)
+        except Exception as error:
             if not self._is_failing:
-                logger.warning("log offsets are not sampled: %s; trying again", error)
+                first_line = (str(error) or type(error).__name__).splitlines()[0]
+                logger.warning("log offsets are not sampled: %s; trying again", first_line)
+                logger.debug("trace of the warning above", exc_info=True)
             self._is_failing = True
-            return
-        if self._is_failing:
-            logger.warning("log offsets are sampled again")
-        self._is_failing = False
+        else:
+            if self._is_failing:
+                logger.warning("log offsets are sampled again")
+            self._is_failing = False
+
+    def _sample(self, session: SparkSession) -> None:
+        sampled_at = datetime.now(timezone.utc)
+        found = self._client.sample(self._topic_partitions())
         rows = rows_of(self._runs.keep(sampled_at, found))
         if rows.num_rows:
             delta.append(session, self.tables, LOG_OFFSETS, rows)
@@ -111,7 +131,7 @@ def rows_of(samples: list[Sample]) -> pa.Table:
     )
 
 
-def start(session: SparkSession, sampling: Any, interval: str) -> StreamingQuery:
+def start(session: SparkSession, sampling: LogOffsetsSampling, interval: str) -> StreamingQuery:
     """Start the query, whose micro-batches call `sampling`."""
     beat = session.readStream.format("rate").option("rowsPerSecond", 1).load()
     writer = beat.writeStream.queryName(QUERY_NAME).foreachBatch(sampling)

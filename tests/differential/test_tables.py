@@ -34,6 +34,7 @@ def test_tables_of_random_logs_answer_as_the_broker(rounds: BrokerRounds, tmp_pa
                 tables=tables,
                 checkpoint=str(tmp_path / "checkpoint"),
                 available_now=True,
+                lag_interval="off",
             )
         )
         reader = TableReader(tables)

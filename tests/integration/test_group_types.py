@@ -71,6 +71,7 @@ def _materialise(broker: EmbeddedBroker, tables: Path) -> TableReader:
             tables=str(tables),
             checkpoint=str(tables.parent / "checkpoint"),
             available_now=True,
+            lag_interval="off",
         )
     )
     return TableReader(tables)

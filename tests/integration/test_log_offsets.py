@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,10 +14,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from deltalake import DeltaTable
 
+from coordinator_state.lag import TOO_OLD
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.log_offsets import GONE, PRESENT, LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.lag.group_lag import group_lag
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS
 from tests.integration.command_line import command_of
 from tests.integration.conftest import Eventually
 
@@ -110,43 +116,79 @@ def test_what_is_not_there_is_a_state(
     assert again.topic_id != before.topic_id
 
 
-def test_a_run_samples_what_groups_read_also_when_nobody_commits(
+def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
     broker: EmbeddedBroker, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:
+    """Also when nobody commits; against the timestamps of the records, read back."""
     _produce(broker, topic, 5)
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"g of {topic}"}
-    )
-    consumer.commit(offsets=[Place(topic, 0, 2)], asynchronous=False)
-    consumer.close()
+    behind = {f"{committed} of {topic}": committed for committed in (2, 5, 20, 60, 100, 145)}
+    for group, committed in behind.items():
+        _commit(broker, group, Place(topic, 0, committed))
     tables = tmp_path / "tables"
-    arguments = ("--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables))
     run = subprocess.Popen(
         command_of(
-            *("run", *arguments, "--checkpoint", str(tmp_path / "checkpoint")),
+            *("run", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)),
+            *("--checkpoint", str(tmp_path / "checkpoint")),
             *("--lag-interval", "1 second", "--silent"),
         ),
         stderr=subprocess.PIPE,
         text=True,
     )
 
-    def ends() -> list[int]:
-        if not (tables / "load_progress" / "_delta_log").exists():
+    def samples() -> list[tuple[datetime, int]]:
+        if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(str(tables))):
             return []
-        samples = TableReader(tables).read("log_offsets", filters=[("topic", "==", topic)])
-        rows = sorted(samples.to_pylist(), key=lambda row: row["sampled_at"])
-        assert {row["partition"] for row in rows} <= {0}
-        assert {row["state"] for row in rows} <= {PRESENT}
-        return [row["log_end_offset"] for row in rows]
+        found = TableReader(tables).read("log_offsets", filters=[("topic", "==", topic)])
+        rows = sorted(found.to_pylist(), key=lambda row: row["sampled_at"])
+        assert {(row["partition"], row["state"]) for row in rows} <= {(0, PRESENT)}
+        return [(row["sampled_at"], row["log_end_offset"]) for row in rows]
+
+    def last_end() -> int:
+        return samples()[-1][1] if samples() else -1
 
     try:
-        eventually(lambda: ends()[-1:] == [5], 120)
-        _produce(broker, topic, 3)
-        eventually(lambda: ends()[-1:] == [8], 60)
+        eventually(lambda: last_end() == 5, 120)
+        for burst in (40, 3, 60, 20, 22):
+            _produce(broker, topic, burst)
+            threading.Event().wait(1.7)
+        eventually(lambda: last_end() == 150, 60)
     finally:
         run.terminate()
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors
     assert "Traceback" not in errors
-    # Of the equal samples between, the first and the last are kept.
-    assert ends() in ([5, 8], [5, 5, 8], [5, 5, 5, 8]), ends()
+
+    now = datetime.now(timezone.utc)
+    appended_at = _timestamps(broker, topic)
+    rows = {row["group_id"]: row for row in group_lag(TableReader(tables), at=now).to_pylist()}
+    for group, committed in behind.items():
+        row = rows[group]
+        assert (row["lag"], row["data_lost"]) == (150 - committed, 0)
+        if committed < 5:
+            assert row["time_lag_unknown"] == TOO_OLD
+            continue
+        before = max(at for at, end in samples() if end <= committed)
+        after = min(at for at, end in samples() if end > committed)
+        age_ms = now.timestamp() * 1000 - appended_at[committed]
+        gap_ms = (after - before).total_seconds() * 1000
+        assert abs(row["time_lag_ms"] - age_ms) <= gap_ms + 50, (group, gap_ms)
+
+
+def _commit(broker: EmbeddedBroker, group: str, place: Place) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[place], asynchronous=False)
+    consumer.close()
+
+
+def _timestamps(broker: EmbeddedBroker, topic: str) -> list[int]:
+    """The time of each record of partition 0."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "nobody"})
+    consumer.assign([Place(topic, 0, 0)])
+    _, end = consumer.get_watermark_offsets(Place(topic, 0))
+    found: list[int] = []
+    while len(found) < end:
+        message = consumer.poll(10)
+        assert message is not None
+        found.append(message.timestamp()[1])
+    consumer.close()
+    return found

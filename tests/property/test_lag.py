@@ -1,0 +1,126 @@
+"""Lags against a log of which every append is known."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.lag import (
+    GONE,
+    NO_SAMPLE,
+    PRESENT,
+    TOPIC_GONE,
+    UNKNOWN_MS,
+    Lags,
+    LogHistory,
+    LogSamples,
+)
+
+INTERVAL_MS = 5_000
+
+
+class Sample(NamedTuple):
+    sampled_at_ms: int
+    state: str
+    topic_id: str
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+
+
+def sample(
+    at_ms: int,
+    end: int = -1,
+    *,
+    start: int = 0,
+    stable: int | None = None,
+    state: str = PRESENT,
+    topic_id: str = "T",
+) -> Sample:
+    return Sample(at_ms, state, topic_id, start, end, end if stable is None else stable)
+
+
+def history(samples: list[Sample]) -> LogHistory:
+    columns = list(zip(*samples, strict=True)) if samples else [()] * len(Sample._fields)
+    names = zip(Sample._fields, columns, strict=True)
+    texts = {"state", "topic_id"}
+    return LogHistory(
+        LogSamples(**{n: np.array(c, object if n in texts else np.int64) for n, c in names})
+    )
+
+
+def lags(samples: list[Sample], committed: list[int], now_ms: int) -> Lags:
+    return history(samples).lags(np.array(committed, np.int64), now_ms)
+
+
+@given(
+    appends=st.lists(st.integers(0, 120_000), max_size=60).map(sorted),
+    until_ms=st.integers(0, 130_000),
+    committed=st.integers(0, 70),
+)
+def test_time_lag_is_the_age_of_the_first_uncommitted_record(
+    appends: list[int], until_ms: int, committed: int
+) -> None:
+    """`appends` has the time of each record; it is off by one interval at most."""
+    times = range(0, until_ms + 1, INTERVAL_MS)
+    samples = [sample(at, sum(one <= at for one in appends)) for at in times]
+    now = times[-1]
+    found = lags(samples, [committed], now)
+    end = samples[-1].log_end_offset
+    assert found.lag[0] == max(end - committed, 0)
+    time_lag = int(found.time_lag_ms[0])
+    if committed >= end:
+        assert time_lag == 0
+    elif committed < samples[0].log_end_offset:
+        assert time_lag == UNKNOWN_MS
+    else:
+        age = now - appends[committed]
+        assert age - INTERVAL_MS <= time_lag <= age + INTERVAL_MS
+
+
+def test_a_log_that_grew_between_two_samples_grew_evenly() -> None:
+    found = lags(
+        [sample(0, 100), sample(10_000, 100), sample(20_000, 200)], [100, 150, 199], 30_000
+    )
+    assert found.lag.tolist() == [100, 50, 1]
+    assert found.time_lag_ms.tolist() == [20_000, 15_000, 10_100]
+
+
+def test_deleted_records_are_lost_and_the_next_one_is_what_waits() -> None:
+    found = lags([sample(0, 100), sample(10_000, 200, start=150)], [120, 150], 20_000)
+    assert (found.lag.tolist(), found.data_lost.tolist()) == ([80, 50], [30, 0])
+    assert found.time_lag_ms.tolist() == [15_000, 15_000]
+
+
+def test_an_open_transaction_hides_what_is_behind_it() -> None:
+    found = lags([sample(0, 10), sample(1_000, 20, stable=12)], [10, 15], 2_000)
+    assert found.lag.tolist() == [10, 5]
+    assert found.lag_to_last_stable.tolist() == [2, 0]
+
+
+def test_samples_of_another_log_say_nothing() -> None:
+    recreated = [sample(0, 100, topic_id="old"), sample(10_000, 5), sample(20_000, 9)]
+    assert lags(recreated, [2, 7], 30_000).time_lag_ms.tolist() == [UNKNOWN_MS, 15_000]
+    shortened = [sample(0, 100), sample(10_000, 200), sample(20_000, 50), sample(30_000, 70)]
+    assert lags(shortened, [40, 60], 40_000).time_lag_ms.tolist() == [UNKNOWN_MS, 15_000]
+
+
+def test_a_topic_that_is_gone_or_never_seen_has_no_lags() -> None:
+    for samples, reason in (
+        ([], NO_SAMPLE),
+        ([sample(0, 5), sample(1, state=GONE)], TOPIC_GONE),
+        ([sample(0, state="unauthorised")], NO_SAMPLE),
+    ):
+        assert history(samples).unknown == reason
+        with pytest.raises(ValueError, match=reason):
+            lags(samples, [1], 0)
+
+
+def test_a_log_without_a_leader_is_as_it_was() -> None:
+    samples = [sample(0, 5), sample(1_000, state="unavailable")]
+    assert history(samples).unknown is None
+    assert lags(samples, [3, 5], 2_000).lag.tolist() == [2, 0]

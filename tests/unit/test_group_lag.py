@@ -1,0 +1,164 @@
+"""The view over committed offsets and samples of logs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
+from coordinator_state.partitioner import partition_for
+from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.tables.reader import TableReader
+from tests.command_line import call, json_lines
+from tests.tables_folder import apply_micro_batch, create_tables, write_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+LOG_PARTITIONS = 4
+
+
+def at(seconds_ago: float) -> datetime:
+    return NOW - timedelta(seconds=seconds_ago)
+
+
+def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "log_partition": partition_for(group_id, LOG_PARTITIONS),
+        "topic": topic,
+        "partition": 0,
+        "committed_offset": committed_offset,
+        "commit_timestamp": at(30),
+        **fields,
+    }
+
+
+def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": 0,
+        "sampled_at": at(seconds_ago),
+        "state": "present",
+        "topic_id": "T",
+        "log_start_offset": None if end is None else 0,
+        "log_end_offset": end,
+        "last_stable_offset": end,
+        "day": at(seconds_ago).date(),
+        **fields,
+    }
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    folder = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
+    groups = ["ahead", "behind", "lost", "gone", "unseen"]
+    orphan = (partition_for("behind", LOG_PARTITIONS) + 1) % LOG_PARTITIONS
+    apply_micro_batch(
+        folder,
+        progress=[{"log_partition": p, "updated_at": at(10)} for p in range(LOG_PARTITIONS)],
+        groups=[
+            {"group_id": group, "log_partition": partition_for(group, LOG_PARTITIONS)}
+            for group in groups
+        ],
+        group_offsets=[
+            offset("ahead", 101),
+            offset("behind", 40),
+            offset("behind", 5, log_partition=orphan),
+            offset("lost", 3),
+            offset("gone", 1, "old"),
+            offset("unseen", 1, "new"),
+            offset("without a group", 1),
+        ],
+        pending_offsets=[offset("behind", 60), offset("behind", 50, producer_id=8)],
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            sample(60, 20),
+            sample(40, 20, log_start_offset=10),
+            sample(20, 60, log_start_offset=10),
+            sample(0, 100, log_start_offset=10, last_stable_offset=70),
+            sample(50, 5, "old"),
+            sample(40, None, "old", state="gone"),
+        ],
+    )
+    return folder
+
+
+def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
+    found = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert found.schema == GROUP_LAG
+    return {row["group_id"]: row for row in found.to_pylist()}
+
+
+def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
+    rows = rows_of(tables)
+    assert list(rows) == ["ahead", "behind", "gone", "lost", "unseen"]
+    assert rows["behind"] == {
+        "group_id": "behind",
+        "topic": "t",
+        "partition": 0,
+        "group_type": "classic",
+        "group_state": "Empty",
+        "topic_state": "present",
+        "committed_offset": 40,
+        "pending_offset": 60,
+        "log_start_offset": 10,
+        "last_stable_offset": 70,
+        "log_end_offset": 100,
+        "lag": 60,
+        "lag_to_last_stable": 30,
+        "data_lost": 0,
+        # Half way from 20 at -40 s to 60 at -20 s.
+        "time_lag_ms": 30_000,
+        "time_lag_unknown": None,
+        "commit_timestamp": at(30),
+        "commit_age_ms": 30_000,
+        "sampled_at": NOW,
+    }
+
+
+def test_what_is_not_known_has_a_reason(tables: str) -> None:
+    rows = rows_of(tables)
+    assert (rows["ahead"]["lag"], rows["ahead"]["time_lag_ms"]) == (0, 0)
+    lost = rows["lost"]
+    assert (lost["lag"], lost["data_lost"], lost["time_lag_ms"]) == (97, 7, None)
+    assert lost["time_lag_unknown"] == TOO_OLD
+    for group, state, reason in (("gone", "gone", TOPIC_GONE), ("unseen", None, NO_SAMPLE)):
+        row = rows[group]
+        assert (row["topic_state"], row["time_lag_unknown"]) == (state, reason)
+        assert {row[name] for name in ("lag", "log_end_offset", "sampled_at")} == {None}
+
+
+def test_lag_as_of_a_moment_and_of_some_groups(tables: str) -> None:
+    (row,) = rows_of(tables, at=at(10), group_ids=["behind"]).values()
+    assert (row["log_end_offset"], row["lag"], row["time_lag_ms"]) == (60, 20, 20_000)
+    (row,) = rows_of(
+        tables, at=at(10), group_ids=["behind"], history=timedelta(seconds=15)
+    ).values()
+    assert (row["time_lag_ms"], row["time_lag_unknown"]) == (None, TOO_OLD)
+
+
+def test_the_command(tables: str) -> None:
+    version = str(TableReader(tables).version)
+    arguments = ("show", "lag", "--tables", tables, "--as-of", version, "--group", "behind")
+    (row,) = json_lines(call(*arguments, "--output", "json"))
+    assert (row["lag"], row["time_lag_ms"]) == (20, 20_000)
+    header, line = call(*arguments).stdout.splitlines()
+    assert header.split()[:3] == ["group_id", "topic", "partition"]
+    assert line.split() == [
+        "behind",
+        "t",
+        "0",
+        "Empty",
+        "40",
+        "60",
+        "20",
+        "0",
+        "20000",
+        "-",
+        "present",
+    ]

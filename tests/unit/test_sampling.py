@@ -1,0 +1,54 @@
+"""What goes wrong while logs are sampled."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.kafka.log_offsets import LogOffsets, TopicPartition
+from streaming.lag.sampling import LogOffsetsSampling
+from streaming.tables import delta
+from tests.tables_folder import apply_micro_batch, create_tables
+
+
+def test_a_failure_is_said_once_and_then_that_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = create_tables(tmp_path)
+    offset = {"group_id": "g", "log_partition": 0, "topic": "t", "committed_offset": 1}
+    apply_micro_batch(
+        tables,
+        progress=[{"log_partition": 0}],
+        group_offsets=[{**offset, "partition": 3}, {**offset, "partition": 3, "group_id": "h"}],
+    )
+    sampling = LogOffsetsSampling(tables, "localhost:1", {})
+    asked: list[list[TopicPartition]] = []
+    written: list[Any] = []
+    answers: list[Any] = [TimeoutError("nobody answers\nfor long"), OSError("x"), [], None]
+    answers[2] = [LogOffsets(topic="t", partition=3, state="present", log_end_offset=5)]
+
+    def sample(partitions: Any) -> Any:
+        asked.append(sorted(partitions))
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or []
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
+    monkeypatch.setattr(delta, "append", lambda *arguments: written.append(arguments[-1]))
+    caplog.set_level(logging.WARNING, "streaming.lag.sampling")
+    session: Any = None
+    for _ in range(4):
+        sampling.sample(session)
+    sampling.close()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "log offsets are not sampled: nobody answers; trying again",
+        "log offsets are sampled again",
+    ]
+    assert asked == [[TopicPartition("t", 3)]] * 4
+    (rows,) = written
+    assert rows["log_end_offset"].to_pylist() == [5]
