@@ -71,17 +71,19 @@ def group_lag(
     """
     now = at or datetime.now(timezone.utc)
     committed = _committed(reader, group_ids)
-    logs = _histories(reader, committed, now, now - history)
+    logs = _samples(reader, committed, now, now - history)
     now_ms = round(now.timestamp() * 1000)
     places = committed.group_by(_LOG, use_threads=False).aggregate([("row", "list")])
     columns = {name: np.full(committed.num_rows, _NO_OFFSET, np.int64) for name in _MEASURED}
-    texts: dict[str, list[str | None]] = {
-        name: [None] * committed.num_rows for name in ("topic_state", "time_lag_unknown")
+    texts = {
+        name: np.full(committed.num_rows, None, object)
+        for name in ("topic_state", "time_lag_unknown")
     }
     offsets = committed["committed_offset"].to_numpy()
     for topic, partition, rows in zip(*(places[name] for name in (*_LOG, "row_list")), strict=True):
         found = rows.values.to_numpy()
-        log = logs.get((topic.as_py(), partition.as_py()), _NOT_SAMPLED)
+        samples = logs.get((topic.as_py(), partition.as_py()))
+        log = _NOT_SAMPLED if samples is None else LogHistory(samples)
         _measure(log, found, offsets[found], now_ms, columns, texts)
     arrays = {
         **{name: committed[name] for name in committed.column_names if name != "row"},
@@ -106,12 +108,11 @@ def _measure(
     committed_offsets: Any,
     now_ms: int,
     columns: dict[str, Any],
-    texts: dict[str, list[str | None]],
+    texts: dict[str, Any],
 ) -> None:
     """Fill the rows of one topic partition."""
-    for row in rows:
-        texts["topic_state"][row] = log.state
-        texts["time_lag_unknown"][row] = log.unknown
+    texts["topic_state"][rows] = log.state
+    texts["time_lag_unknown"][rows] = log.unknown
     if log.newest is None:
         return
     for name in ("log_start_offset", "last_stable_offset", "log_end_offset", "sampled_at_ms"):
@@ -119,8 +120,7 @@ def _measure(
     lags = log.lags(committed_offsets, now_ms)
     for name in ("lag", "lag_to_last_stable", "data_lost", "time_lag_ms"):
         columns[name][rows] = getattr(lags, name)
-    for row in rows[lags.time_lag_ms == UNKNOWN_MS]:
-        texts["time_lag_unknown"][row] = TOO_OLD
+    texts["time_lag_unknown"][rows[lags.time_lag_ms == UNKNOWN_MS]] = TOO_OLD
 
 
 def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
@@ -142,10 +142,10 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     return found.append_column("row", pa.array(np.arange(found.num_rows)))
 
 
-def _histories(
+def _samples(
     reader: TableReader, committed: pa.Table, now: datetime, since: datetime
-) -> dict[tuple[str, int], LogHistory]:
-    """What is known of each log, by topic and partition."""
+) -> dict[tuple[str, int], LogSamples]:
+    """The samples of each log, by topic and partition."""
     condition = (
         (pc.field("sampled_at") <= pa.scalar(now, TIMESTAMP))
         & (pc.field("sampled_at") >= pa.scalar(since, TIMESTAMP))
@@ -172,7 +172,7 @@ def _histories(
             sampled_at_ms=times[of_log],
             **{name: values[of_log] for name, values in {**texts, **offsets}.items()},
         )
-        found[topics[first], int(partitions[first])] = LogHistory(one)
+        found[topics[first], int(partitions[first])] = one
     return found
 
 
