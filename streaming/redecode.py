@@ -29,9 +29,11 @@ def redecode(
     Raises:
         ConfigurationError: no tables there, or a run is writing to them.
     """
-    reader = TableReader(tables)
+    # Refuses what holds no tables before a lock would make the folder.
+    TableReader(tables)
     with ExitStack() as opened:
         opened.enter_context(tables_folder.locked(tables))
+        reader = TableReader(tables)
         if reader.read(QUARANTINE.name, ["log_partition"]).num_rows == 0:
             return Redecoded()
         progress = LoadProgress.from_arrow(
