@@ -20,12 +20,11 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from coordinator_state.lag import GONE, PRESENT
 from coordinator_state.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TryAgain
 from streaming.kafka.patient_requests import PatientRequests, chunks
 
-PRESENT: Final = "present"
-GONE: Final = "gone"
 UNAUTHORISED: Final = "unauthorised"
 UNAVAILABLE: Final = "unavailable"
 

@@ -42,6 +42,7 @@ class LogOffsetsSampling:
     kafka_config: Mapping[str, Any]
     _client: LogOffsetsClient = field(init=False)
     _runs: SampleRuns = field(default_factory=SampleRuns)
+    _unwritten: list[Sample] = field(default_factory=list)
     _partitions: frozenset[TopicPartition] = frozenset()
     _partitions_version: int = -1
     _is_failing: bool = False
@@ -73,8 +74,8 @@ class LogOffsetsSampling:
     def sample(self, session: SparkSession) -> None:
         """Take a sample and append what is to be kept of it.
 
-        Whatever goes wrong is said once, and tried again with the next sample: the tables go on
-        without.
+        Whatever goes wrong is said once and tried again with the next sample, what was not written
+        included; the other tables go on meanwhile.
         """
         try:
             self._sample(session)
@@ -92,9 +93,10 @@ class LogOffsetsSampling:
     def _sample(self, session: SparkSession) -> None:
         sampled_at = datetime.now(timezone.utc)
         found = self._client.sample(self._topic_partitions())
-        rows = rows_of(self._runs.keep(sampled_at, found))
-        if rows.num_rows:
-            delta.append(session, self.tables, LOG_OFFSETS, rows)
+        self._unwritten += self._runs.keep(sampled_at, found)
+        if self._unwritten:
+            delta.append(session, self.tables, LOG_OFFSETS, rows_of(self._unwritten))
+            self._unwritten = []
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
         """Every topic partition with a committed offset, in the tables as they are now."""

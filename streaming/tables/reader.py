@@ -132,9 +132,7 @@ class TableReader:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
         version = self.table_versions.get(name)
-        if version is None and (
-            table is not LOG_OFFSETS or not DeltaTable.is_deltatable(table.path(self.tables))
-        ):
+        if version is None and table is not LOG_OFFSETS:
             return table.schema.empty_table().select(wanted)
         opened = _open(table.path(self.tables), self.tables, version=version)
         return self._rows(opened, table, columns=wanted, filters=condition)

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
+from coordinator_state.lag import PRESENT
 from streaming.broker.configuration import HOST, free_port
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
 from streaming.java import find_java
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
+from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
 from tests.admin_client import admin_of
 
 JAAS = (
@@ -37,7 +40,9 @@ class SecuredBroker:
     tls_address: str
     certificate: Path
 
-    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
+    def config(
+        self, user: str, password: str, *, tls: bool = False, **settings: str
+    ) -> dict[str, Any]:
         options = {
             "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
@@ -46,9 +51,12 @@ class SecuredBroker:
             **({"ssl.cafile": str(self.certificate)} if tls else {}),
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
+        return kafka_client_config(options)
+
+    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
         return LogClient(
             self.tls_address if tls else self.plain_address,
-            kafka_client_config(options),
+            self.config(user, password, tls=tls, **settings),
             first_contact_timeout_ms=2_000,
         )
 
@@ -146,6 +154,18 @@ def test_a_security_setting_that_does_not_fit_is_refused(
     empty.touch()
     with pytest.raises(ConfigurationError, match="cannot use the files"):
         secured_broker.client("admin", "admin-secret", tls=True, ssl_cafile=str(empty))
+
+
+def test_logs_that_may_not_be_described_are_a_state(secured_broker: SecuredBroker) -> None:
+    with admin_of(secured_broker.broker) as admin:
+        admin.create_topics({"secret": {"num_partitions": 1, "replication_factor": 1}})
+    asked = [TopicPartition("secret", 0)]
+    states = []
+    for user in ("admin", "nobody"):
+        config = secured_broker.config(user, f"{user}-secret")
+        with LogOffsetsClient(secured_broker.plain_address, config) as client:
+            states += [found.state for found in client.sample(asked)]
+    assert states == [PRESENT, UNAUTHORISED]
 
 
 def describing_only(broker: EmbeddedBroker, user: str) -> None:

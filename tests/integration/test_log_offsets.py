@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from deltalake import DeltaTable
 
-from coordinator_state.lag import TOO_OLD
+from coordinator_state.lag import GONE, PRESENT, TOO_OLD
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.kafka.log_offsets import GONE, PRESENT, LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS

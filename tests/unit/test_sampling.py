@@ -28,7 +28,8 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
     asked: list[list[TopicPartition]] = []
     written: list[Any] = []
     answers: list[Any] = [TimeoutError("nobody answers\nfor long"), OSError("x"), [], None]
-    answers[2] = [LogOffsets(topic="t", partition=3, state="present", log_end_offset=5)]
+    seen = LogOffsets(topic="t", partition=3, state="present", log_end_offset=5)
+    answers[2:] = [[seen], [seen], [seen]]
 
     def sample(partitions: Any) -> Any:
         asked.append(sorted(partitions))
@@ -38,10 +39,16 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
         return answer or []
 
     monkeypatch.setattr(sampling._client, "sample", sample)
-    monkeypatch.setattr(delta, "append", lambda *arguments: written.append(arguments[-1]))
+
+    def append(*arguments: Any) -> None:
+        written.append(arguments[-1])
+        if len(written) == 1:
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr(delta, "append", append)
     caplog.set_level(logging.WARNING, "streaming.lag.sampling")
     session: Any = None
-    for _ in range(4):
+    for _ in range(5):
         sampling.sample(session)
     sampling.close()
 
@@ -49,6 +56,8 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
         "log offsets are not sampled: nobody answers; trying again",
         "log offsets are sampled again",
     ]
-    assert asked == [[TopicPartition("t", 3)]] * 4
-    (rows,) = written
+    assert asked == [[TopicPartition("t", 3)]] * 5
+    # What could not be written is written with the next sample, and once.
+    failed, rows = written
+    assert rows == failed
     assert rows["log_end_offset"].to_pylist() == [5]
