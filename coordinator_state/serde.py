@@ -105,11 +105,24 @@ def _decode_early_access(record_type: RecordType, raw: bytes | memoryview) -> De
 def decode_versioned(schema: Schema, raw: bytes | memoryview) -> DecodedValue:
     """Read an int16 version and then the message of that version."""
     buffer = memoryview(raw)
+    version, position = _read_version(schema, buffer)
+    return decode_known(schema, version, buffer, position)
+
+
+def _read_version(schema: Schema, buffer: memoryview) -> tuple[int, int]:
     try:
-        version, position = read_int16(buffer, 0)
+        return read_int16(buffer, 0)
     except DecodeError as error:
         error.within(record_type=schema.name, field="version")
         raise
+
+
+def decode_known(schema: Schema, version: int, buffer: memoryview, position: int) -> DecodedValue:
+    """Read the fields of a message whose version has been read and may be any.
+
+    Raises:
+        DecodeError: unsupported version, or bytes that are not a message of this version.
+    """
     first, last = schema.versions
     if not first <= version <= last:
         raise UnsupportedVersion(
@@ -133,11 +146,7 @@ def decode_appended(
         DecodeError: a negative version, or bytes that are not this message.
     """
     buffer = memoryview(raw)
-    try:
-        version, position = read_int16(buffer, 0)
-    except DecodeError as error:
-        error.within(record_type=schema.name, field="version")
-        raise
+    version, position = _read_version(schema, buffer)
     if version < 0:
         raise UnsupportedVersion(
             "negative version", position=0, record_type=schema.name, version=version

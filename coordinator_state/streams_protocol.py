@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator_state.errors import UnsupportedVersion
 from coordinator_state.primitives import read_int32
 from coordinator_state.schema import ANY_VERSION, Field, FieldType, Schema
-from coordinator_state.serde import DecodedValue, decode_body
+from coordinator_state.serde import DecodedValue, decode_known
 
 NEWEST_VERSION: Final = 11
 
@@ -124,12 +123,4 @@ def decode_assignment_info(raw: bytes) -> DecodedValue:
 def _decode(schema: Schema, raw: bytes) -> DecodedValue:
     buffer = memoryview(raw)
     version, position = read_int32(buffer, 0)
-    first, last = schema.versions
-    if not first <= version <= last:
-        raise UnsupportedVersion(
-            f"versions {first} to {last} are known",
-            position=0,
-            record_type=schema.name,
-            version=version,
-        )
-    return decode_body(schema, version, buffer, position)
+    return decode_known(schema, version, buffer, position)
