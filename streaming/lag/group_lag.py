@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.lag import TOO_OLD, UNKNOWN_MS, LogHistory, LogSamples
+from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN_MS, LogHistory, LogSamples
 from coordinator_state.partitioner import partition_for
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TIMESTAMP
@@ -49,6 +49,8 @@ GROUP_LAG = pa.schema(
 why `time_lag_ms` is null. `topic_state` is that of the newest sample, null where there is none."""
 
 DEFAULT_HISTORY = timedelta(days=7)
+# Most groups wait for little: samples that are older are read for the logs of the others only.
+_WINDOWS = (timedelta(minutes=10), timedelta(hours=6))
 _KEY = ["group_id", "topic", "partition"]
 _LOG = ["topic", "partition"]
 _NO_OFFSET = -1
@@ -71,20 +73,28 @@ def group_lag(
     """
     now = at or datetime.now(timezone.utc)
     committed = _committed(reader, group_ids)
-    logs = _samples(reader, committed, now, now - history)
     now_ms = round(now.timestamp() * 1000)
-    places = committed.group_by(_LOG, use_threads=False).aggregate([("row", "list")])
     columns = {name: np.full(committed.num_rows, _NO_OFFSET, np.int64) for name in _MEASURED}
     texts = {
         name: np.full(committed.num_rows, None, object)
         for name in ("topic_state", "time_lag_unknown")
     }
     offsets = committed["committed_offset"].to_numpy()
-    for topic, partition, rows in zip(*(places[name] for name in (*_LOG, "row_list")), strict=True):
-        found = rows.values.to_numpy()
-        samples = logs.get((topic.as_py(), partition.as_py()))
-        log = _NOT_SAMPLED if samples is None else LogHistory(samples)
-        _measure(log, found, offsets[found], now_ms, columns, texts)
+    left = committed
+    for window in (*(window for window in _WINDOWS if window < history), history):
+        logs = _samples(reader, left, now, now - window)
+        places = left.group_by(_LOG, use_threads=False).aggregate([("row", "list")])
+        for topic, partition, rows in zip(
+            *(places[name] for name in (*_LOG, "row_list")), strict=True
+        ):
+            found = rows.values.to_numpy()
+            samples = logs.get((topic.as_py(), partition.as_py()))
+            log = _NOT_SAMPLED if samples is None else LogHistory(samples)
+            _measure(log, found, offsets[found], now_ms, columns, texts)
+        why = texts["time_lag_unknown"]
+        left = committed.filter(pa.array((why == TOO_OLD) | (why == NO_SAMPLE)))
+        if not left.num_rows:
+            break
     arrays = {
         **{name: committed[name] for name in committed.column_names if name != "row"},
         **{name: _nullable(values) for name, values in columns.items()},

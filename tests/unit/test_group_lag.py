@@ -142,6 +142,27 @@ def test_lag_as_of_a_moment_and_of_some_groups(tables: str) -> None:
     assert (row["time_lag_ms"], row["time_lag_unknown"]) == (None, TOO_OLD)
 
 
+@pytest.mark.parametrize("seconds_ago", [300, 3_600, 86_400])
+def test_older_samples_are_found_where_a_group_waits_for_long(
+    tables: str, seconds_ago: int
+) -> None:
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            sample(2 * seconds_ago, 0),
+            sample(seconds_ago, 40),
+            sample(seconds_ago / 2, 90),
+            sample(0, 100),
+            sample(seconds_ago, 5, "new"),
+        ],
+    )
+    rows = rows_of(tables)
+    assert rows["behind"]["time_lag_ms"] == 1_000 * seconds_ago
+    assert rows["unseen"]["lag"] == 4
+    assert (rows["ahead"]["time_lag_ms"], rows["lost"]["lag"]) == (0, 97)
+
+
 def test_the_command(tables: str) -> None:
     version = str(TableReader(tables).version)
     arguments = ("show", "lag", "--tables", tables, "--as-of", version, "--group", "behind")
