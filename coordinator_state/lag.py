@@ -1,12 +1,14 @@
-"""How far a committed offset is behind its log: in records, and in time.
+"""How far committed offsets are behind their logs: in records, and in time.
 
-The log is known by samples. The *time lag* is the age of the first record that is not committed:
-the time since its offset was the end of the log. Between the last sample whose log end was not past
-it and the next one, the log is taken to have grown evenly, so the error is at most the time between
-two samples.
+Logs are known by samples. An offset was *produced* when it stopped being the log end: between the
+last sample whose log end was not past it and the next one, the log is taken to have grown evenly,
+so the error is at most the time between two samples. The *time lag* is the age of the first record
+that is not committed and not deleted.
 
 Where a log was deleted and created again (another topic id), or got shorter (an unclean election),
 earlier samples say nothing of its records.
+
+Many logs are looked at at once: samples and questions name their log by its number.
 """
 
 from __future__ import annotations
@@ -24,16 +26,18 @@ NO_SAMPLE: Final = "the log was not sampled yet"
 TOPIC_GONE: Final = "the topic is gone"
 TOO_OLD: Final = "no sample is as old as the first uncommitted record"
 
-UNKNOWN_MS: Final = -1
+UNKNOWN: Final = -1
 
 Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Texts = NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSamples:
-    """Samples of one topic partition, oldest first; offsets are known where it is "present"."""
+    """Samples by log and time; offsets are known where the state is "present"."""
 
+    log: Int64s
     sampled_at_ms: Int64s
     state: Texts
     topic_id: Texts
@@ -42,72 +46,151 @@ class LogSamples:
     last_stable_offset: Int64s
 
     def __len__(self) -> int:
-        return self.sampled_at_ms.size
+        return self.log.size
+
+    def only(self, wanted: Bools) -> LogSamples:
+        """Some of the samples."""
+        return LogSamples(**{name: getattr(self, name)[wanted] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lags:
-    """Lags of several committed offsets of one topic partition, in their order.
+    """Lags of committed offsets, in their order; `UNKNOWN` where samples do not tell.
 
     `lag` counts the records from the committed offset to the log end, `data_lost` those of them
     that are deleted already, `lag_to_last_stable` those up to the last stable offset, all that a
     `read_committed` consumer can read now. An offset past the newest sample has no lag.
-    `time_lag_ms` is `UNKNOWN_MS` where no sample is old enough.
+
+    `retention_margin_ms` is the time until the first uncommitted record will be as old as records
+    were when the log start last moved past them: unknown where all is committed, or where it did
+    not move in the time that the samples tell of.
     """
 
     lag: Int64s
     lag_to_last_stable: Int64s
     data_lost: Int64s
     time_lag_ms: Int64s
+    retention_margin_ms: Int64s
 
 
-class LogHistory:
-    """What the samples of one topic partition say at the moment of the last of them, or later.
+class LogHistories:
+    """What the samples say of `count` logs at the moment of the last of them, or later.
 
-    `newest` is the index of the newest sample that has offsets, None where there is none or the
-    topic is gone.
+    `state` is that of each log's newest sample, None without any. `newest` has the newest one with
+    offsets of each log that is not gone; where there is none, `unknown` says why.
     """
 
-    def __init__(self, samples: LogSamples) -> None:
-        self.samples = samples
-        self.state = str(samples.state[-1]) if len(samples) else None
-        present = np.flatnonzero(samples.state == PRESENT)
-        self.newest = int(present[-1]) if present.size and self.state != GONE else None
-        if self.newest is None:
-            return
-        same_log = present[samples.topic_id[present] == samples.topic_id[self.newest]]
-        ends = samples.log_end_offset[same_log]
-        shorter = np.flatnonzero(np.diff(ends) < 0)
-        first = int(shorter[-1]) + 1 if shorter.size else 0
-        self._times, self._ends = samples.sampled_at_ms[same_log][first:], ends[first:]
+    def __init__(self, samples: LogSamples, count: int) -> None:
+        self.count = count
+        self.state = np.full(count, None, object)
+        last = _last_of_each(samples.log)
+        self.state[samples.log[last]] = samples.state[last]
+        is_gone = self.state == GONE
+        self.unknown = np.full(count, None, object)
+        self.unknown[:] = NO_SAMPLE
+        self.unknown[is_gone] = TOPIC_GONE
+        is_present = (samples.state == PRESENT) & ~is_gone[samples.log]
+        present = samples if is_present.all() else samples.only(is_present)
+        self.is_known = np.zeros(count, np.bool_)
+        self.is_known[present.log] = True
+        self.unknown[self.is_known] = None
+        self._samples = _of_the_log_now(present)
+        numbers = np.arange(count)
+        self._first = np.searchsorted(self._samples.log, numbers, side="left")
+        self._past = np.searchsorted(self._samples.log, numbers, side="right")
+        self.newest = self._newest()
+        self._deleted_at_age_ms = self._ages_of_deletion()
 
-    @property
-    def unknown(self) -> str | None:
-        """Why there are no lags at all, None where there are."""
-        if self.newest is not None:
-            return None
-        return TOPIC_GONE if self.state == GONE else NO_SAMPLE
+    def _newest(self) -> LogSamples:
+        """A sample for each log, nothing but `UNKNOWN` where there is none."""
+        known = self.is_known
+        columns = {}
+        for name in LogSamples.__slots__:
+            values = getattr(self._samples, name)
+            found = np.full(self.count, UNKNOWN, values.dtype)
+            found[known] = values[self._past[known] - 1]
+            columns[name] = found
+        return LogSamples(**columns)
 
-    def lags(self, committed_offsets: Int64s, now_ms: int) -> Lags:
-        """The lags at a moment; only where `unknown` is None."""
-        if self.newest is None:
-            raise ValueError(f"no lags: {self.unknown}")
-        start = int(self.samples.log_start_offset[self.newest])
-        stable = int(self.samples.last_stable_offset[self.newest])
-        end = int(self._ends[-1])
-        first_uncommitted = np.maximum(committed_offsets, start)
-        # The first sample whose end is past it; the one before is the last whose end is not.
-        after = np.searchsorted(self._ends, first_uncommitted, side="right")
-        ends, times = self._ends, self._times
-        end_before, end_after = ends.take(after - 1, mode="clip"), ends.take(after, mode="clip")
-        before, past = times.take(after - 1, mode="clip"), times.take(after, mode="clip")
-        share = (first_uncommitted - end_before) / np.maximum(end_after - end_before, 1)
-        age_ms = now_ms - (before + share * (past - before))
-        is_behind, is_known = after < ends.size, after > 0
-        time_lag_ms = np.where(is_behind, np.where(is_known, age_ms, UNKNOWN_MS), 0)
+    def lags(self, log: Int64s, committed_offset: Int64s, now_ms: int) -> Lags:
+        """The lags of offsets that are committed in these logs."""
+        is_known = self.is_known[log]
+        start = self.newest.log_start_offset[log]
+        end = self.newest.log_end_offset[log]
+        produced_at_ms = self._produced_at_ms(log, np.maximum(committed_offset, start))
+        age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
+        is_behind = committed_offset < end
+        until_age_ms = self._deleted_at_age_ms[log]
+        has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
+        margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
+
+        def behind(offset: Int64s) -> Int64s:
+            return np.where(is_known, np.maximum(offset - committed_offset, 0), UNKNOWN)
+
         return Lags(
-            lag=np.maximum(end - committed_offsets, 0),
-            lag_to_last_stable=np.maximum(stable - committed_offsets, 0),
-            data_lost=np.maximum(start - committed_offsets, 0),
-            time_lag_ms=time_lag_ms.astype(np.int64),
+            lag=behind(end),
+            lag_to_last_stable=behind(self.newest.last_stable_offset[log]),
+            data_lost=behind(start),
+            time_lag_ms=np.where(is_known & ~is_behind, 0, age_ms),
+            retention_margin_ms=margin_ms,
         )
+
+    def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
+        """When offsets stopped being the log end, where samples before and after that are known."""
+        ends, times = self._samples.log_end_offset, self._samples.sampled_at_ms
+        after = _first_past(ends, self._first[log], self._past[log], offset)
+        is_told = (after > self._first[log]) & (after < self._past[log])
+        after = np.where(is_told, after, 1)
+        if ends.size < 2:
+            return np.full(log.size, UNKNOWN)
+        grown = np.maximum(ends[after] - ends[after - 1], 1)
+        share = (offset - ends[after - 1]) / grown
+        at_ms = times[after - 1] + share * (times[after] - times[after - 1])
+        return np.where(is_told, at_ms, UNKNOWN).astype(np.int64)
+
+    def _ages_of_deletion(self) -> Int64s:
+        """The age at which the oldest record that is left saw those before it deleted, by log.
+
+        They were deleted after the sample before the one that shows it.
+        """
+        found = np.full(self.count, UNKNOWN)
+        log, start = self._samples.log, self._samples.log_start_offset
+        moved = 1 + np.flatnonzero((log[1:] == log[:-1]) & (start[1:] > start[:-1]))
+        last = moved[_last_of_each(log[moved])]
+        produced_at_ms = self._produced_at_ms(log[last], start[last])
+        age_ms = self._samples.sampled_at_ms[last - 1] - produced_at_ms
+        found[log[last]] = np.where(produced_at_ms == UNKNOWN, UNKNOWN, np.maximum(age_ms, 0))
+        return found
+
+
+def _last_of_each(log: Int64s) -> Int64s:
+    """Indices of the last of each run of equal numbers."""
+    return np.flatnonzero(np.append(log[1:] != log[:-1], True)) if log.size else log
+
+
+def _of_the_log_now(present: LogSamples) -> LogSamples:
+    """The samples of the same log as the newest one, from where it got shorter last."""
+    last = _last_of_each(present.log)
+    sizes = np.diff(last, prepend=-1)
+    is_same = present.topic_id == np.repeat(present.topic_id[last], sizes)
+    same = present if is_same.all() else present.only(is_same)
+    is_shorter = np.zeros(len(same), np.bool_)
+    is_shorter[1:] = (same.log_end_offset[1:] < same.log_end_offset[:-1]) & (
+        same.log[1:] == same.log[:-1]
+    )
+    if not is_shorter.any():
+        return same
+    shortened = np.cumsum(is_shorter)
+    last = _last_of_each(same.log)
+    return same.only(shortened == np.repeat(shortened[last], np.diff(last, prepend=-1)))
+
+
+def _first_past(sorted_values: Int64s, first: Int64s, past: Int64s, value: Int64s) -> Int64s:
+    """Where, from `first` up to `past`, the first greater value is: a binary search of each row."""
+    low, high = first.copy(), past.copy()
+    while (is_open := low < high).any():
+        middle = (low + high) // 2
+        is_greater = sorted_values[np.where(is_open, middle, 0)] > value
+        high = np.where(is_open & is_greater, middle, high)
+        low = np.where(is_open & ~is_greater, middle + 1, low)
+    return low

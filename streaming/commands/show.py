@@ -10,7 +10,7 @@ from streaming.commands.options import as_of_option, option, output_option, tabl
 from streaming.output import Output, output_of
 
 if TYPE_CHECKING:
-    from streaming.tables.reader import AsOf, TableReader
+    from streaming.tables.reader import TableReader
 
 
 class View(NamedTuple):
@@ -141,17 +141,28 @@ LAG = "lag"
 _LAG_COLUMNS = (
     *_TOPIC_PARTITION,
     *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
-    *("time_lag_unknown", "topic_state"),
+    *("time_lag_unknown", "time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
+    "topic_state",
 )
+_TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 
 
 @click.command()
 @click.argument("what", type=click.Choice([*VIEWS, LAG]))
 @tables_option
 @option("--group", metavar="GROUP", help="Only rows of this group.")
+@option(
+    "--by",
+    type=click.Choice(["partition", "topic", "group"]),
+    default="partition",
+    show_default=True,
+    help="Of lag: a row for each partition, or sums and maxima.",
+)
 @as_of_option
 @output_option
-def show(*, what: str, tables: str, group: str | None, as_of: str | None, output: str) -> None:
+def show(
+    *, what: str, tables: str, group: str | None, by: str, as_of: str | None, output: str
+) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
     WHAT is groups, members, offsets, pending, lag, progress (of loading, per log partition),
@@ -166,14 +177,16 @@ def show(*, what: str, tables: str, group: str | None, as_of: str | None, output
       coordinator-state show offsets --tables tables --group payments --output json
       coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show lag --tables tables --group payments
+      coordinator-state show lag --tables tables --by group
     """
     from streaming.tables.reader import TableReader, parse_as_of
 
-    moment = None if as_of is None else parse_as_of(as_of)
-    reader = TableReader(tables, as_of=moment)
+    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
     if what == LAG:
-        _show_lag(reader, moment, group, output_of(output))
+        _show_lag(reader, group, by, output_of(output))
         return
+    if by != "partition":
+        raise click.UsageError(f"--by is for lag, {what} has rows of its own")
     view = VIEWS[what]
     if group is not None and not has_groups(view):
         raise click.UsageError(f"{what} has no groups to choose by --group")
@@ -186,14 +199,15 @@ def show(*, what: str, tables: str, group: str | None, as_of: str | None, output
     output_of(output).rows(rows, view.columns)
 
 
-def _show_lag(reader: TableReader, moment: AsOf | None, group: str | None, output: Output) -> None:
-    from streaming.lag.group_lag import group_lag
+def _show_lag(reader: TableReader, group: str | None, by: str, output: Output) -> None:
+    from streaming.lag.group_lag import group_lag, lag_totals
 
-    at = None if isinstance(moment, int) else moment
-    if isinstance(moment, int):
-        at = max(reader.read("load_progress", ["updated_at"])["updated_at"].to_pylist())
-    found = group_lag(reader, at=at, group_ids=None if group is None else [group])
-    output.rows(found.to_pylist(), _LAG_COLUMNS)
+    found = group_lag(reader, group_ids=None if group is None else [group])
+    if by == "partition":
+        output.rows(found.to_pylist(), _LAG_COLUMNS)
+    else:
+        totals = lag_totals(found, by)
+        output.rows(totals.to_pylist(), [n for n in totals.column_names if n not in _TOTALS_HIDDEN])
 
 
 def has_groups(view: View) -> bool:

@@ -1,26 +1,28 @@
 """How far every group is behind the logs that it reads: the view `group_lag`.
 
-Offsets, groups and pending offsets are those of one snapshot; the logs are known by the samples of
-`log_offsets` up to the same moment. Only groups in their own log partition count, as a coordinator
-has them.
+Offsets, groups, members and pending offsets are those of one snapshot; the logs are known by the
+samples of `log_offsets` up to the same moment. Rates compare with the snapshot and the samples of
+some minutes before. Only groups in their own log partition count, as a coordinator has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields
-from datetime import datetime, timedelta, timezone
-from itertools import pairwise
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN_MS, LogHistory, LogSamples
+from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.partitioner import partition_for
+from streaming.lag.log_samples import Logs, epoch_ms
+from streaming.lag.owners import owners
+from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import TIMESTAMP
+from streaming.tables.schemas import STATE_CURRENT, TIMESTAMP
 
 GROUP_LAG = pa.schema(
     [
@@ -40,20 +42,34 @@ GROUP_LAG = pa.schema(
         ("data_lost", pa.int64()),
         ("time_lag_ms", pa.int64()),
         ("time_lag_unknown", pa.string()),
+        ("retention_margin_ms", pa.int64()),
+        ("commit_rate_per_s", pa.float64()),
+        ("produce_rate_per_s", pa.float64()),
+        ("time_to_catch_up_ms", pa.int64()),
         ("commit_timestamp", TIMESTAMP),
         ("commit_age_ms", pa.int64()),
+        ("member_id", pa.string()),
+        ("client_id", pa.string()),
+        ("client_host", pa.string()),
         ("sampled_at", TIMESTAMP),
     ]
 )
 """`lag` and what is computed beside it is null where the log is not known; `time_lag_unknown` says
-why `time_lag_ms` is null. `topic_state` is that of the newest sample, null where there is none."""
+why `time_lag_ms` is null. `topic_state` is that of the newest sample, null where there is none.
+
+The rates are offsets per second, by which the committed offset and the log end went on in the last
+minutes, null where the tables do not reach back that far; `time_to_catch_up_ms` is null unless the
+group is the faster of the two. The member is the one that the partition is assigned to."""
 
 DEFAULT_HISTORY = timedelta(days=7)
+RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
+"""Rates are over the first of them that the tables reach back to."""
+
 # Most groups wait for little: samples that are older are read for the logs of the others only.
-_WINDOWS = (timedelta(minutes=10), timedelta(hours=6))
+# What did not change is sampled again every CONFIRM_EVERY.
+_SETTLED = 1.5 * CONFIRM_EVERY
+_WINDOWS = (_SETTLED, timedelta(minutes=10), timedelta(hours=6))
 _KEY = ["group_id", "topic", "partition"]
-_LOG = ["topic", "partition"]
-_NO_OFFSET = -1
 
 
 def group_lag(
@@ -67,75 +83,106 @@ def group_lag(
 
     Args:
         reader: the snapshot.
-        at: the moment, in place of now; samples and ages are as of then.
+        at: the moment, in place of the snapshot's; samples and ages are as of then.
         group_ids: only these groups.
         history: how far back samples are looked at; what waits longer has no time lag.
     """
-    now = at or datetime.now(timezone.utc)
-    committed = _committed(reader, group_ids)
-    now_ms = round(now.timestamp() * 1000)
-    columns = {name: np.full(committed.num_rows, _NO_OFFSET, np.int64) for name in _MEASURED}
-    texts = {
-        name: np.full(committed.num_rows, None, object)
-        for name in ("topic_state", "time_lag_unknown")
-    }
+    now = at or reader.moment
+    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+    committed = _committed(reader, wanted)
+    logs = Logs.of(committed)
+    measures = _Measures.unknown(committed.num_rows)
     offsets = committed["committed_offset"].to_numpy()
-    left = committed
+    rows = np.arange(committed.num_rows)
     for window in (*(window for window in _WINDOWS if window < history), history):
-        logs = _samples(reader, left, now, now - window)
-        places = left.group_by(_LOG, use_threads=False).aggregate([("row", "list")])
-        for topic, partition, rows in zip(
-            *(places[name] for name in (*_LOG, "row_list")), strict=True
-        ):
-            found = rows.values.to_numpy()
-            samples = logs.get((topic.as_py(), partition.as_py()))
-            log = _NOT_SAMPLED if samples is None else LogHistory(samples)
-            _measure(log, found, offsets[found], now_ms, columns, texts)
-        why = texts["time_lag_unknown"]
-        left = committed.filter(pa.array((why == TOO_OLD) | (why == NO_SAMPLE)))
-        if not left.num_rows:
+        some = Logs.of(committed.take(rows)) if rows.size < offsets.size else logs
+        found = some.histories(reader, since=now - window, until=now)
+        measures.measure(rows, found, some.of_rows, offsets[rows], _ms(now))
+        why = measures.time_lag_unknown
+        rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
+        if not rows.size:
             break
     arrays = {
-        **{name: committed[name] for name in committed.column_names if name != "row"},
-        **{name: _nullable(values) for name, values in columns.items()},
-        **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+        **{name: committed[name] for name in committed.column_names if name in GROUP_LAG.names},
+        **measures.columns(),
+        **_rates(reader, now, wanted, committed, logs, measures),
+        "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
     }
-    arrays["sampled_at"] = pc.cast(arrays.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
-    age = pc.subtract(now_ms, pc.cast(_ms(committed["commit_timestamp"]), pa.int64()))
-    arrays["commit_age_ms"] = age
     return pa.table([pc.cast(arrays[f.name], f.type) for f in GROUP_LAG], schema=GROUP_LAG)
 
 
-_MEASURED = (
-    *("log_start_offset", "last_stable_offset", "log_end_offset", "sampled_at_ms"),
-    *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms"),
+TOTALS_BY = {"group": ("group_id",), "topic": ("group_id", "topic")}
+_TOTALS = (
+    *(("partitions", "partition", "count"), ("partitions_unknown", "is_unknown", "sum")),
+    *(("lag", "lag", "sum"), ("max_lag", "lag", "max"), ("data_lost", "data_lost", "sum")),
+    *(("lag_to_last_stable", "lag_to_last_stable", "sum"),),
+    *(("max_time_lag_ms", "time_lag_ms", "max"),),
+    *(("min_retention_margin_ms", "retention_margin_ms", "min"),),
+    *(("commit_rate_per_s", "commit_rate_per_s", "sum"),),
+    *(("produce_rate_per_s", "produce_rate_per_s", "sum"),),
+    *(("max_time_to_catch_up_ms", "time_to_catch_up_ms", "max"),),
+    *(("last_commit_timestamp", "commit_timestamp", "max"),),
+    *(("min_commit_age_ms", "commit_age_ms", "min"),),
 )
 
 
-def _measure(
-    log: LogHistory,
-    rows: Any,
-    committed_offsets: Any,
-    now_ms: int,
-    columns: dict[str, Any],
-    texts: dict[str, Any],
-) -> None:
-    """Fill the rows of one topic partition."""
-    texts["topic_state"][rows] = log.state
-    texts["time_lag_unknown"][rows] = log.unknown
-    if log.newest is None:
-        return
-    for name in ("log_start_offset", "last_stable_offset", "log_end_offset", "sampled_at_ms"):
-        columns[name][rows] = getattr(log.samples, name)[log.newest]
-    lags = log.lags(committed_offsets, now_ms)
-    for name in ("lag", "lag_to_last_stable", "data_lost", "time_lag_ms"):
-        columns[name][rows] = getattr(lags, name)
-    texts["time_lag_unknown"][rows[lags.time_lag_ms == UNKNOWN_MS]] = TOO_OLD
+def lag_totals(lags: pa.Table, by: str) -> pa.Table:
+    """Rows of `group_lag` put together: sums, maxima and minima by "group" or group and "topic".
+
+    Partitions whose lag is not known count in `partitions_unknown` and nowhere else; a sum of
+    nothing known is null.
+    """
+    key = TOTALS_BY[by]
+    state = lags.group_by(key).aggregate([("group_state", "min")])
+    told = lags.append_column("is_unknown", pc.cast(pc.is_null(lags["lag"]), pa.int64()))
+    found = told.group_by(key).aggregate([(source, function) for _, source, function in _TOTALS])
+    found = found.rename_columns([*key, *(name for name, _, _ in _TOTALS)])
+    found = found.add_column(len(key), "group_state", state["group_state_min"])
+    return found.sort_by([(name, "ascending") for name in key])
 
 
-def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
-    """Committed offsets of groups that are there, with the group and what is pending."""
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    """Columns that samples tell, filled row by row as they are found."""
+
+    offsets: dict[str, Int64s]
+    topic_state: Any
+    time_lag_unknown: Any
+
+    @classmethod
+    def unknown(cls, size: int) -> _Measures:
+        names = (*_OF_LOG, "sampled_at_ms", *Lags.__slots__)
+        offsets = {name: np.full(size, UNKNOWN, np.int64) for name in names}
+        return cls(offsets, np.full(size, None, object), np.full(size, None, object))
+
+    def measure(
+        self, rows: Int64s, logs: LogHistories, log: Int64s, committed: Int64s, now_ms: int
+    ) -> None:
+        """Fill rows by what is known of their logs."""
+        self.topic_state[rows] = logs.state[log]
+        for name in (*_OF_LOG, "sampled_at_ms"):
+            self.offsets[name][rows] = getattr(logs.newest, name)[log]
+        lags = logs.lags(log, committed, now_ms)
+        for name in Lags.__slots__:
+            self.offsets[name][rows] = getattr(lags, name)
+        why = logs.unknown[log]
+        why[logs.is_known[log] & (lags.time_lag_ms == UNKNOWN)] = TOO_OLD
+        self.time_lag_unknown[rows] = why
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The columns, null where nothing is known."""
+        found = {name: _nullable(values) for name, values in self.offsets.items()}
+        found["sampled_at"] = pc.cast(found.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
+        found["topic_state"] = pa.array(self.topic_state, pa.string())
+        found["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
+        return found
+
+
+_OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
+
+
+def _committed(reader: TableReader, wanted: pc.Expression | None) -> pa.Table:
+    """Committed offsets of groups that are there, with the group, the owner and what is pending."""
     groups = reader.read("groups", ["log_partition", "group_id", "group_type", "state"], wanted)
     count = reader.log_partitions
     own = [partition_for(group_id, count) for group_id in groups["group_id"].to_pylist()]
@@ -148,57 +195,66 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     waiting = waiting.rename_columns(["log_partition", *_KEY, "pending_offset"])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
     found = found.join(waiting, ["log_partition", *_KEY], join_type="left outer")
-    found = found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
-    return found.append_column("row", pa.array(np.arange(found.num_rows)))
+    found = found.join(owners(reader, wanted), ["log_partition", *_KEY], join_type="left outer")
+    return found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 
 
-def _samples(
-    reader: TableReader, committed: pa.Table, now: datetime, since: datetime
-) -> dict[tuple[str, int], LogSamples]:
-    """The samples of each log, by topic and partition."""
-    condition = (
-        (pc.field("sampled_at") <= pa.scalar(now, TIMESTAMP))
-        & (pc.field("sampled_at") >= pa.scalar(since, TIMESTAMP))
-        & (pc.field("day") >= pa.scalar(since.date()))
-        & pc.field("topic").isin(pc.unique(committed["topic"]))
-    )
-    names = ["log_start_offset", "log_end_offset", "last_stable_offset"]
-    columns = [*_LOG, "sampled_at", "state", "topic_id", *names]
-    samples = reader.read("log_offsets", columns, condition)
-    samples = samples.sort_by([(name, "ascending") for name in (*_LOG, "sampled_at")])
-    if not samples.num_rows:
-        return {}
-    topics = samples["topic"].to_numpy()
-    partitions = samples["partition"].to_numpy()
-    is_new = (topics[1:] != topics[:-1]) | (partitions[1:] != partitions[:-1])
-    bounds = [0, *(np.flatnonzero(is_new) + 1).tolist(), samples.num_rows]
-    times = _ms(samples["sampled_at"]).to_numpy()
-    texts = {name: samples[name].to_numpy() for name in ("state", "topic_id")}
-    offsets = {name: pc.fill_null(samples[name], _NO_OFFSET).to_numpy() for name in names}
-    found = {}
-    for first, last in pairwise(bounds):
-        of_log = slice(first, last)
-        one = LogSamples(
-            sampled_at_ms=times[of_log],
-            **{name: values[of_log] for name, values in {**texts, **offsets}.items()},
-        )
-        found[topics[first], int(partitions[first])] = one
-    return found
+def _rates(
+    reader: TableReader,
+    now: datetime,
+    wanted: pc.Expression | None,
+    committed: pa.Table,
+    logs: Logs,
+    measures: _Measures,
+) -> dict[str, pa.Array]:
+    """How fast committed offsets and log ends went on, and how long it takes until they meet."""
+    commit_rate = np.full(committed.num_rows, np.nan)
+    produce_rate = commit_rate.copy()
+    for window in RATE_WINDOWS:
+        before = reader.before(now - window)
+        if before is None:
+            continue
+        moved = committed["committed_offset"].to_numpy() - _committed_in(before, wanted, committed)
+        commit_rate = moved / window.total_seconds()
+        then = logs.histories(reader, since=now - window - _SETTLED, until=now - window)
+        of_rows = logs.of_rows
+        grown = measures.offsets["log_end_offset"] - then.newest.log_end_offset[of_rows]
+        took_ms = measures.offsets["sampled_at_ms"] - then.newest.sampled_at_ms[of_rows]
+        is_known = then.is_known[of_rows] & (measures.offsets["sampled_at_ms"] != UNKNOWN)
+        is_known &= (grown >= 0) & (took_ms > 0)
+        produce_rate[is_known] = 1000 * grown[is_known] / took_ms[is_known]
+        break
+    lag = measures.offsets["lag"]
+    faster_by = commit_rate - produce_rate
+    is_closing = (lag > 0) & (faster_by > 0)
+    catch_up_ms = np.where(lag == 0, 0, UNKNOWN)
+    catch_up_ms[is_closing] = 1000 * lag[is_closing] / faster_by[is_closing]
+    return {
+        "commit_rate_per_s": pa.array(commit_rate, from_pandas=True),
+        "produce_rate_per_s": pa.array(produce_rate, from_pandas=True),
+        "time_to_catch_up_ms": _nullable(catch_up_ms),
+    }
 
 
-_NOT_SAMPLED = LogHistory(
-    LogSamples(
-        **{
-            field.name: np.array([], object if field.name in ("state", "topic_id") else np.int64)
-            for field in fields(LogSamples)
-        }
-    )
-)
+def _committed_in(
+    before: TableReader, wanted: pc.Expression | None, committed: pa.Table
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The committed offsets of the same keys in a snapshot of before, NaN where it has none."""
+    key = ["log_partition", *_KEY]
+    loaded = [p for p, log in before.load_states.items() if log.state == STATE_CURRENT]
+    then = before.read("group_offsets", [*key, "committed_offset"], wanted)
+    then = then.filter(pc.is_in(then["log_partition"], pa.array(loaded, pa.int32())))
+    then = then.rename_columns([*key, "then"])
+    rows = committed.select(key).append_column("row", pa.array(np.arange(committed.num_rows)))
+    found = rows.join(then, key, join_type="inner")
+    offsets = np.full(committed.num_rows, np.nan)
+    offsets[found["row"].to_numpy()] = found["then"].to_numpy()
+    return offsets
 
 
-def _ms(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 def _nullable(values: Any) -> pa.Array:
-    return pa.array(values, pa.int64(), mask=values == _NO_OFFSET)
+    return pa.array(values, pa.int64(), mask=values == UNKNOWN)

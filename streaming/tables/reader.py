@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.dataset import Dataset, dataset, partitioning
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 from pyarrow.parquet import filters_to_expression
 
 from streaming.errors import ConfigurationError
@@ -37,6 +39,7 @@ from streaming.tables.schemas import (
 
 AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
+_READER_VERSION = 1
 _TABLES: Mapping[str, Table] = {table.name: table for table in ALL_TABLES}
 
 
@@ -72,6 +75,8 @@ class TableReader:
         self.version = progress.version()
         """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
         self._progress = self._rows(progress, LOAD_PROGRESS)
+        self._as_of = as_of
+        self._opened_at = datetime.now(timezone.utc)
 
     @property
     def cluster_id(self) -> str:
@@ -113,6 +118,25 @@ class TableReader:
                 versions[name] = max(version, versions.get(name, version))
         return versions
 
+    @property
+    def moment(self) -> datetime:
+        """The moment that the snapshot is looked at: what ages and time lags are measured to.
+
+        Without `as_of` it is when the snapshot was opened, with a version when that was written.
+        """
+        if isinstance(self._as_of, datetime):
+            return self._as_of
+        written_at: datetime | None = pc.max(self._progress["updated_at"]).as_py()
+        return self._opened_at if self._as_of is None else written_at or self._opened_at
+
+    def before(self, moment: datetime) -> TableReader | None:
+        """The snapshot that was the newest one at a moment, None where the tables begin later."""
+        try:
+            found = TableReader(self.tables, as_of=moment)
+        except ConfigurationError:
+            return None
+        return found if found.load_states else None
+
     def read(
         self,
         name: str,
@@ -122,12 +146,18 @@ class TableReader:
         """One table of the snapshot, with the columns and types of `streaming.tables.schemas`.
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
-        must hold. A table that no finished micro-batch knows of is empty. `log_offsets` belongs to
-        no snapshot and is given as it is now.
+        must hold; files of which a list's values tell that no row fits are not even opened. A table
+        that no finished micro-batch knows of is empty. `log_offsets` belongs to no snapshot and is
+        given as it is now.
         """
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
-        condition = filters_to_expression(filters) if isinstance(filters, list) else filters
+        files = None
+        condition = filters
+        if isinstance(filters, list):
+            condition = filters_to_expression(filters)
+            # delta-rs has one name for it, pyarrow two.
+            files = [(name, "=" if op == "==" else op, value) for name, op, value in filters]
         if table is LOAD_PROGRESS:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
@@ -135,23 +165,55 @@ class TableReader:
         if version is None and table is not LOG_OFFSETS:
             return table.schema.empty_table().select(wanted)
         opened = _open(table.path(self.tables), self.tables, version=version)
-        return self._rows(opened, table, columns=wanted, filters=condition)
+        return self._rows(opened, table, files, columns=wanted, filter=condition)
 
-    def _rows(self, opened: DeltaTable, table: Table, **selection: Any) -> pa.Table:
+    def _rows(
+        self,
+        opened: DeltaTable,
+        table: Table,
+        files: list[tuple[str, str, Any]] | None = None,
+        **selection: Any,
+    ) -> pa.Table:
         """Rows with the types of the table's schema: delta-rs may give other widths."""
-        found = opened.to_pyarrow_table(filesystem=self._filesystem(table), **selection)
+        found = self._dataset(opened, table, files).to_table(**selection)
         fields = [table.schema.field(name) for name in found.column_names]
         arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
         return pa.table(arrays, schema=pa.schema(fields))
 
-    def _filesystem(self, table: Table) -> FileSystem | None:
+    def _dataset(
+        self, opened: DeltaTable, table: Table, files: list[tuple[str, str, Any]] | None
+    ) -> Dataset:
+        """The files of a table, opened once they are read.
+
+        delta-rs's own dataset brings what is known of each file's values over to Arrow, some
+        milliseconds a file, and tables that are appended to by the second have many.
+        """
+        if opened.protocol().min_reader_version > _READER_VERSION:
+            raise ConfigurationError(
+                f"{table.path(self.tables)} has features that this program does not write, such as "
+                "deletion vectors: make the table again without them"
+            )
+        # A file lies below the folders of its partition values.
+        depth = 1 + len(table.partition_by)
+        uris = opened.file_uris(file_pruning_predicate=files)
+        return dataset(
+            ["/".join(uri.split("/")[-depth:]) for uri in uris],
+            schema=table.schema,
+            format="parquet",
+            filesystem=self._filesystem(opened, table),
+            partitioning=partitioning(
+                pa.schema([table.schema.field(name) for name in table.partition_by]), flavor="hive"
+            ),
+        )
+
+    def _filesystem(self, opened: DeltaTable, table: Table) -> FileSystem:
         """Arrow's own file system for a folder of this machine, delta-rs's for an address.
 
         delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left
         when the interpreter ends, which aborts the process.
         """
         if "://" in self.tables:
-            return None
+            return PyFileSystem(DeltaStorageHandler(opened.table_uri))
         folder = Path(table.path(self.tables)).absolute()
         return SubTreeFileSystem(str(folder), LocalFileSystem())
 

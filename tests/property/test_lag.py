@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +13,9 @@ from coordinator_state.lag import (
     NO_SAMPLE,
     PRESENT,
     TOPIC_GONE,
-    UNKNOWN_MS,
+    UNKNOWN,
     Lags,
-    LogHistory,
+    LogHistories,
     LogSamples,
 )
 
@@ -44,17 +43,21 @@ def sample(
     return Sample(at_ms, state, topic_id, start, end, end if stable is None else stable)
 
 
-def history(samples: list[Sample]) -> LogHistory:
-    columns = list(zip(*samples, strict=True)) if samples else [()] * len(Sample._fields)
-    names = zip(Sample._fields, columns, strict=True)
-    texts = {"state", "topic_id"}
-    return LogHistory(
-        LogSamples(**{n: np.array(c, object if n in texts else np.int64) for n, c in names})
-    )
+def histories(logs: list[list[Sample]]) -> LogHistories:
+    rows = [(log, *one) for log, samples in enumerate(logs) for one in samples]
+    names = ["log", *Sample._fields]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    types = {"state": object, "topic_id": object}
+    arrays = {
+        name: np.array(column, types.get(name, np.int64))
+        for name, column in zip(names, columns, strict=True)
+    }
+    return LogHistories(LogSamples(**arrays), len(logs))
 
 
 def lags(samples: list[Sample], committed: list[int], now_ms: int) -> Lags:
-    return history(samples).lags(np.array(committed, np.int64), now_ms)
+    log = np.zeros(len(committed), np.int64)
+    return histories([samples]).lags(log, np.array(committed, np.int64), now_ms)
 
 
 @given(
@@ -76,7 +79,7 @@ def test_time_lag_is_the_age_of_the_first_uncommitted_record(
     if committed >= end:
         assert time_lag == 0
     elif committed < samples[0].log_end_offset:
-        assert time_lag == UNKNOWN_MS
+        assert time_lag == UNKNOWN
     else:
         age = now - appends[committed]
         assert age - INTERVAL_MS <= time_lag <= age + INTERVAL_MS
@@ -104,23 +107,69 @@ def test_an_open_transaction_hides_what_is_behind_it() -> None:
 
 def test_samples_of_another_log_say_nothing() -> None:
     recreated = [sample(0, 100, topic_id="old"), sample(10_000, 5), sample(20_000, 9)]
-    assert lags(recreated, [2, 7], 30_000).time_lag_ms.tolist() == [UNKNOWN_MS, 15_000]
+    assert lags(recreated, [2, 7], 30_000).time_lag_ms.tolist() == [UNKNOWN, 15_000]
     shortened = [sample(0, 100), sample(10_000, 200), sample(20_000, 50), sample(30_000, 70)]
-    assert lags(shortened, [40, 60], 40_000).time_lag_ms.tolist() == [UNKNOWN_MS, 15_000]
+    assert lags(shortened, [40, 60], 40_000).time_lag_ms.tolist() == [UNKNOWN, 15_000]
 
 
 def test_a_topic_that_is_gone_or_never_seen_has_no_lags() -> None:
-    for samples, reason in (
-        ([], NO_SAMPLE),
-        ([sample(0, 5), sample(1, state=GONE)], TOPIC_GONE),
-        ([sample(0, state="unauthorised")], NO_SAMPLE),
-    ):
-        assert history(samples).unknown == reason
-        with pytest.raises(ValueError, match=reason):
-            lags(samples, [1], 0)
+    found = histories(
+        [[], [sample(0, 5), sample(1, state=GONE)], [sample(0, state="unauthorised")]]
+    )
+    assert found.unknown.tolist() == [NO_SAMPLE, TOPIC_GONE, NO_SAMPLE]
+    assert found.state.tolist() == [None, GONE, "unauthorised"]
+    lags_of = found.lags(np.arange(3), np.array([1, 1, 1]), 10)
+    for name in Lags.__slots__:
+        assert getattr(lags_of, name).tolist() == [UNKNOWN] * 3
 
 
 def test_a_log_without_a_leader_is_as_it_was() -> None:
     samples = [sample(0, 5), sample(1_000, state="unavailable")]
-    assert history(samples).unknown is None
+    assert histories([samples]).unknown.tolist() == [None]
     assert lags(samples, [3, 5], 2_000).lag.tolist() == [2, 0]
+
+
+def test_the_margin_is_until_records_were_deleted_last_time() -> None:
+    # Record 100 was produced at 0 and was left when those before it went, after 30 s.
+    samples = [
+        sample(0, 100),
+        sample(10_000, 200),
+        sample(30_000, 300),
+        sample(40_000, 400, start=100),
+        sample(50_000, 400, start=100),
+    ]
+    found = lags(samples, [50, 100, 200, 399, 400], 60_000)
+    assert found.retention_margin_ms.tolist() == [0, 0, 0, 9_900, UNKNOWN]
+    assert lags(samples[:3], [200], 30_000).retention_margin_ms.tolist() == [UNKNOWN]
+    assert lags(samples[2:], [350], 50_000).retention_margin_ms.tolist() == [UNKNOWN]
+
+
+topic_ids = st.sampled_from(["T", "U"])
+states = st.sampled_from([PRESENT, PRESENT, PRESENT, "unavailable", GONE])
+any_sample = st.tuples(st.integers(0, 5), st.integers(0, 5), states, topic_ids)
+
+
+@st.composite
+def any_samples(draw: st.DrawFn) -> list[Sample]:
+    drawn = draw(st.lists(any_sample, max_size=6))
+    return [
+        sample(1_000 * number, start + size, start=start, state=state, topic_id=topic_id)
+        for number, (start, size, state, topic_id) in enumerate(drawn)
+    ]
+
+
+@given(logs=st.lists(any_samples(), max_size=5))
+def test_many_logs_together_are_as_each_alone(logs: list[list[Sample]]) -> None:
+    committed = np.arange(12)
+    together = histories(logs)
+    numbers = np.repeat(np.arange(len(logs)), committed.size)
+    of_all = together.lags(numbers, np.tile(committed, len(logs)), 9_000)
+    for number, samples in enumerate(logs):
+        alone = histories([samples])
+        assert together.state[number] == alone.state[0]
+        assert together.unknown[number] == alone.unknown[0]
+        of_one = alone.lags(np.zeros_like(committed), committed, 9_000)
+        for name in Lags.__slots__:
+            assert (
+                getattr(of_all, name)[numbers == number].tolist() == getattr(of_one, name).tolist()
+            )

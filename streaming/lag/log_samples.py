@@ -1,0 +1,83 @@
+"""Samples of `log_offsets`, read for the logs that somebody asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.lag import UNKNOWN, Int64s, LogHistories, LogSamples
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOG_OFFSETS
+
+_OFFSETS = ("log_start_offset", "log_end_offset", "last_stable_offset")
+_COLUMNS = ("topic", "partition", "sampled_at", "state", "topic_id", *_OFFSETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Topic partitions, each once, by number; `of_rows` are those of the rows they came from."""
+
+    topics: pa.Array
+    codes: Int64s
+    of_rows: Int64s
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Logs:
+        """The topic partitions of rows."""
+        topics = pc.unique(rows["topic"])
+        codes, of_rows = np.unique(_codes(topics, rows), return_inverse=True)
+        return cls(topics, codes, of_rows)
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    def numbers(self, rows: pa.Table) -> Int64s:
+        """The number of each row's topic partition, `UNKNOWN` for any other."""
+        codes = _codes(self.topics, rows)
+        found = np.searchsorted(self.codes, codes)
+        is_known = self.codes[np.minimum(found, self.codes.size - 1)] == codes
+        return np.where(is_known & (codes >= 0), found, UNKNOWN)
+
+    def histories(self, reader: TableReader, *, since: datetime, until: datetime) -> LogHistories:
+        """What was sampled of them from one moment to another."""
+        if not len(self):
+            return LogHistories(_as_samples(LOG_OFFSETS.schema.empty_table(), self.codes), 0)
+        during = [("sampled_at", ">=", since), ("sampled_at", "<=", until)]
+        days = [("day", ">=", since.date()), ("day", "<=", until.date())]
+        rows = reader.read(LOG_OFFSETS.name, _COLUMNS, [*days, *during])
+        log = self.numbers(rows)
+        samples = _as_samples(rows, log)
+        order = np.lexsort((samples.sampled_at_ms, log))
+        return LogHistories(samples.only(order[log[order] != UNKNOWN]), len(self))
+
+
+def _codes(topics: pa.Array, rows: pa.Table) -> Int64s:
+    """Topic and partition as one number, a negative one for other topics."""
+    topic = pc.fill_null(pc.index_in(rows["topic"], topics), UNKNOWN).to_numpy()
+    return (topic.astype(np.int64) << 32) + rows["partition"].to_numpy()
+
+
+def _as_samples(rows: pa.Table, log: Int64s) -> LogSamples:
+    return LogSamples(
+        log=log,
+        sampled_at_ms=epoch_ms(rows["sampled_at"]),
+        **{name: _texts(rows[name]) for name in ("state", "topic_id")},
+        **{name: pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in _OFFSETS},
+    )
+
+
+def epoch_ms(times: pa.ChunkedArray) -> Any:
+    """Times as milliseconds since the epoch."""
+    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64()).to_numpy()
+
+
+def _texts(column: pa.ChunkedArray) -> Any:
+    """Few different texts as objects, each made once."""
+    encoded = column.combine_chunks().dictionary_encode()
+    values = np.array([*encoded.dictionary.to_pylist(), None], object)
+    return values[pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)]

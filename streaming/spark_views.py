@@ -1,0 +1,91 @@
+"""The views for Spark: a batch data source that gives what the local reader computes.
+
+    CREATE TEMPORARY VIEW group_lag USING coordinator_state
+    OPTIONS (path 'tables', view 'group_lag')
+
+Each query reads the tables as they are then, or as of the option `as_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from streaming.errors import ConfigurationError
+from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.tables.reader import TableReader, parse_as_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT = "coordinator_state"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view: its columns, and how its rows are found."""
+
+    schema: pa.Schema
+    rows: Callable[[TableReader], pa.Table]
+
+
+VIEWS = {"group_lag": View(GROUP_LAG, group_lag)}
+
+
+class CoordinatorStateViews(DataSource):
+    """`spark.read.format("coordinator_state").option("view", "group_lag").load("tables")`.
+
+    Options: `path` (the tables folder), `view`, and `as_of`, a version of `load_progress` or a
+    time.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `read.format` and `USING`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The view's columns in Spark's types."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(self._view.schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Reads in one task: the tables are small, and a view is one computation."""
+        if "path" not in self.options:
+            raise ConfigurationError("the option path, the tables folder, is missing")
+        return _ViewReader(self._view, self.options["path"], self.options.get("as_of"))
+
+    @property
+    def _view(self) -> View:
+        name = self.options.get("view")
+        if name not in VIEWS:
+            raise ConfigurationError(f"view is one of {', '.join(VIEWS)}, not {name}")
+        return VIEWS[name]
+
+
+@dataclass
+class _ViewReader(DataSourceReader):
+    view: View
+    tables: str
+    as_of: str | None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        as_of = None if self.as_of is None else parse_as_of(self.as_of)
+        yield from self.view.rows(TableReader(self.tables, as_of=as_of)).to_batches()
+
+
+def create_views(session: SparkSession, tables: str) -> None:
+    """Make every view a temporary view of the session, by its own name."""
+    session.dataSource.register(CoordinatorStateViews)
+    path = tables.replace("\\", "\\\\").replace("'", "\\'")
+    for name in VIEWS:
+        session.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW {name} USING {FORMAT} "
+            f"OPTIONS (path '{path}', view '{name}')"
+        )
