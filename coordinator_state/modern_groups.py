@@ -152,6 +152,14 @@ class ModernGroup(ABC):
             replay_warning=self.replay_warning,
         )
 
+    def described_member(
+        self, member_id: str, topic_names: Mapping[str, str] | None = None
+    ) -> GroupMember | None:
+        """One member as `described` has it, None where there is none."""
+        member = self.members.get(member_id)
+        names = {**self.topic_names, **(topic_names or {})}
+        return None if member is None else self._described_member(member, names)
+
     def _is_reconciled(self, member: ModernMember) -> bool:
         return member.state == MEMBER_STABLE and member.epoch == self.assignment_epoch
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coordinator_state.offsets import Semantics
-from streaming.apply.micro_batch import MicroBatchApply
+from streaming.apply.micro_batch import DEFAULT_OFFSETS_RETENTION_MS, MicroBatchApply
 from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
@@ -155,6 +156,7 @@ def _run(
             progress=progress,
             on_progress=on_progress,
             topic_names=topic_names,
+            offsets_retention_ms=_offsets_retention_ms(settings, kafka_config),
         )
         stoppable = _StoppableApply(apply, stop, threading.Lock())
         if settings.lag_interval == "off":
@@ -167,6 +169,16 @@ def _run(
         _wait(_start(session, settings, progress, stoppable), stoppable, stop)
         if settings.available_now:
             sampling.sample(session)
+
+
+def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]) -> int:
+    """What the cluster says; only the names of events depend on it."""
+    try:
+        with GroupAdmin(settings.bootstrap_servers, kafka_config) as admin:
+            return admin.offsets_retention_ms()
+    except (ConfigurationError, TimeoutError) as error:
+        logger.info("offsets.retention.minutes is not told (%s) and taken to be 7 days", error)
+        return DEFAULT_OFFSETS_RETENTION_MS
 
 
 def _start(

@@ -139,11 +139,11 @@ def plan_groups(
     for row in records:
         by_group[row["log_partition"], row["group_id"]].append(row)
     if semantics is Semantics.COORDINATOR:
-        return _plan_coordinator(_commit_offsets(rows, by_group, known), by_group, known)
+        return _plan_coordinator(group_making_commits(rows, by_group, known), by_group, known)
     return _plan_scala(rows, by_group, known, offset_plan, stored, always)
 
 
-def _commit_offsets(
+def group_making_commits(
     rows: pa.Table, of: Mapping[GroupId, list[dict[str, Any]]], known: Mapping[GroupId, GroupState]
 ) -> dict[GroupId, list[int]]:
     """Record offsets of offset commits that may make a group, in order.

@@ -2,7 +2,8 @@
 
 The rows are collected once, planned in memory (`apply_offsets`, `apply_groups`) and written table
 by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
-`quarantine`, `pending_offsets`, last `load_progress`. A table without changes is left alone.
+`group_events`, `quarantine`, `pending_offsets`, last `load_progress`. A table without changes is
+left alone.
 
 A crash between any two writes leaves `load_progress` where it was, and the micro-batch runs again.
 It ends in the same tables because
@@ -20,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,10 +32,12 @@ from coordinator_state.log_rows import (
     ROW_KIND_UNDECODABLE,
 )
 from coordinator_state.offsets import Semantics
+from streaming.apply.committed_offsets import CommittedOffsets
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
+from streaming.apply.group_events import EventPlan
 from streaming.apply.group_tables import AskTopicNames, GroupTables
 from streaming.apply.groups import GroupId, plan_groups, plan_records
-from streaming.apply.offsets import plan_offsets
+from streaming.apply.offsets import OffsetPlan, plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
 from streaming.apply.table_writes import TableWrites
 from streaming.progress import OnProgress, ProgressEvent
@@ -42,6 +45,7 @@ from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     APPEND_TABLES,
+    GROUP_EVENTS,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
@@ -56,6 +60,9 @@ if TYPE_CHECKING:
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Spark sets it on the thread that runs a query's micro-batches."""
 
+DEFAULT_OFFSETS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""`offsets.retention.minutes`, as it is unless somebody sets it."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -63,8 +70,10 @@ logger = logging.getLogger(__name__)
 class MicroBatchApply:
     """Applies micro-batches, one after the other, to one tables folder.
 
-    `topic_names` tells the names of the cluster's topics by topic id, as far as it can. `fault` is
-    called with the name of each table right after it is written; tests crash there.
+    `topic_names` tells the names of the cluster's topics by topic id, as far as it can.
+    `offsets_retention_ms` is the brokers' `offsets.retention.minutes`: by it an event says that an
+    offset expired. `fault` is called with the name of each table right after it is written; tests
+    crash there.
     """
 
     tables: str
@@ -73,9 +82,11 @@ class MicroBatchApply:
     progress: LoadProgress
     on_progress: OnProgress | None = None
     topic_names: AskTopicNames = lambda _topic_ids: {}
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
     fault: Callable[[str], None] = lambda _table: None
     _pending: list[PendingOffset] = field(default_factory=list)
     _groups: dict[GroupId, GroupState] = field(default_factory=dict)
+    _committed: CommittedOffsets = field(default_factory=CommittedOffsets)
     _transaction: str = ""
 
     def recover(self, session: SparkSession, query_id: str) -> None:
@@ -89,6 +100,9 @@ class MicroBatchApply:
         pending = delta.read(session, self.tables, PENDING_OFFSETS, versions[PENDING_OFFSETS.name])
         self._pending = read_pending(pending.toArrow())
         self._groups = GroupTables(session, self.tables).groups(versions)
+        if self._with_history:
+            offsets = delta.read(session, self.tables, GROUP_OFFSETS, versions[GROUP_OFFSETS.name])
+            self._committed.load(offsets.select(*CommittedOffsets.columns()).toArrow())
         for table in APPEND_TABLES:
             self._take_back(session, table)
         self.progress.query_id = query_id
@@ -154,7 +168,7 @@ class MicroBatchApply:
         is_first: bool,
     ) -> None:
         plan = plan_offsets(
-            rows, self._pending, self.semantics, counts, with_history=self.history != "off"
+            rows, self._pending, self.semantics, counts, with_history=self._with_history
         )
         writes.merge(
             GROUP_OFFSETS,
@@ -164,6 +178,7 @@ class MicroBatchApply:
         )
         records = plan_records(rows, counts)
         writes.records(records)
+        events = self._events(rows, plan, records)
         stored = GroupTables(writes.session, self.tables)
         changes = plan_groups(
             rows, records, self._groups, self.semantics, plan, stored, always=is_first
@@ -176,11 +191,30 @@ class MicroBatchApply:
                 self._groups[identity] = change.group
         transaction = (self._transaction, batch_id)
         writes.append(OFFSET_COMMITS, _history_rows(plan.history), transaction)
+        writes.append(GROUP_EVENTS, _history_rows(events), transaction)
         writes.append(QUARANTINE, _quarantine_rows(rows, counts), transaction)
         if plan.pending != self._pending or is_first:
             writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
         self.fault(PENDING_OFFSETS.name)
         self._pending = plan.pending
+
+    @property
+    def _with_history(self) -> bool:
+        return self.history != "off"
+
+    def _events(self, rows: pa.Table, plan: OffsetPlan, records: list[dict[str, Any]]) -> pa.Table:
+        """What happened to groups, told from what they were before the micro-batch."""
+        planned = EventPlan(
+            committed=self._committed,
+            groups=self._groups,
+            semantics=self.semantics,
+            topic_names=self.topic_names,
+            retention_ms=self.offsets_retention_ms,
+        )
+        found = planned.events(rows, plan.history, records if self._with_history else [])
+        if self._with_history:
+            self._committed.update(plan.changes)
+        return found
 
     def _report(
         self,

@@ -173,6 +173,13 @@ def _key_codes(
             schema=keys.schema,
         )
         keys = pa.concat_tables([keys, waiting])
+    codes = key_codes(keys)
+    row_codes, pending_codes = codes[: offsets.num_rows], codes[offsets.num_rows :]
+    return row_codes, np.unique(np.concatenate([row_codes[waits], pending_codes]))
+
+
+def key_codes(keys: pa.Table) -> np.ndarray[Any, Any]:
+    """One integer per key (log partition, group, topic, partition), the same for the same key."""
     codes = np.zeros(keys.num_rows, dtype=np.int64)
     for name in ("group_id", "topic", "partition", "log_partition"):
         column = keys[name].combine_chunks().dictionary_encode()
@@ -180,8 +187,7 @@ def _key_codes(
         codes = codes * max(1, len(column.dictionary)) + indices
         # Back to small numbers, so that the next product cannot overflow.
         _, codes = np.unique(codes, return_inverse=True)
-    row_codes, pending_codes = codes[: offsets.num_rows], codes[offsets.num_rows :]
-    return row_codes, np.unique(np.concatenate([row_codes[waits], pending_codes]))
+    return codes
 
 
 def _last_per_key(offsets: pa.Table, codes: np.ndarray[Any, Any], counts: RecordCounts) -> pa.Table:

@@ -101,6 +101,25 @@ VIEWS = {
         ),
         ("log_partition",),
     ),
+    "events": View(
+        "group_events",
+        (
+            "record_timestamp",
+            "event",
+            *_TOPIC_PARTITION,
+            "offset_before",
+            "offset_after",
+            "epoch_before",
+            "epoch_after",
+            "member_count",
+            "member_id",
+            "client_host",
+            "assignment_before",
+            "assignment_after",
+            "duration_ms",
+        ),
+        ("record_timestamp", *_LOG_ORDER, "event_number"),
+    ),
     "quarantine": View(
         "quarantine",
         (*_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
@@ -165,8 +184,9 @@ def show(
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
-    WHAT is groups, members, offsets, pending, lag, progress (of loading, per log partition),
-    quarantine, records (of every other type, last per key) or history (of commits). Text shows the
+    WHAT is groups, members, offsets, pending, lag, events (what happened to groups and their
+    offsets), progress (of loading, per log partition), quarantine, records (of every other type,
+    last per key) or history (of commits). Text shows the
     columns that matter most, JSON all of them. For what a coordinator would answer, see the command
     offsets. The Python twins are streaming.tables.reader.TableReader.read and, for lag,
     streaming.lag.group_lag.group_lag.
@@ -178,6 +198,7 @@ def show(
       coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show lag --tables tables --group payments
       coordinator-state show lag --tables tables --by group
+      coordinator-state show events --tables tables --group payments
     """
     from streaming.tables.reader import TableReader, parse_as_of
 

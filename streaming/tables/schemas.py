@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-FORMAT_VERSION = "3"
+FORMAT_VERSION = "4"
 """Changes when a program of before could not read the tables of after."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
@@ -225,6 +225,43 @@ OFFSET_COMMITS = Table(
     ),
 )
 
+GROUP_EVENTS = Table(
+    name="group_events",
+    key=("log_partition", "record_offset", "event_number"),
+    partition_by=("day",),
+    schema=pa.schema(
+        [
+            _column("log_partition", pa.int32()),
+            _column("record_offset", pa.int64()),
+            _column("event_number", pa.int32()),
+            _nullable("record_timestamp", TIMESTAMP),
+            _column("event", pa.string()),
+            _column("group_id", pa.string()),
+            _nullable("group_type", pa.string()),
+            _nullable("member_count", pa.int32()),
+            _nullable("epoch_before", pa.int32()),
+            _nullable("epoch_after", pa.int32()),
+            _nullable("member_id", pa.string()),
+            _nullable("group_instance_id", pa.string()),
+            _nullable("client_id", pa.string()),
+            _nullable("client_host", pa.string()),
+            _nullable("assignment_before", _TOPIC_PARTITIONS),
+            _nullable("assignment_after", _TOPIC_PARTITIONS),
+            _nullable("tasks_before", _TASKS),
+            _nullable("tasks_after", _TASKS),
+            _nullable("topic", pa.string()),
+            _nullable("partition", pa.int32()),
+            _nullable("offset_before", pa.int64()),
+            _nullable("offset_after", pa.int64()),
+            _nullable("producer_id", pa.int64()),
+            _nullable("outcome", pa.string()),
+            _nullable("duration_ms", pa.int64()),
+            _nullable("day", pa.date32()),
+        ]
+    ),
+)
+"""Several things may happen with one record: `event_number` counts them from 0."""
+
 QUARANTINE = Table(
     name="quarantine",
     key=("log_partition", "record_offset"),
@@ -297,6 +334,7 @@ TABLES = (
     GROUP_MEMBERS,
     COORDINATOR_RECORDS,
     OFFSET_COMMITS,
+    GROUP_EVENTS,
     QUARANTINE,
     LOAD_PROGRESS,
 )
@@ -306,4 +344,4 @@ comes just before `load_progress`."""
 ALL_TABLES = (LOG_OFFSETS, *TABLES)
 """In the order they are made: a folder with `load_progress` has every table."""
 
-APPEND_TABLES = (OFFSET_COMMITS, QUARANTINE)
+APPEND_TABLES = (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE)

@@ -25,6 +25,7 @@ from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.member_json import assignment_json, subscription_json
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
+from streaming.apply.group_events import EVENT_SCHEMA
 from streaming.apply.micro_batch import QUERY_ID_PROPERTY, MicroBatchApply
 from streaming.tables import delta
 from streaming.tables import folder as tables_folder
@@ -32,6 +33,7 @@ from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.logs import Event, segment
+from tests.plan_tables import RETENTION_MS, PlanTables
 from tests.random_logs import logs
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def _start(tables: str, semantics: Semantics, history: str, fault: str = "") -> 
         semantics=semantics,
         history=history,
         progress=progress or LoadProgress.nothing(**identity),
+        offsets_retention_ms=RETENTION_MS,
         fault=crash,
     )
 
@@ -303,3 +306,21 @@ def _check(
         loaders[p] = ReferenceLoader(semantics)
         loaders[p].load(read_record_batches(buffer))
     _assert_equal(tables, loaders)
+    events = TableReader(tables).read("group_events").drop_columns("day").to_pylist()
+    places = {(e["log_partition"], e["record_offset"], e["event_number"]) for e in events}
+    assert len(places) == len(events), "an event is there twice"
+    if history == "all":
+        _same(
+            [_in_ms(row, tuple(EVENT_SCHEMA.names)) for row in events], _events(segments, semantics)
+        )
+
+
+def _events(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> list[Row]:
+    """What one micro-batch of each log tells."""
+    found = []
+    for p, (buffer, end) in segments.items():
+        decoded = decode_record_set(buffer, log_partition=p, from_offset=0, to_offset=end)
+        whole = PlanTables(semantics)
+        whole.apply(pa.Table.from_batches([decoded.rows]), end, 0)
+        found += whole.events
+    return found

@@ -1,0 +1,274 @@
+"""What a micro-batch tells of groups: rows of `group_events`.
+
+Most commits move an offset forward, and nothing happened. Those of which something may have to be
+told are found over columns: keys with a tombstone, a lower offset than before, a transaction that
+ended out of order, or of a group that may have no members. They go through the core's
+`GroupEventReplay`, in log order with the records of their group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.group_events import (
+    HUNG_AFTER_MS,
+    EventName,
+    GroupEvent,
+    GroupEventReplay,
+)
+from coordinator_state.group_replay import GroupRecord, GroupReplay, GroupState
+from coordinator_state.groups import Group
+from coordinator_state.modern_groups import ModernGroup
+from coordinator_state.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
+from coordinator_state.record_types import GROUP_METADATA_TYPE
+from streaming.apply.committed_offsets import KEY, CommittedOffsets
+from streaming.apply.group_tables import AskTopicNames
+from streaming.apply.groups import GroupId, group_making_commits
+from streaming.apply.offsets import key_codes
+from streaming.tables.schemas import GROUP_EVENTS
+
+Row = dict[str, Any]
+_NOTHING = -1
+_MAKES_A_GROUP: Row = {}
+_ENDED = pa.array([Outcome.COMMITTED.value, Outcome.ABORTED.value])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlan:
+    """What is needed besides the micro-batch: as it was before it."""
+
+    committed: CommittedOffsets
+    groups: Mapping[GroupId, GroupState]
+    semantics: Semantics
+    topic_names: AskTopicNames
+    retention_ms: int
+
+    def events(self, rows: pa.Table, history: pa.Table, records: list[Row]) -> pa.Table:
+        """Rows of `group_events`, with times in ms.
+
+        Args:
+            rows: the micro-batch's rows (`LOG_ROW_SCHEMA`).
+            history: of the micro-batch's offsets (`HISTORY_SCHEMA`).
+            records: what `plan_records` made of its group records.
+        """
+        told: dict[GroupId, list[tuple[int, Row]]] = defaultdict(list)
+        for row in records:
+            if self.semantics is Semantics.SCALA and row["record_type"] != GROUP_METADATA_TYPE:
+                continue
+            told[row["log_partition"], row["group_id"]].append((row["record_offset"], row))
+        if told and self.semantics is Semantics.COORDINATOR:
+            by_group = {identity: [row for _, row in found] for identity, found in told.items()}
+            for identity, places in group_making_commits(rows, by_group, self.groups).items():
+                if identity in told:
+                    told[identity] += [(place, _MAKES_A_GROUP) for place in places]
+        moves = self._moves(history, set(told))
+        for row in moves:
+            place = row["outcome_record_offset"]
+            told[row["log_partition"], row["group_id"]].append((place, row))
+        rows = _hung(history)
+        for (log_partition, group_id), events in told.items():
+            events.sort(key=lambda event: event[0])
+            found = self._of_group((log_partition, group_id), [row for _, row in events])
+            rows += [
+                {
+                    "log_partition": log_partition,
+                    "record_timestamp_ms": at_ms,
+                    **event_columns(event),
+                }
+                for event, at_ms in found
+            ]
+        return self._table(rows)
+
+    def _moves(self, history: pa.Table, with_records: set[GroupId]) -> list[Row]:
+        """The rows of keys of which something may have to be told, by key and by effect."""
+        takes_part = pc.equal(history["outcome"], Outcome.COMMITTED.value)
+        if self.semantics is Semantics.SCALA:
+            waits = pc.and_(history["is_tombstone"], pc.is_valid(history["producer_id"]))
+            takes_part = pc.and_not(takes_part, waits)
+        rows = history.filter(takes_part)
+        if not rows.num_rows:
+            return []
+        codes = key_codes(rows.select(KEY))
+        own = rows["record_offset"].to_numpy()
+        order = np.lexsort((own, rows["outcome_record_offset"].to_numpy(), codes))
+        rows, codes, own = rows.take(pa.array(order)), codes[order], own[order]
+        before = self.committed.before(rows)
+        rows = rows.append_column("stored", before.to_struct_array())
+        is_first = np.append(True, codes[1:] != codes[:-1])
+
+        def previous(values: Any, stored: str) -> Any:
+            known = pc.fill_null(before[stored], _NOTHING).to_numpy()
+            return np.where(is_first, known, np.roll(values, 1))
+
+        committed = pc.fill_null(rows["committed_offset"], _NOTHING).to_numpy()
+        was = previous(committed, "committed_offset")
+        is_told = (committed < was) | (own < previous(own, "record_offset"))
+        is_told |= (committed != was) & self._may_be_empty(rows, with_records)
+        is_of_told = np.isin(codes, codes[is_told])
+        return rows.filter(pa.array(is_of_told)).to_pylist()
+
+    def _may_be_empty(self, rows: pa.Table, with_records: set[GroupId]) -> Any:
+        """Rows of groups that have no members, though a record, or had none at some moment."""
+        groups = rows.group_by(["log_partition", "group_id"]).aggregate([])
+        names = [
+            group_id
+            for log_partition, group_id in zip(
+                groups["log_partition"].to_pylist(), groups["group_id"].to_pylist(), strict=True
+            )
+            if (log_partition, group_id) in with_records
+            or _has_no_members(self.groups.get((log_partition, group_id)))
+        ]
+        return pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
+
+    def _of_group(
+        self, identity: GroupId, rows: Iterable[Row]
+    ) -> Iterable[tuple[GroupEvent, int | None]]:
+        """Events of one group with their times; rows are records and moves by place in the log."""
+        known = self.groups.get(identity)
+        replay = GroupEventReplay(GroupReplay({} if known is None else {identity[1]: known}))
+        offsets: dict[OffsetKey, CommittedOffset | None] = {}
+        for row in rows:
+            if row is _MAKES_A_GROUP:
+                replay.replay.replay_offset_commit(identity[1])
+                continue
+            if "record_key" in row:
+                record = GroupRecord(
+                    row["record_type"],
+                    row["group_id"],
+                    row["name"],
+                    row["fields"],
+                    row["record_offset"],
+                )
+                for event in replay.replay_record(record):
+                    yield event, row["record_timestamp_ms"]
+                continue
+            key = OffsetKey(row["group_id"], row["topic"], row["partition"])
+            if key not in offsets:
+                offsets[key] = _stored(row["stored"])
+            moved = self._move(replay, key, row, offsets)
+            if moved is not None:
+                yield moved, row["outcome_timestamp_ms"]
+
+    def _move(
+        self,
+        replay: GroupEventReplay,
+        key: OffsetKey,
+        row: Row,
+        offsets: dict[OffsetKey, CommittedOffset | None],
+    ) -> GroupEvent | None:
+        before, place = offsets[key], row["outcome_record_offset"]
+        if row["is_tombstone"]:
+            offsets[key] = None
+            if before is None:
+                return None
+            return replay.replay_tombstone(
+                key,
+                before,
+                place,
+                timestamp_ms=row["outcome_timestamp_ms"],
+                retention_ms=self.retention_ms,
+            )
+        after = _committed(row)
+        if before is not None and before.record_offset > after.record_offset:
+            return None
+        offsets[key] = after
+        state = replay.replay.states.get(key.group_id)
+        unnamed = state.unnamed_topic_ids() if isinstance(state, ModernGroup) else ()
+        return replay.replay_commit(key, before, after, place, self.topic_names(unnamed))
+
+    def _table(self, rows: list[Row]) -> pa.Table:
+        rows.sort(key=lambda row: (row["log_partition"], row["record_offset"], row["group_id"]))
+        assignments = [row[name] or () for row in rows for name in _ASSIGNMENTS]
+        topic_ids = {entry["topic_id"] for entries in assignments for entry in entries}
+        names = self.topic_names(topic_ids - {None})
+        for entries in assignments:
+            for entry in entries:
+                entry["topic"] = entry["topic"] or names.get(entry["topic_id"])
+        place, number = None, 0
+        for row in rows:
+            at = row["log_partition"], row["record_offset"]
+            place, number = at, number + 1 if at == place else 0
+            row["event_number"] = number
+        return pa.Table.from_pylist(rows, schema=EVENT_SCHEMA)
+
+
+_ASSIGNMENTS = ("assignment_before", "assignment_after")
+_LISTS = (*_ASSIGNMENTS, "tasks_before", "tasks_after")
+EVENT_SCHEMA = pa.schema(
+    [
+        pa.field("record_timestamp_ms", pa.int64())
+        if field.name == "record_timestamp"
+        else field.with_nullable(True)
+        for field in GROUP_EVENTS.schema
+        if field.name != "day"
+    ]
+)
+
+
+def event_columns(event: GroupEvent) -> Row:
+    """An event as columns of a row, without its place in the tables."""
+    lists = {
+        name: None if entries is None else [asdict(entry) for entry in entries]
+        for name in _LISTS
+        for entries in (getattr(event, name),)
+    }
+    names = (name for name in event.__slots__ if name not in _LISTS)
+    return {**{name: getattr(event, name) for name in names}, **lists, "event": event.event.value}
+
+
+def _has_no_members(state: GroupState | None) -> bool:
+    if state is None or (isinstance(state, Group) and state.is_simple):
+        return False
+    return not state.members
+
+
+def _stored(stored: Row) -> CommittedOffset | None:
+    return None if stored["record_offset"] is None else _committed(stored)
+
+
+def _committed(row: Row) -> CommittedOffset:
+    return CommittedOffset(
+        committed_offset=row["committed_offset"],
+        leader_epoch=row.get("leader_epoch"),
+        commit_timestamp_ms=row["commit_timestamp_ms"],
+        expire_timestamp_ms=row["expire_timestamp_ms"],
+        record_offset=row["record_offset"],
+        producer_id=row.get("producer_id"),
+    )
+
+
+def _hung(history: pa.Table) -> list[Row]:
+    """An event for each group that waited long for the end of a transaction."""
+    waited_ms = pc.subtract(history["outcome_timestamp_ms"], history["record_timestamp_ms"])
+    hung = history.append_column("waited_ms", waited_ms).filter(
+        pc.and_(
+            pc.and_(pc.is_valid(history["producer_id"]), pc.greater(waited_ms, HUNG_AFTER_MS)),
+            pc.is_in(history["outcome"], _ENDED),
+        )
+    )
+    key = ["log_partition", "group_id", "producer_id", "outcome_record_offset", "outcome"]
+    found = hung.group_by(key).aggregate([("waited_ms", "max"), ("outcome_timestamp_ms", "max")])
+    return [
+        {
+            "log_partition": row["log_partition"],
+            "record_timestamp_ms": row["outcome_timestamp_ms_max"],
+            **event_columns(
+                GroupEvent(
+                    event=EventName.TRANSACTION_HUNG,
+                    group_id=row["group_id"],
+                    record_offset=row["outcome_record_offset"],
+                    producer_id=row["producer_id"],
+                    outcome=row["outcome"],
+                    duration_ms=row["waited_ms_max"],
+                )
+            ),
+        }
+        for row in found.to_pylist()
+    ]

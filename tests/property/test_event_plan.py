@@ -1,0 +1,110 @@
+"""Events of micro-batches against a loader that goes record by record: any log, any cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.group_events import EventName, GroupEvent, GroupEventReplay
+from coordinator_state.group_replay import GroupRecord, name_of
+from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log_decoder import decode_record_set
+from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import RecordBatch, read_record_batches
+from coordinator_state.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
+from coordinator_state.serde import decode_key, decode_value
+from streaming.apply.group_events import event_columns
+from tests.logs import Event, segment
+from tests.plan_tables import LOG_PARTITION, RETENTION_MS, PlanTables
+from tests.random_logs import logs
+
+
+def _decoded(batch: RecordBatch) -> tuple[GroupRecord, bool] | None:
+    """The record of a batch of one, where it can be read, and whether it is a group's own."""
+    (record,) = batch.records
+    if batch.is_control or record.key is None:
+        return None
+    try:
+        key = decode_key(record.key)
+        value = None if record.value is None else decode_value(key.record_type, record.value).fields
+    except (DecodeError, UnknownRecordType):
+        return None
+    number = key.record_type.id
+    found = GroupRecord(number, key.group_id, name_of(key.fields), value, record.record_offset)
+    return found, number not in OFFSET_COMMIT_TYPES
+
+
+def _replayed(
+    replay: GroupEventReplay, batch: RecordBatch, semantics: Semantics
+) -> list[GroupEvent]:
+    """What happened to the group of a record."""
+    decoded = _decoded(batch)
+    if decoded is None:
+        return []
+    record, is_of_group = decoded
+    if semantics is Semantics.SCALA and record.record_type != GROUP_METADATA_TYPE:
+        return []
+    if is_of_group:
+        return replay.replay_record(record)
+    if record.value is not None:
+        replay.replay.replay_offset_commit(record.group_id)
+    return []
+
+
+def _told(buffer: bytes, semantics: Semantics) -> Iterator[GroupEvent]:
+    """What happened between each record and the next, in any order within one."""
+    loader, replay = ReferenceLoader(semantics), GroupEventReplay()
+    for batch in read_record_batches(buffer):
+        assert isinstance(batch, RecordBatch)
+        yield from _replayed(replay, batch, semantics)
+        before = dict(loader.offsets)
+        loader.load([batch])
+        ((place, at_ms),) = ((one.record_offset, one.timestamp_ms) for one in batch.records)
+        for key in before.keys() | loader.offsets.keys():
+            was, now = before.get(key), loader.offsets.get(key)
+            if now is None and was is not None:
+                yield replay.replay_tombstone(
+                    key, was, place, timestamp_ms=at_ms, retention_ms=RETENTION_MS
+                )
+            elif now is not None and now != was:
+                moved = replay.replay_commit(key, was, now, place)
+                if moved is not None:
+                    yield moved
+
+
+def _comparable(rows: Iterable[dict[str, Any]]) -> list[str]:
+    told = ({name: row[name] for name in GroupEvent.__slots__} for row in rows)
+    return sorted(json.dumps(one, sort_keys=True) for one in told)
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+@settings(max_examples=200)
+@given(data=st.data())
+def test_any_cut_tells_what_happened_from_record_to_record(
+    semantics: Semantics, data: st.DataObject
+) -> None:
+    events: list[Event] = data.draw(logs())
+    buffer, end = segment(events)
+    cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=6)) | {end})
+    tables = PlanTables(semantics)
+    start = 0
+    for cut in cuts:
+        decoded = decode_record_set(
+            buffer, log_partition=LOG_PARTITION, from_offset=start, to_offset=cut
+        )
+        rows = pa.Table.from_batches([decoded.rows])
+        if data.draw(st.booleans()):
+            tables.apply(rows, cut, 0, crash_after="groups")
+        tables.apply(rows, cut, 0)
+        start = cut
+    found = [row for row in tables.events if row["event"] != EventName.TRANSACTION_HUNG.value]
+    assert _comparable(found) == _comparable(map(event_columns, _told(buffer, semantics)))
+    places = [(row["record_offset"], row["event_number"]) for row in tables.events]
+    assert len(set(places)) == len(places)
