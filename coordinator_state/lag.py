@@ -77,11 +77,13 @@ class LogHistories:
     """What the samples say of `count` logs at the moment of the last of them, or later.
 
     `state` is that of each log's newest sample, None without any. `newest` has the newest one with
-    offsets of each log that is not gone; where there is none, `unknown` says why.
+    offsets of each log that is not gone; where there is none, `unknown` says why. `sampled_at_ms`
+    is the newest moment at which any log was sampled: those without a sample then had not changed.
     """
 
-    def __init__(self, samples: LogSamples, count: int) -> None:
+    def __init__(self, samples: LogSamples, count: int, sampled_at_ms: int | None = None) -> None:
         self.count = count
+        self.sampled_at_ms = sampled_at_ms
         self.state = np.full(count, None, object)
         last = _last_of_each(samples.log)
         self.state[samples.log[last]] = samples.state[last]
@@ -134,6 +136,15 @@ class LogHistories:
             time_lag_ms=np.where(is_known & ~is_behind, 0, age_ms),
             retention_margin_ms=margin_ms,
         )
+
+    def log_ends_at(self, log: Int64s, at_ms: Int64s) -> Int64s:
+        """The log end by the newest sample up to a moment, `UNKNOWN` where there is none."""
+        times = self._samples.sampled_at_ms
+        before = _first_past(times, self._first[log], self._past[log], at_ms) - 1
+        is_known = before >= self._first[log]
+        if not times.size:
+            return np.full(log.size, UNKNOWN)
+        return np.where(is_known, self._samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
 
     def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
         """When offsets stopped being the log end, where samples before and after that are known."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coordinator_state.offsets import Semantics
-from streaming.apply.micro_batch import DEFAULT_OFFSETS_RETENTION_MS, MicroBatchApply
+from streaming.apply.micro_batch import MicroBatchApply
 from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
@@ -26,6 +26,7 @@ from streaming.session import build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.checkpoint import read_checkpoint, require_fit
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,14 +139,16 @@ def _run(
     on_progress: OnProgress | None,
     stop: threading.Event,
 ) -> None:
+    kafka_config = kafka_client_config(settings.kafka)
+    offsets_retention_ms = _offsets_retention_ms(settings, kafka_config)
     tables_folder.create(
         session,
         settings.tables,
         progress,
         log_partitions=len(log.leaders),
+        offsets_retention_ms=offsets_retention_ms,
         change_data_feed=settings.change_data_feed,
     )
-    kafka_config = kafka_client_config(settings.kafka)
     with ExitStack() as opened:
         topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(topic_names))
@@ -156,7 +159,7 @@ def _run(
             progress=progress,
             on_progress=on_progress,
             topic_names=topic_names,
-            offsets_retention_ms=_offsets_retention_ms(settings, kafka_config),
+            offsets_retention_ms=offsets_retention_ms,
         )
         stoppable = _StoppableApply(apply, stop, threading.Lock())
         if settings.lag_interval == "off":
@@ -172,7 +175,7 @@ def _run(
 
 
 def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]) -> int:
-    """What the cluster says; only the names of events depend on it."""
+    """What the cluster says; nothing but what is told of expiry depends on it."""
     try:
         with GroupAdmin(settings.bootstrap_servers, kafka_config) as admin:
             return admin.offsets_retention_ms()

@@ -16,8 +16,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from streaming.answers.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.lag.group_status import (
+    GROUP_STATUS,
+    PARTITION_STATUS,
+    group_statuses,
+    partition_statuses,
+)
 from streaming.tables.reader import TableReader, parse_as_of
 
 if TYPE_CHECKING:
@@ -34,7 +41,12 @@ class View:
     rows: Callable[[TableReader], pa.Table]
 
 
-VIEWS = {"group_lag": View(GROUP_LAG, group_lag)}
+VIEWS = {
+    "group_lag": View(GROUP_LAG, group_lag),
+    "group_status": View(GROUP_STATUS, group_statuses),
+    "partition_status": View(PARTITION_STATUS, partition_statuses),
+    "expiring_offsets": View(EXPIRING_OFFSETS, expiring_offsets),
+}
 
 
 class CoordinatorStateViews(DataSource):

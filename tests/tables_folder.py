@@ -17,6 +17,7 @@ from streaming.tables.schemas import (
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_LOG_PARTITIONS,
+    PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     TABLES,
@@ -91,6 +92,7 @@ def create_tables(folder: Path, **properties: str) -> str:
             PROPERTY_TOPIC_ID: "topic",
             PROPERTY_LOG_PARTITIONS: "1",
             PROPERTY_SEMANTICS: "coordinator",
+            PROPERTY_OFFSETS_RETENTION_MS: "604800000",
             **{f"coordinator_state.{name}": value for name, value in properties.items()},
         },
     )

@@ -35,15 +35,22 @@ _KEY = ("log_partition", "group_id", "topic", "partition")
 
 
 def expiring_offsets(
-    reader: TableReader, retention_ms: int, group_ids: Collection[str] | None = None
+    reader: TableReader,
+    retention_ms: int | None = None,
+    *,
+    group_ids: Collection[str] | None = None,
+    until: datetime | None = None,
 ) -> pa.Table:
     """Every committed offset with the time at which it expires, soonest first, never last.
 
     Args:
         reader: one state of the tables.
-        retention_ms: `offsets.retention.minutes` of the cluster.
+        retention_ms: in place of the `offsets.retention.minutes` that the cluster told.
         group_ids: only of these groups.
+        until: leave out those that cannot expire up to then.
     """
+    if retention_ms is None:
+        retention_ms = reader.offsets_retention_ms
     wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
     groups = {
         (row["log_partition"], row["group_id"]): _group(row)
@@ -53,8 +60,14 @@ def expiring_offsets(
         tuple(row[name] for name in _KEY)
         for row in reader.read("pending_offsets", [*_KEY], wanted).to_pylist()
     }
+    offsets = reader.read("group_offsets", None, wanted)
+    if until is not None:
+        # Retention counts from the commit, or from later.
+        latest = until - timedelta(milliseconds=retention_ms)
+        may = pc.less_equal(offsets["commit_timestamp"], pa.scalar(latest, TIMESTAMP))
+        offsets = offsets.filter(pc.or_(may, pc.is_valid(offsets["expire_timestamp"])))
     rows = []
-    for row in reader.read("group_offsets", None, wanted).to_pylist():
+    for row in offsets.to_pylist():
         group = groups.get((row["log_partition"], row["group_id"]))
         found = expiry(
             group,

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +45,7 @@ from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     APPEND_TABLES,
+    DEFAULT_OFFSETS_RETENTION_MS,
     GROUP_EVENTS,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Spark sets it on the thread that runs a query's micro-batches."""
-
-DEFAULT_OFFSETS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""`offsets.retention.minutes`, as it is unless somebody sets it."""
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
 import click
@@ -10,9 +9,7 @@ import click
 from streaming.commands.options import (
     Duration,
     as_of_option,
-    kafka_option,
     option,
-    optional_bootstrap_servers_option,
     output_option,
     tables_option,
 )
@@ -26,26 +23,22 @@ _COLUMNS = (
 
 @click.command("expiring-offsets")
 @tables_option
-@optional_bootstrap_servers_option
 @option(
     "--retention",
     type=Duration(),
-    help="offsets.retention.minutes of the cluster, as 7d; without, the cluster is asked.",
+    help="In place of offsets.retention.minutes, as the cluster told the last run: 7d.",
 )
 @option("--within", type=Duration(), help="Only those that expire within 60s, 5m, 1h or 7d.")
 @option("--group", help="Only this group.")
 @as_of_option
-@kafka_option
 @output_option
 def expiring_offsets(
     *,
     tables: str,
-    bootstrap_servers: str | None,
     retention: float | None,
     within: float | None,
     group: str | None,
     as_of: str | None,
-    kafka: Mapping[str, str],
     output: str,
 ) -> None:
     """Tell when each committed offset expires, soonest first, and why.
@@ -56,29 +49,16 @@ def expiring_offsets(
 
     \b
     Examples:
-      coordinator-state expiring-offsets --tables tables --bootstrap-servers localhost:9092
-      coordinator-state expiring-offsets --tables tables --retention 7d --within 24h
+      coordinator-state expiring-offsets --tables tables --within 24h
+      coordinator-state expiring-offsets --tables tables --retention 30d
     """
     from streaming.answers.expiring_offsets import expiring_offsets as view
     from streaming.tables.reader import TableReader, parse_as_of
 
     reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
-    if retention is not None:
-        retention_ms = round(retention * 1000)
-    elif bootstrap_servers is not None:
-        retention_ms = _retention_ms(bootstrap_servers, kafka)
-    else:
-        raise click.UsageError("give --retention, or --bootstrap-servers to ask the cluster")
-    rows = view(reader, retention_ms, None if group is None else [group]).to_pylist()
+    retention_ms = None if retention is None else round(retention * 1000)
+    rows = view(reader, retention_ms, group_ids=None if group is None else [group]).to_pylist()
     if within is not None:
         last = datetime.now(timezone.utc) + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
     output_of(output).rows(rows, _COLUMNS)
-
-
-def _retention_ms(bootstrap_servers: str, kafka: Mapping[str, str]) -> int:
-    from streaming.kafka.client_config import kafka_client_config
-    from streaming.kafka.group_admin import GroupAdmin
-
-    with GroupAdmin(bootstrap_servers, kafka_client_config(kafka)) as admin:
-        return admin.offsets_retention_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -10,6 +11,8 @@ from streaming.commands.options import as_of_option, option, output_option, tabl
 from streaming.output import Output, output_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from streaming.tables.reader import TableReader
 
 
@@ -157,6 +160,7 @@ VIEWS = {
 
 
 LAG = "lag"
+STATUS = "status"
 _LAG_COLUMNS = (
     *_TOPIC_PARTITION,
     *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
@@ -167,29 +171,42 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 
 
 @click.command()
-@click.argument("what", type=click.Choice([*VIEWS, LAG]))
+@click.argument("what", type=click.Choice([*VIEWS, LAG, STATUS]))
 @tables_option
 @option("--group", metavar="GROUP", help="Only rows of this group.")
 @option(
     "--by",
     type=click.Choice(["partition", "topic", "group"]),
-    default="partition",
+    help="Of lag: a row for each partition (the default), or sums and maxima; of status: a row for "
+    "each group (the default) or partition.",
+)
+@option(
+    "--rules",
+    type=click.Choice(["default", "burrow"]),
+    default="default",
     show_default=True,
-    help="Of lag: a row for each partition, or sums and maxima.",
+    help="Of status: what it is judged by.",
 )
 @as_of_option
 @output_option
 def show(
-    *, what: str, tables: str, group: str | None, by: str, as_of: str | None, output: str
+    *,
+    what: str,
+    tables: str,
+    group: str | None,
+    by: str | None,
+    rules: str,
+    as_of: str | None,
+    output: str,
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
-    WHAT is groups, members, offsets, pending, lag, events (what happened to groups and their
-    offsets), progress (of loading, per log partition), quarantine, records (of every other type,
-    last per key) or history (of commits). Text shows the
+    WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... and why), events
+    (what happened to groups and their offsets), progress (of loading, per log partition),
+    quarantine, records (of every other type, last per key) or history (of commits). Text shows the
     columns that matter most, JSON all of them. For what a coordinator would answer, see the command
-    offsets. The Python twins are streaming.tables.reader.TableReader.read and, for lag,
-    streaming.lag.group_lag.group_lag.
+    offsets. The Python twins are streaming.tables.reader.TableReader.read and, in streaming.lag,
+    group_lag, group_statuses and burrow_group_statuses.
 
     \b
     Examples:
@@ -198,16 +215,21 @@ def show(
       coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show lag --tables tables --group payments
       coordinator-state show lag --tables tables --by group
+      coordinator-state show status --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show events --tables tables --group payments
     """
     from streaming.tables.reader import TableReader, parse_as_of
 
     reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    group_ids = None if group is None else [group]
     if what == LAG:
-        _show_lag(reader, group, by, output_of(output))
+        _show_lag(reader, group_ids, by or "partition", output_of(output))
         return
-    if by != "partition":
-        raise click.UsageError(f"--by is for lag, {what} has rows of its own")
+    if what == STATUS:
+        _show_status(reader, group_ids, by or "group", rules, output_of(output))
+        return
+    if by is not None:
+        raise click.UsageError(f"--by is for lag and status, {what} has rows of its own")
     view = VIEWS[what]
     if group is not None and not has_groups(view):
         raise click.UsageError(f"{what} has no groups to choose by --group")
@@ -220,15 +242,36 @@ def show(
     output_of(output).rows(rows, view.columns)
 
 
-def _show_lag(reader: TableReader, group: str | None, by: str, output: Output) -> None:
+def _show_lag(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str, output: Output
+) -> None:
     from streaming.lag.group_lag import group_lag, lag_totals
 
-    found = group_lag(reader, group_ids=None if group is None else [group])
+    found = group_lag(reader, group_ids=group_ids)
     if by == "partition":
         output.rows(found.to_pylist(), _LAG_COLUMNS)
     else:
         totals = lag_totals(found, by)
         output.rows(totals.to_pylist(), [n for n in totals.column_names if n not in _TOTALS_HIDDEN])
+
+
+def _show_status(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str, output: Output
+) -> None:
+    from streaming.lag import burrow_status, group_status
+
+    if by == "topic":
+        raise click.UsageError("--by of status is group or partition")
+    found: pa.Table
+    if rules == "burrow" and by == "group":
+        found = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)
+    elif rules == "burrow":
+        found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
+    elif by == "group":
+        found = group_status.group_statuses(reader, group_ids=group_ids)
+    else:
+        found = group_status.partition_statuses(reader, group_ids=group_ids)
+    output.rows(found.to_pylist(), found.column_names)
 
 
 def has_groups(view: View) -> bool:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.partitioner import partition_for
+from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.lag.log_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import CONFIRM_EVERY
@@ -34,6 +35,7 @@ GROUP_LAG = pa.schema(
         ("topic_state", pa.string()),
         ("committed_offset", pa.int64()),
         ("pending_offset", pa.int64()),
+        ("pending_since", TIMESTAMP),
         ("log_start_offset", pa.int64()),
         ("last_stable_offset", pa.int64()),
         ("log_end_offset", pa.int64()),
@@ -52,6 +54,7 @@ GROUP_LAG = pa.schema(
         ("client_id", pa.string()),
         ("client_host", pa.string()),
         ("sampled_at", TIMESTAMP),
+        ("known_until", TIMESTAMP),
     ]
 )
 """`lag` and what is computed beside it is null where the log is not known; `time_lag_unknown` says
@@ -59,7 +62,10 @@ why `time_lag_ms` is null. `topic_state` is that of the newest sample, null wher
 
 The rates are offsets per second, by which the committed offset and the log end went on in the last
 minutes, null where the tables do not reach back that far; `time_to_catch_up_ms` is null unless the
-group is the faster of the two. The member is the one that the partition is assigned to."""
+group is the faster of the two. The member is the one that the partition is assigned to.
+
+`known_until` is the moment up to which the tables have the commits of the group's log partition,
+null where the log end of that is not known, or was already past them when samples began."""
 
 DEFAULT_HISTORY = timedelta(days=7)
 RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
@@ -70,6 +76,7 @@ RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
 _SETTLED = 1.5 * CONFIRM_EVERY
 _WINDOWS = (_SETTLED, timedelta(minutes=10), timedelta(hours=6))
 _KEY = ["group_id", "topic", "partition"]
+_LOG = ["topic", "partition"]
 
 
 def group_lag(
@@ -90,22 +97,31 @@ def group_lag(
     now = at or reader.moment
     wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
     committed = _committed(reader, wanted)
-    logs = Logs.of(committed)
+    # The tables are behind their own log as groups are behind theirs.
+    progress = reader.read("load_progress", ["log_partition", "next_offset"])
+    logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
+    known_until = progress.select(["log_partition"])
     measures = _Measures.unknown(committed.num_rows)
     offsets = committed["committed_offset"].to_numpy()
     rows = np.arange(committed.num_rows)
     for window in (*(window for window in _WINDOWS if window < history), history):
-        some = Logs.of(committed.take(rows)) if rows.size < offsets.size else logs
+        is_first = known_until.num_columns == 1
+        some = logs if is_first else Logs.of(committed.take(rows))
         found = some.histories(reader, since=now - window, until=now)
-        measures.measure(rows, found, some.of_rows, offsets[rows], _ms(now))
+        measures.measure(rows, found, some.of_rows[: rows.size], offsets[rows], _ms(now))
+        if is_first:
+            moments = _known_until(found, some.of_rows[rows.size :], progress, _ms(now))
+            known_until = known_until.append_column("known_until", moments)
         why = measures.time_lag_unknown
         rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
         if not rows.size:
             break
+    places = pc.index_in(committed["log_partition"], known_until["log_partition"])
     arrays = {
+        "known_until": known_until["known_until"].take(places),
         **{name: committed[name] for name in committed.column_names if name in GROUP_LAG.names},
         **measures.columns(),
-        **_rates(reader, now, wanted, committed, logs, measures),
+        **_rates(reader, now, wanted, committed, Logs.of(committed), measures),
         "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
     }
     return pa.table([pc.cast(arrays[f.name], f.type) for f in GROUP_LAG], schema=GROUP_LAG)
@@ -178,6 +194,22 @@ class _Measures:
         return found
 
 
+def _own_logs(progress: pa.Table) -> pa.Table:
+    topic = pa.repeat(pa.scalar(OFFSETS_TOPIC), progress.num_rows)
+    return pa.table([topic, progress["log_partition"]], names=_LOG)
+
+
+def _known_until(
+    logs: LogHistories, log: Int64s, progress: pa.Table, now_ms: int
+) -> pa.ChunkedArray:
+    """The moment up to which each log partition is in the tables, null where none is known."""
+    behind = logs.lags(log, progress["next_offset"].to_numpy(), now_ms)
+    sampled_at_ms = UNKNOWN if logs.sampled_at_ms is None else logs.sampled_at_ms
+    moments = np.where(behind.lag == 0, sampled_at_ms, now_ms - behind.time_lag_ms)
+    moments[(behind.lag == UNKNOWN) | (behind.time_lag_ms == UNKNOWN)] = UNKNOWN
+    return pa.chunked_array([pc.cast(_nullable(moments), pa.timestamp("ms", "UTC"))])
+
+
 _OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
@@ -190,9 +222,11 @@ def _committed(reader: TableReader, wanted: pc.Expression | None) -> pa.Table:
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
-    waiting = reader.read("pending_offsets", ["log_partition", *_KEY, "committed_offset"], wanted)
-    waiting = waiting.group_by(["log_partition", *_KEY]).aggregate([("committed_offset", "max")])
-    waiting = waiting.rename_columns(["log_partition", *_KEY, "pending_offset"])
+    waiting = reader.read("pending_offsets", columns, wanted)
+    waiting = waiting.group_by(["log_partition", *_KEY]).aggregate(
+        [("committed_offset", "max"), ("commit_timestamp", "min")]
+    )
+    waiting = waiting.rename_columns(["log_partition", *_KEY, "pending_offset", "pending_since"])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
     found = found.join(waiting, ["log_partition", *_KEY], join_type="left outer")
     found = found.join(owners(reader, wanted), ["log_partition", *_KEY], join_type="left outer")

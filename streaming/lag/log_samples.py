@@ -38,6 +38,8 @@ class Logs:
 
     def numbers(self, rows: pa.Table) -> Int64s:
         """The number of each row's topic partition, `UNKNOWN` for any other."""
+        if not len(self):
+            return np.full(rows.num_rows, UNKNOWN)
         codes = _codes(self.topics, rows)
         found = np.searchsorted(self.codes, codes)
         is_known = self.codes[np.minimum(found, self.codes.size - 1)] == codes
@@ -53,7 +55,8 @@ class Logs:
         log = self.numbers(rows)
         samples = _as_samples(rows, log)
         order = np.lexsort((samples.sampled_at_ms, log))
-        return LogHistories(samples.only(order[log[order] != UNKNOWN]), len(self))
+        newest = int(samples.sampled_at_ms.max()) if len(samples) else None
+        return LogHistories(samples.only(order[log[order] != UNKNOWN]), len(self), newest)
 
 
 def _codes(topics: pa.Array, rows: pa.Table) -> Int64s:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.kafka.log_offsets import LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.tables import delta
@@ -105,9 +106,11 @@ class LogOffsetsSampling:
         if version != self._partitions_version:
             rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition"])
             keys = rows.group_by(["topic", "partition"]).aggregate([])
+            # And how far the tables themselves are behind.
+            own = (TopicPartition(OFFSETS_TOPIC, p) for p in reader.load_states)
             self._partitions = frozenset(
                 map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
-            )
+            ).union(own)
             self._partitions_version = version
         return self._partitions
 

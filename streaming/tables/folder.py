@@ -16,11 +16,13 @@ from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
+    DEFAULT_OFFSETS_RETENTION_MS,
     FORMAT_VERSION,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_LOG_PARTITIONS,
+    PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
@@ -97,18 +99,23 @@ def create(
     progress: LoadProgress,
     *,
     log_partitions: int,
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables that are missing, and keep the partition count of the topic up to date."""
+    """Create the tables that are missing, and keep what the cluster may change up to date."""
     properties = {
         PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
         PROPERTY_CLUSTER_ID: progress.cluster_id,
         PROPERTY_TOPIC_ID: progress.topic_id,
         PROPERTY_LOG_PARTITIONS: str(log_partitions),
         PROPERTY_SEMANTICS: progress.semantics.value,
+        PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
     }
     delta.create_tables(session, tables, properties, change_data_feed=change_data_feed)
-    if TableReader(tables).log_partitions != log_partitions:
-        delta.set_property(
-            session, tables, LOAD_PROGRESS, PROPERTY_LOG_PARTITIONS, str(log_partitions)
-        )
+    reader = TableReader(tables)
+    for name, found, wanted in (
+        (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
+        (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
+    ):
+        if found != wanted:
+            delta.set_property(session, tables, LOAD_PROGRESS, name, str(wanted))

@@ -32,6 +32,7 @@ from streaming.tables.schemas import (
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_LOG_PARTITIONS,
+    PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     Table,
@@ -97,6 +98,11 @@ class TableReader:
     def semantics(self) -> str:
         """The replay rules: `coordinator` or `scala`."""
         return self._property(PROPERTY_SEMANTICS)
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` of the cluster, as it told the last run."""
+        return int(self._property(PROPERTY_OFFSETS_RETENTION_MS))
 
     @cached_property
     def load_states(self) -> dict[int, LoadState]:

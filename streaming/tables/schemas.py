@@ -23,6 +23,10 @@ PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"
 PROPERTY_TOPIC_ID = "coordinator_state.topic_id"
 PROPERTY_LOG_PARTITIONS = "coordinator_state.log_partitions"
 PROPERTY_SEMANTICS = "coordinator_state.semantics"
+PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
+
+DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
+"""`offsets.retention.minutes`, as it is unless somebody sets it."""
 
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"

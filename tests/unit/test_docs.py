@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.group_events import EventName
+from coordinator_state.group_status import Status
 from streaming.lag.group_lag import GROUP_LAG
 from streaming.tables.schemas import GROUP_EVENTS
 
@@ -36,3 +37,9 @@ def test_every_event_is_explained(repository: Path) -> None:
     page = (repository / "docs" / "events.md").read_text()
     found = re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)
     assert sorted(found) == sorted(event.value for event in EventName)
+
+
+def test_every_status_is_explained(repository: Path) -> None:
+    page = (repository / "docs" / "status.md").read_text()
+    found = re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)
+    assert found == [status.value for status in Status if status is not Status.ERR]

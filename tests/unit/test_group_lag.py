@@ -109,6 +109,7 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "topic_state": "present",
         "committed_offset": 40,
         "pending_offset": 60,
+        "pending_since": at(30),
         "log_start_offset": 10,
         "last_stable_offset": 70,
         "log_end_offset": 100,
@@ -130,6 +131,8 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "client_id": None,
         "client_host": None,
         "sampled_at": NOW,
+        # No log partition of the offsets topic was sampled.
+        "known_until": None,
     }
 
 
@@ -241,6 +244,18 @@ def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
         "caught up": (2.0, 0),
         "new": (None, None),
     }
+
+
+def test_the_tables_are_behind_their_own_log(tables: str) -> None:
+    place = partition_for("behind", LOG_PARTITIONS)
+    own: dict[str, Any] = {"topic": "__consumer_offsets", "partition": place}
+    user = [sample(60, 20), sample(0, 100)]
+    for next_offset, known_until in ((40, NOW), (30, at(10)), (10, None)):
+        states = [{"log_partition": p, "next_offset": next_offset} for p in range(LOG_PARTITIONS)]
+        apply_micro_batch(tables, progress=states)
+        ends = [sample(ago, end, **own) for ago, end in ((60, 20), (20, 20), (0, 40))]
+        write_rows(tables, "log_offsets", [*user, *ends])
+        assert rows_of(tables)["behind"]["known_until"] == known_until
 
 
 def test_totals_are_sums_and_maxima(tables: str) -> None:

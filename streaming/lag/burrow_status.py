@@ -1,0 +1,147 @@
+"""The status of every group by Burrow's rules, from commits and samples instead of a poller.
+
+What Burrow gathers as it runs is looked up: the last commits of each committed offset, the log end
+by the sample before each of them, and the log ends of the last ten refreshes of ten seconds.
+Commits older than seven days, its `expire-group`, are not looked at; `min-distance` is 0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.burrow_rules import INTERVALS, Commit, group_status, partition_status
+from coordinator_state.group_status import Status
+from coordinator_state.lag import UNKNOWN
+from streaming.lag.group_lag import group_lag
+from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
+from streaming.lag.log_samples import Logs, epoch_ms
+from streaming.lag.recent_commits import KEY, recent_commits
+from streaming.tables.reader import TableReader
+
+EXPIRE_GROUP = timedelta(days=7)
+OFFSET_REFRESH = timedelta(seconds=10)
+# Most groups commit often: what is older is read for the others only.
+_WINDOWS = (timedelta(minutes=10), timedelta(hours=6), EXPIRE_GROUP)
+
+Row = dict[str, Any]
+
+
+def burrow_partition_statuses(
+    reader: TableReader,
+    *,
+    at: datetime | None = None,
+    group_ids: Collection[str] | None = None,
+    allowed_lag: int = 0,
+) -> pa.Table:
+    """The status of each committed offset; one whose log is not known is OK, as Burrow says."""
+    rows = _judged(reader, at or reader.moment, group_ids, allowed_lag)
+    return pa.Table.from_pylist(rows, PARTITION_STATUS)
+
+
+def burrow_group_statuses(
+    reader: TableReader,
+    *,
+    at: datetime | None = None,
+    group_ids: Collection[str] | None = None,
+    allowed_lag: int = 0,
+) -> pa.Table:
+    """The status of each group with committed offsets: OK, WARN or ERR, by its worst partition."""
+    partitions: dict[str, list[Row]] = defaultdict(list)
+    for row in _judged(reader, at or reader.moment, group_ids, allowed_lag):
+        partitions[row["group_id"]].append(row)
+    rows = []
+    for group_id, found in sorted(partitions.items()):
+        worst = max(found, key=lambda row: Status(row["status"]).rank)
+        rows.append(
+            {
+                **{name: worst[name] for name in GROUP_STATUS.names if name in worst},
+                "group_id": group_id,
+                "status": group_status(Status(row["status"]) for row in found).value,
+                "reason": f"{worst['status']}: {worst['reason']}",
+                "partitions": len(found),
+                "partitions_not_ok": sum(row["status"] != Status.OK.value for row in found),
+                "lag": sum(row["lag"] or 0 for row in found),
+                "max_time_lag_ms": max(row["time_lag_ms"] or 0 for row in found),
+            }
+        )
+    return pa.Table.from_pylist(rows, GROUP_STATUS)
+
+
+def _judged(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, allowed_lag: int
+) -> list[Row]:
+    lags = group_lag(reader, at=now, group_ids=group_ids)
+    if not lags.num_rows:
+        return []
+    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+    commits, window = _last_commits(reader, now, wanted, lags)
+    logs = Logs.of(lags)
+    histories = logs.histories(reader, since=now - window, until=now)
+    now_ms = round(now.timestamp() * 1000)
+    known = _with_lags(commits, histories.log_ends_at(logs.numbers(commits), _ms(commits)))
+    refreshes = [
+        histories.log_ends_at(
+            logs.of_rows, np.full(lags.num_rows, now_ms - round(ago * 1000 * _REFRESH_S))
+        )
+        for ago in range(INTERVALS - 1, -1, -1)
+    ]
+    ends = np.array(refreshes).T
+    rows: list[Row] = lags.to_pylist()
+    for row, log_ends in zip(rows, ends, strict=True):
+        own = Commit(row["committed_offset"], now_ms - row["commit_age_ms"], None)
+        found = partition_status(
+            known.get(tuple(row[name] for name in KEY), [own]),
+            log_ends[log_ends != UNKNOWN].tolist(),
+            row["lag"] or 0,
+            now_ms,
+            allowed_lag,
+        )
+        row["status"], row["reason"] = found.status.value, found.reason
+    return rows
+
+
+_REFRESH_S = OFFSET_REFRESH.total_seconds()
+
+
+def _last_commits(
+    reader: TableReader, now: datetime, wanted: pc.Expression | None, lags: pa.Table
+) -> tuple[pa.Table, timedelta]:
+    """The last commits of each key, by key and order, and how far back they were looked for."""
+    for window in _WINDOWS:
+        commits = recent_commits(reader, now - window, now, wanted)
+        keys = commits.group_by(KEY, use_threads=False).aggregate([("record_offset", "count")])
+        counts = keys["record_offset_count"].to_numpy()
+        if keys.num_rows >= lags.num_rows and (counts >= INTERVALS).all():
+            break
+    logs = Logs.of(commits)
+    groups = commits["group_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    codes = groups.astype(np.int64) * max(len(logs), 1) + logs.of_rows
+    order = np.lexsort((commits["record_offset"].to_numpy(), codes))
+    codes = codes[order]
+    # How many of the same key follow.
+    ends = np.searchsorted(codes, codes, side="right")
+    is_last = ends - np.arange(codes.size) <= INTERVALS
+    return commits.take(pa.array(order[is_last])), window
+
+
+def _with_lags(commits: pa.Table, log_ends: Any) -> dict[tuple[Any, ...], list[Commit]]:
+    """Commits by key, with the lag that each had when it arrived."""
+    found: dict[tuple[Any, ...], list[Commit]] = defaultdict(list)
+    columns = [commits[name].to_pylist() for name in (*KEY, "committed_offset")]
+    for group_id, topic, partition, offset, at_ms, end in zip(
+        *columns, _ms(commits).tolist(), log_ends.tolist(), strict=True
+    ):
+        lag = None if end == UNKNOWN else max(end - offset, 0)
+        found[group_id, topic, partition].append(Commit(offset, at_ms, lag))
+    return found
+
+
+def _ms(commits: pa.Table) -> Any:
+    return epoch_ms(commits["commit_timestamp"])

@@ -1,0 +1,220 @@
+"""In what state every group is, and why: the views `partition_status` and `group_status`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.group_events import EventName
+from coordinator_state.group_status import (
+    PartitionFacts,
+    Status,
+    StatusRules,
+    Verdict,
+    partition_status,
+    rebalancing_loop,
+)
+from coordinator_state.partitioner import partition_for
+from streaming.answers.expiring_offsets import expiring_offsets
+from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.lag.recent_commits import KEY, commit_windows, recent_commits
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_EVENTS
+
+_VERDICT = [("status", pa.string()), ("reason", pa.string())]
+PARTITION_STATUS = pa.schema([*GROUP_LAG][:3] + [pa.field(*one) for one in _VERDICT])
+GROUP_STATUS = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("group_type", pa.string()),
+        ("group_state", pa.string()),
+        *_VERDICT,
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("partitions", pa.int32()),
+        ("partitions_not_ok", pa.int32()),
+        ("lag", pa.int64()),
+        ("max_time_lag_ms", pa.int64()),
+    ]
+)
+"""`topic` and `partition` are those that the status is of, null where it is the group's own."""
+
+COMMITS_WITHIN = timedelta(minutes=10)
+_WELL = frozenset({Status.OK, Status.IDLE})
+_FACTS = tuple(field.name for field in fields(PartitionFacts))
+
+Row = dict[str, Any]
+
+
+def partition_statuses(
+    reader: TableReader,
+    *,
+    at: datetime | None = None,
+    group_ids: Collection[str] | None = None,
+    rules: StatusRules | None = None,
+) -> pa.Table:
+    """The status of each group with each partition it has committed an offset of."""
+    rows = _judged(reader, at or reader.moment, group_ids, rules or StatusRules())
+    return pa.Table.from_pylist(rows, PARTITION_STATUS)
+
+
+def group_statuses(
+    reader: TableReader,
+    *,
+    at: datetime | None = None,
+    group_ids: Collection[str] | None = None,
+    rules: StatusRules | None = None,
+) -> pa.Table:
+    """The status of each group: that of its worst partition, or of the group itself.
+
+    Args:
+        reader: the snapshot.
+        at: the moment, in place of the snapshot's.
+        group_ids: only these groups.
+        rules: the limits, in place of the defaults.
+    """
+    now, rules = at or reader.moment, rules or StatusRules()
+    partitions: dict[str, list[Row]] = defaultdict(list)
+    for row in _judged(reader, now, group_ids, rules):
+        partitions[row["group_id"]].append(row)
+    loops = _loops(reader, now, rules)
+    rows = [
+        _of_group(group, partitions[group["group_id"]], loops.get(group["group_id"]))
+        for group in _groups(reader, group_ids)
+    ]
+    rows.sort(key=lambda row: row["group_id"])
+    return pa.Table.from_pylist(rows, GROUP_STATUS)
+
+
+def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
+    worst = max(partitions, key=lambda row: Status(row["status"]).rank, default=None)
+    verdict = _without_offsets(group) if worst is None else Verdict(Status(worst["status"]), "")
+    found: Row = {
+        "group_id": group["group_id"],
+        "group_type": group["group_type"],
+        "group_state": group["state"],
+        "status": verdict.status.value,
+        "reason": verdict.reason,
+        "partitions": len(partitions),
+        "partitions_not_ok": sum(Status(row["status"]) not in _WELL for row in partitions),
+        "lag": sum(row["lag"] or 0 for row in partitions),
+        "max_time_lag_ms": max((row["time_lag_ms"] or 0 for row in partitions), default=None),
+    }
+    if worst is not None:
+        found |= {name: worst[name] for name in ("topic", "partition", "status", "reason")}
+    if loop is not None and loop.status.rank > verdict.status.rank:
+        found |= {"status": loop.status.value, "reason": loop.reason}
+        found |= {"topic": None, "partition": None}
+    return found
+
+
+def _without_offsets(group: Row) -> Verdict:
+    if group["member_count"]:
+        return Verdict(Status.OK, "no offset is committed yet")
+    return Verdict(Status.IDLE, "the group has no members and no offsets")
+
+
+def _groups(reader: TableReader, group_ids: Collection[str] | None) -> list[Row]:
+    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+    columns = ["log_partition", "group_id", "group_type", "state", "member_count"]
+    count = reader.log_partitions
+    rows: list[Row] = reader.read("groups", columns, wanted).to_pylist()
+    return [row for row in rows if row["log_partition"] == partition_for(row["group_id"], count)]
+
+
+def _judged(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
+) -> list[Row]:
+    """Rows of `group_lag` with the verdict on each."""
+    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+    lags = group_lag(reader, at=now, group_ids=group_ids)
+    windows = commit_windows(recent_commits(reader, now - COMMITS_WITHIN, now, wanted))
+    lags = lags.join(windows, KEY, join_type="left outer").sort_by(
+        [(name, "ascending") for name in KEY]
+    )
+    has_members = {row["group_id"] for row in _groups(reader, group_ids) if row["member_count"]}
+    until = now + timedelta(milliseconds=rules.expiring_within_ms)
+    expires = {
+        tuple(row[name] for name in KEY): row["expires_at"]
+        for row in expiring_offsets(reader, group_ids=group_ids, until=until).to_pylist()
+    }
+    rows: list[Row] = lags.to_pylist()
+    for row in rows:
+        expires_at = expires.get(tuple(row[name] for name in KEY))
+        known = {
+            **_window(row, now),
+            **_as_of_the_tables(row, now),
+            "has_members": row["group_id"] in has_members,
+            "pending_age_ms": _ms_since(row["pending_since"], now),
+            "expires_in_ms": None if expires_at is None else -(_ms_since(expires_at, now) or 0),
+        }
+        found = partition_status(PartitionFacts(**_facts_of(row) | known), rules)
+        row["status"], row["reason"] = found.status.value, found.reason
+    return rows
+
+
+def _facts_of(row: Row) -> Row:
+    return {name: row[name] for name in _FACTS if name in row}
+
+
+def _as_of_the_tables(row: Row, now: datetime) -> Row:
+    """Ages at the moment up to which the tables have commits: what came since is not known."""
+    behind_ms = _ms_since(row["known_until"], now)
+    time_lag_ms = row["time_lag_ms"]
+    return {
+        "behind_ms": behind_ms,
+        "commit_age_ms": max(row["commit_age_ms"] - (behind_ms or 0), 0),
+        "time_lag_ms": None if time_lag_ms is None else max(time_lag_ms - (behind_ms or 0), 0),
+    }
+
+
+def _window(row: Row, now: datetime) -> Row:
+    """The commits of the last minutes; where there are none, the one that is the newest."""
+    if row["commits"]:
+        first_ms = _ms_since(row["first_commit"], now)
+        return {
+            "commits": row["commits"],
+            "commits_from_ms": first_ms,
+            "least_offset": row["least_offset"],
+            "greatest_offset": row["greatest_offset"],
+        }
+    return {
+        "commits": 1,
+        "commits_from_ms": row["commit_age_ms"],
+        "least_offset": row["committed_offset"],
+        "greatest_offset": row["committed_offset"],
+    }
+
+
+def _ms_since(moment: datetime | None, now: datetime) -> int | None:
+    return None if moment is None else round((now - moment).total_seconds() * 1000)
+
+
+def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, Verdict]:
+    """Groups that go from one rebalance to the next."""
+    since = now - timedelta(milliseconds=rules.rebalances_within_ms)
+    during = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", now), ("event", "=", EventName.REBALANCE.value)),
+    ]
+    columns = ["group_id", "record_timestamp", "epoch_after"]
+    events = reader.read(GROUP_EVENTS.name, columns, during)
+    found = events.group_by("group_id").aggregate(
+        [("epoch_after", "count"), ("record_timestamp", "max"), ("epoch_after", "max")]
+    )
+    verdicts = {
+        row["group_id"]: rebalancing_loop(
+            row["epoch_after_count"],
+            _ms_since(row["record_timestamp_max"], now) or 0,
+            row["epoch_after_max"],
+            rules,
+        )
+        for row in found.to_pylist()
+    }
+    return {group: verdict for group, verdict in verdicts.items() if verdict is not None}

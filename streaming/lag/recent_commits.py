@@ -1,0 +1,60 @@
+"""Commits of the last minutes, from the history."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.offsets import Outcome
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import OFFSET_COMMITS, TIMESTAMP
+
+KEY = ["group_id", "topic", "partition"]
+_COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp"]
+# A commit's record is written a moment after the time that it carries.
+_SLACK = timedelta(minutes=1)
+
+
+def recent_commits(
+    reader: TableReader,
+    since: datetime,
+    until: datetime,
+    wanted: pc.Expression | None = None,
+) -> pa.Table:
+    """Commits that took part, from one moment to another; in no order."""
+    during = [
+        ("day", ">=", (since - _SLACK).date()),
+        ("record_timestamp", ">=", since - _SLACK),
+        ("commit_timestamp", ">=", since),
+        ("commit_timestamp", "<=", until),
+        ("outcome", "=", Outcome.COMMITTED.value),
+    ]
+    rows = reader.read(OFFSET_COMMITS.name, [*_COLUMNS, "is_tombstone"], during)
+    rows = rows.filter(pc.invert(rows["is_tombstone"])).drop_columns("is_tombstone")
+    return rows if wanted is None else rows.filter(wanted)
+
+
+COMMIT_WINDOWS = pa.schema(
+    [
+        *((name, pa.int32() if name == "partition" else pa.string()) for name in KEY),
+        ("commits", pa.int64()),
+        ("first_commit", TIMESTAMP),
+        ("least_offset", pa.int64()),
+        ("greatest_offset", pa.int64()),
+    ]
+)
+
+
+def commit_windows(commits: pa.Table) -> pa.Table:
+    """A row for each committed offset: how many commits, since when, and between which offsets."""
+    found = commits.group_by(KEY).aggregate(
+        [
+            ("record_offset", "count"),
+            ("commit_timestamp", "min"),
+            ("committed_offset", "min"),
+            ("committed_offset", "max"),
+        ]
+    )
+    return found.rename_columns(COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)

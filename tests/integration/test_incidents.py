@@ -1,0 +1,320 @@
+"""Incidents on a real broker, made by real clients, and what the tables say of them."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from deltalake import DeltaTable
+
+from coordinator_state.group_status import StatusRules
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.lag.group_status import group_statuses
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS
+from tests.integration.command_line import command_of
+from tests.integration.conftest import Eventually
+
+pytestmark = pytest.mark.timeout(220)
+
+RULES = StatusRules(
+    stop_after_ms=4_000,
+    stop_unknown_after_ms=4_000,
+    slow_after_ms=3_000,
+    hanging_after_ms=4_000,
+    rebalances=5,
+)
+_PRODUCE_EVERY_S = 0.05
+
+
+@dataclass
+class Traffic:
+    """Producers and consumers of topics, each with a thread, until they are told to stop."""
+
+    servers: str
+    stop: threading.Event = field(default_factory=threading.Event)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def run(self, step: Callable[[], object], until: threading.Event | None = None) -> None:
+        """Take steps until the end, or until an event."""
+
+        def loop() -> None:
+            while not (self.stop.is_set() or (until is not None and until.is_set())):
+                step()
+
+        self.threads.append(threading.Thread(target=loop))
+        self.threads[-1].start()
+
+    def produce(self, topic: str) -> None:
+        """Twenty records a second."""
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
+
+        def step() -> None:
+            producer.produce(topic, b"x")
+            producer.poll(0)
+            self.stop.wait(_PRODUCE_EVERY_S)
+
+        self.run(step)
+
+    def consume(self, group_id: str, topic: str, until: threading.Event | None = None) -> Consumer:
+        """A consumer that commits several times a second."""
+        consumer = self.consumer(group_id, topic)
+        self.run(lambda: consumer.poll(0.1), until)
+        return consumer
+
+    def consumer(self, group_id: str, topic: str) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": group_id,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 300,
+            }
+        )
+        consumer.subscribe([topic])
+        return consumer
+
+    def close(self) -> None:
+        """End every thread."""
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@dataclass
+class Cluster:
+    """A broker with a run beside it, whose tables are looked at once a second."""
+
+    servers: str
+    tables: Path
+    traffic: Traffic
+    eventually: Eventually
+    admin: AdminClient
+    statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """One look at every group."""
+        rows = group_statuses(TableReader(self.tables), rules=RULES).to_pylist()
+        self.statuses = {row["group_id"]: row for row in rows}
+        self.traffic.stop.wait(1)
+
+    def topic(self) -> str:
+        """A new topic with one partition, which is produced to."""
+        name = f"t-{uuid.uuid4()}"
+        self.create(name)
+        self.traffic.produce(name)
+        return name
+
+    def create(self, name: str) -> None:
+        (created,) = self.admin.create_topics([NewTopic(name, 1, 1)]).values()
+        created.result()
+
+    def has_status(self, group_id: str, status: str) -> dict[str, Any]:
+        """Wait for a status."""
+
+        def look() -> dict[str, Any]:
+            found = self.statuses.get(group_id, {})
+            return found if found.get("status") == status else {}
+
+        try:
+            return self.eventually(look, 120)
+        except pytest.fail.Exception:
+            pytest.fail(f"{group_id} is {self.statuses.get(group_id)}, not {status}")
+
+    def events(self, group_id: str) -> list[dict[str, Any]]:
+        rows = TableReader(self.tables).read("group_events", filters=[("group_id", "=", group_id)])
+        return sorted(rows.to_pylist(), key=lambda row: (row["record_offset"], row["event_number"]))
+
+
+@pytest.fixture
+def cluster(broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually) -> Iterator[Cluster]:
+    folder = tmp_path
+    tables = folder / "tables"
+    with (folder / "run.log").open("wb") as log:
+        run = subprocess.Popen(
+            command_of(
+                *("run", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)),
+                *("--checkpoint", str(folder / "checkpoint"), "--lag-interval", "1 second"),
+                "--silent",
+            ),
+            stderr=log,
+        )
+        traffic = Traffic(broker.bootstrap_servers)
+        try:
+            eventually(lambda: DeltaTable.is_deltatable(LOAD_PROGRESS.path(str(tables))), 120)
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            found = Cluster(broker.bootstrap_servers, tables, traffic, eventually, admin)
+            traffic.run(found.look)
+            yield found
+        finally:
+            traffic.close()
+            run.terminate()
+            run.wait(60)
+    assert run.returncode == 0
+    assert "Traceback" not in (folder / "run.log").read_text()
+
+
+def a_consumer_is_killed_while_producers_go_on(cluster: Cluster) -> None:
+    topic, killed = cluster.topic(), threading.Event()
+    consumer = cluster.traffic.consume("killed", topic, killed)
+    cluster.has_status("killed", "OK")
+    killed.set()
+    stopped = cluster.has_status("killed", "STOP")
+    assert "no commit for" in stopped["reason"]
+    assert stopped["lag"] > 20
+    # It goes on, and all is well again.
+    cluster.traffic.run(lambda: consumer.poll(0.1))
+    cluster.has_status("killed", "OK")
+
+
+def a_group_is_reset_to_the_earliest_offset(cluster: Cluster) -> None:
+    topic, closing = cluster.topic(), threading.Event()
+    consumer = cluster.traffic.consume("reset", topic, closing)
+    cluster.has_status("reset", "OK")
+    closing.set()
+    consumer.close()
+    request = ConsumerGroupTopicPartitions("reset", [Place(topic, 0, 0)])
+    (reset,) = cluster.admin.alter_consumer_group_offsets([request]).values()
+    reset.result()
+    back = cluster.has_status("reset", "REWIND")
+    assert "is at 0" in back["reason"]
+    (event,) = (e for e in cluster.events("reset") if e["event"].startswith("offset_"))
+    assert (event["event"], event["offset_after"], event["member_id"]) == ("offset_reset", 0, None)
+    assert event["offset_before"] > 0
+    cluster.traffic.consume("reset", topic)
+    cluster.has_status("reset", "OK")
+
+
+def a_transaction_hangs(cluster: Cluster) -> None:
+    topic = f"t-{uuid.uuid4()}"
+    cluster.create(topic)
+    plain = Producer({"bootstrap.servers": cluster.servers})
+    plain.produce(topic, b"x")
+    plain.flush()
+    cluster.traffic.consume("blocked", topic)
+    cluster.has_status("blocked", "OK")
+    producer = Producer(
+        {"bootstrap.servers": cluster.servers, "transactional.id": topic, "linger.ms": 0}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    producer.flush()
+    plain.produce(topic, b"x")
+    plain.flush()
+    blocked = cluster.has_status("blocked", "HANGING_TRANSACTION")
+    assert "last stable offset 1, log end 3" in blocked["reason"]
+    producer.abort_transaction()
+    cluster.has_status("blocked", "OK")
+
+
+def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
+    topic = f"t-{uuid.uuid4()}"
+    cluster.create(topic)
+    consumer = cluster.traffic.consumer("pending", topic)
+    cluster.eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 40)
+    producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
+    # Nothing is committed yet, so there is no offset to have a status: it waits.
+    waiting = cluster.eventually(
+        lambda: (
+            TableReader(cluster.tables)
+            .read("pending_offsets", filters=[("group_id", "=", "pending")])
+            .to_pylist()
+        ),
+        40,
+    )
+    assert [row["topic"] for row in waiting] == [topic]
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
+    hanging = cluster.has_status("pending", "HANGING_TRANSACTION")
+    assert "waited for the end of its transaction" in hanging["reason"]
+    producer.commit_transaction()
+    cluster.has_status("pending", "OK")
+    consumer.close()
+
+
+def a_topic_is_deleted_and_created_again(cluster: Cluster) -> None:
+    topic, closing = f"t-{uuid.uuid4()}", threading.Event()
+    cluster.create(topic)
+    producer = Producer({"bootstrap.servers": cluster.servers})
+    producer.produce(topic, b"x")
+    producer.flush()
+    consumer = cluster.traffic.consume("orphan", topic, closing)
+    cluster.has_status("orphan", "OK")
+    closing.set()
+    consumer.close()
+    request = ConsumerGroupTopicPartitions("orphan", [Place(topic, 0, 1)])
+    # Kafka 4 deletes the offsets of a deleted topic; who commits for it later leaves one behind.
+    (deleted,) = cluster.admin.delete_topics([topic]).values()
+    deleted.result()
+    cluster.eventually(
+        lambda: any(e["event"] == "offset_deleted" for e in cluster.events("orphan")), 40
+    )
+    cluster.create(topic)
+    (altered,) = cluster.admin.alter_consumer_group_offsets([request]).values()
+    altered.result()
+    cluster.has_status("orphan", "IDLE")
+
+
+def records_are_deleted_before_they_are_read(cluster: Cluster) -> None:
+    topic, slow = cluster.topic(), threading.Event()
+    cluster.traffic.consume("too-slow", topic, slow)
+    cluster.has_status("too-slow", "OK")
+    slow.set()
+    cluster.has_status("too-slow", "STOP")
+    (deletion,) = cluster.admin.delete_records([Place(topic, 0, -1)]).values()
+    low = deletion.result().low_watermark
+    lost = cluster.has_status("too-slow", "DATA_LOSS")
+    assert f"log start {low}" in lost["reason"]
+
+
+def a_storm_of_rebalances(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.traffic.consume("storm", topic)
+    cluster.has_status("storm", "OK")
+    for _ in range(3):
+        _join_and_leave(cluster, topic)
+    storm = cluster.has_status("storm", "REBALANCING_LOOP")
+    assert "rebalances in 300 s" in storm["reason"]
+
+
+INCIDENTS = (
+    a_consumer_is_killed_while_producers_go_on,
+    a_group_is_reset_to_the_earliest_offset,
+    a_transaction_hangs,
+    a_transaction_with_offsets_hangs,
+    a_topic_is_deleted_and_created_again,
+    records_are_deleted_before_they_are_read,
+    a_storm_of_rebalances,
+)
+
+
+def test_incidents(cluster: Cluster) -> None:
+    """All of them at once: each has groups and topics of its own."""
+    with ThreadPoolExecutor(len(INCIDENTS)) as pool:
+        done = [pool.submit(incident, cluster) for incident in INCIDENTS]
+    for incident in done:
+        incident.result()
+
+
+def _join_and_leave(cluster: Cluster, topic: str) -> None:
+    consumer = cluster.traffic.consumer("storm", topic)
+    joined = threading.Event()
+    consumer.subscribe([topic], on_assign=lambda *_: joined.set())
+    cluster.eventually(lambda: [consumer.poll(0.1), joined.is_set()][-1], 60)
+    consumer.close()
