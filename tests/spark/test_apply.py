@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGS_PER_RUN = 25
-RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "50")) // LOGS_PER_RUN)
+RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "25")) // LOGS_PER_RUN)
 MICRO_BATCHES = 3
 
 Row = dict[str, Any]

@@ -56,7 +56,8 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
         "log offsets are not sampled: nobody answers; trying again",
         "log offsets are sampled again",
     ]
-    assert asked == [[TopicPartition("t", 3)]] * 5
+    own = TopicPartition("__consumer_offsets", 0)
+    assert asked == [[own, TopicPartition("t", 3)]] * 5
     # What could not be written is written with the next sample, and once.
     failed, rows = written
     assert rows == failed
