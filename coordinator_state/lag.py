@@ -44,6 +44,7 @@ class LogSamples:
     log_start_offset: Int64s
     log_end_offset: Int64s
     last_stable_offset: Int64s
+    end_markers: Int64s
 
     def __len__(self) -> int:
         return self.log.size
@@ -57,9 +58,10 @@ class LogSamples:
 class Lags:
     """Lags of committed offsets, in their order; `UNKNOWN` where samples do not tell.
 
-    `lag` counts the records from the committed offset to the log end, `data_lost` those of them
-    that are deleted already, `lag_to_last_stable` those up to the last stable offset, all that a
-    `read_committed` consumer can read now. An offset past the newest sample has no lag.
+    `lag` counts the records from the committed offset to the log end, `lag_to_last_stable` those up
+    to the last stable offset, all that a `read_committed` consumer can read now. Both are 0 where
+    these are transaction markers and nothing else; `markers` counts them, `UNKNOWN` elsewhere.
+    `data_lost` counts those that are deleted already. An offset past the newest sample has no lag.
 
     `retention_margin_ms` is the time until the first uncommitted record will be as old as records
     were when the log start last moved past them: unknown where all is committed, or where it did
@@ -68,6 +70,7 @@ class Lags:
 
     lag: Int64s
     lag_to_last_stable: Int64s
+    markers: Int64s
     data_lost: Int64s
     time_lag_ms: Int64s
     retention_margin_ms: Int64s
@@ -121,7 +124,9 @@ class LogHistories:
         end = self.newest.log_end_offset[log]
         produced_at_ms = self._produced_at_ms(log, np.maximum(committed_offset, start))
         age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
-        is_behind = committed_offset < end
+        markers = np.maximum(self.newest.end_markers[log], 0)
+        is_at_markers = (committed_offset < end) & (committed_offset >= end - markers)
+        is_behind = (committed_offset < end) & ~is_at_markers
         until_age_ms = self._deleted_at_age_ms[log]
         has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
         margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
@@ -130,8 +135,11 @@ class LogHistories:
             return np.where(is_known, np.maximum(offset - committed_offset, 0), UNKNOWN)
 
         return Lags(
-            lag=behind(end),
-            lag_to_last_stable=behind(self.newest.last_stable_offset[log]),
+            lag=np.where(is_at_markers, 0, behind(end)),
+            lag_to_last_stable=np.where(
+                is_at_markers, 0, behind(self.newest.last_stable_offset[log])
+            ),
+            markers=np.where(is_at_markers, end - committed_offset, UNKNOWN),
             data_lost=behind(start),
             time_lag_ms=np.where(is_known & ~is_behind, 0, age_ms),
             retention_margin_ms=margin_ms,

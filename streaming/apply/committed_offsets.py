@@ -42,7 +42,10 @@ class CommittedOffsets:
     def before(self, keys: pa.Table) -> pa.Table:
         """What is known of the key of each row, in their order, null where nothing is."""
         numbered = keys.select(KEY).append_column("row", pa.array(np.arange(keys.num_rows)))
-        found = numbered.join(self._rows, KEY, join_type="left outer").sort_by("row")
+        # A join hashes all of its right side: that of a few groups is small.
+        of_groups = pc.is_in(self._rows["group_id"], pc.unique(keys["group_id"]))
+        known = self._rows.filter(of_groups)
+        found = numbered.join(known, KEY, join_type="left outer").sort_by("row")
         return found.select(_VALUES)
 
     def update(self, changes: pa.Table) -> None:

@@ -5,6 +5,10 @@ leader once for the log start, the log end (the high watermark, up to which cons
 last stable offset, up to which `read_committed` consumers read. The last stable offset is asked for
 before the log end, so that it is never the greater one.
 
+Where a log ends in transaction markers, nobody will ever commit past them as long as nothing comes
+behind: consumers commit the offset after the last record that they were given. Only reading the log
+tells, so the few records between a group and the log end are fetched, where this client may.
+
 What is the matter with a topic is a state and no error: it is gone, this client may not see it, or
 its partition has no leader now.
 """
@@ -15,13 +19,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kafka import errors as kafka_errors
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.lag import GONE, PRESENT
 from coordinator_state.primitives import ZERO_UUID, uuid_text
+from coordinator_state.record_batch import BATCH_HEADER_BYTES, read_batch_header
 from streaming.kafka.connections import TryAgain
 from streaming.kafka.patient_requests import PatientRequests, chunks
 
@@ -30,6 +36,8 @@ UNAVAILABLE: Final = "unavailable"
 
 _TOPICS_PER_REQUEST: Final = 1_000
 _CONSUMER: Final = -1
+_FETCH_BYTES: Final = 4096
+"""Some fifty markers of 78 bytes."""
 _ROUNDS: Final = 2
 """How often a partition is asked before it counts as unavailable until the next sample."""
 
@@ -52,6 +60,7 @@ class LogOffsets:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     last_stable_offset: int | None = None
+    end_markers: int | None = None
 
 
 class _Question(NamedTuple):
@@ -73,6 +82,37 @@ class LogOffsetsClient(PatientRequests):
     def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
         """Ask for these topic partitions, each of which has an answer of some state."""
         return self.patiently(lambda: self._sample(partitions)) if partitions else []
+
+    def end_markers(
+        self, places: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, int]:
+        """How many records lie between two offsets, the later the log end, if all are markers.
+
+        0 where any is not; nothing is said where the log may not be read or does not answer.
+        """
+        return self.patiently(lambda: self._end_markers(places)) if places else {}
+
+    async def _end_markers(
+        self, places: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, int]:
+        metadata = await self._metadata({at.topic for at in places})
+        leaders: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for at, (first, _) in places.items():
+            leader = metadata[at.topic].leaders.get(at.partition, -1)
+            if leader >= 0:
+                leaders[leader][at] = first
+        names = {known.uuid: name for name, known in metadata.items()}
+        found = {}
+        for leader, positions in leaders.items():
+            answer = await self.send(leader, _fetch_request(positions, metadata))
+            for topic in answer.responses:
+                # Fetch names topics by id since version 13.
+                name: str = topic.topic or names.get(topic.topic_id, "")
+                for data in topic.partitions:
+                    at = TopicPartition(name, data.partition_index)
+                    if at in places and not data.error_code:
+                        found[at] = _markers(data.records or b"", *places[at])
+        return {at: markers for at, markers in found.items() if markers is not None}
 
     async def _sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
         found: dict[TopicPartition, LogOffsets] = {}
@@ -115,6 +155,7 @@ class LogOffsetsClient(PatientRequests):
                 topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
                 found[topic.name] = _TopicMetadata(
                     error_code=topic.error_code,
+                    uuid=topic_id,
                     topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
                     leaders={p.partition_index: p.leader_id for p in topic.partitions},
                 )
@@ -150,6 +191,7 @@ class LogOffsetsClient(PatientRequests):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TopicMetadata:
     error_code: int
+    uuid: UUID
     topic_id: str | None
     leaders: Mapping[int, int]
 
@@ -195,3 +237,50 @@ def _request(partitions: Iterable[TopicPartition], question: _Question) -> ListO
         topics=[Topic(name=name, partitions=group) for name, group in by_topic.items()],
         min_version=2,
     )
+
+
+def _fetch_request(
+    positions: Mapping[TopicPartition, int], metadata: Mapping[str, _TopicMetadata]
+) -> FetchRequest:
+    Topic = FetchRequest.FetchTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for at, position in positions.items():
+        by_topic[at.topic].append(
+            Topic.FetchPartition(
+                partition=at.partition,
+                current_leader_epoch=-1,
+                fetch_offset=position,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=_FETCH_BYTES,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES * len(positions),
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=[],
+        rack_id="",
+        topics=[
+            Topic(topic=name, topic_id=metadata[name].uuid, partitions=group)
+            for name, group in by_topic.items()
+        ],
+        min_version=4,
+    )
+
+
+def _markers(records: bytes, first: int, end: int) -> int | None:
+    """How many of the offsets from one to another are markers: all or 0; None if cut short."""
+    view, position = memoryview(records), first
+    while position < end:
+        if len(view) < BATCH_HEADER_BYTES:
+            return None
+        header = read_batch_header(view)
+        if not header.is_control:
+            return 0
+        position = header.last_offset + 1
+        view = view[header.size_bytes :]
+    return end - first

@@ -41,6 +41,7 @@ GROUP_LAG = pa.schema(
         ("log_end_offset", pa.int64()),
         ("lag", pa.int64()),
         ("lag_to_last_stable", pa.int64()),
+        ("markers", pa.int64()),
         ("data_lost", pa.int64()),
         ("time_lag_ms", pa.int64()),
         ("time_lag_unknown", pa.string()),

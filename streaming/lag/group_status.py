@@ -49,6 +49,12 @@ COMMITS_WITHIN = timedelta(minutes=10)
 _WELL = frozenset({Status.OK, Status.IDLE})
 _FACTS = tuple(field.name for field in fields(PartitionFacts))
 
+_WINDOW = ("commits", "first_commit", "least_offset", "greatest_offset")
+_NEEDED = [
+    *(name for name in GROUP_LAG.names if name in {*KEY, *_FACTS, "pending_since", "known_until"}),
+    *_WINDOW,
+]
+
 Row = dict[str, Any]
 
 
@@ -144,7 +150,7 @@ def _judged(
         tuple(row[name] for name in KEY): row["expires_at"]
         for row in expiring_offsets(reader, group_ids=group_ids, until=until).to_pylist()
     }
-    rows: list[Row] = lags.to_pylist()
+    rows: list[Row] = lags.select(_NEEDED).to_pylist()
     for row in rows:
         expires_at = expires.get(tuple(row[name] for name in KEY))
         known = {

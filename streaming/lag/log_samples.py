@@ -14,7 +14,7 @@ from coordinator_state.lag import UNKNOWN, Int64s, LogHistories, LogSamples
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 
-_OFFSETS = ("log_start_offset", "log_end_offset", "last_stable_offset")
+_OFFSETS = ("log_start_offset", "log_end_offset", "last_stable_offset", "end_markers")
 _COLUMNS = ("topic", "partition", "sampled_at", "state", "topic_id", *_OFFSETS)
 
 
@@ -70,13 +70,19 @@ def _as_samples(rows: pa.Table, log: Int64s) -> LogSamples:
         log=log,
         sampled_at_ms=epoch_ms(rows["sampled_at"]),
         **{name: _texts(rows[name]) for name in ("state", "topic_id")},
-        **{name: pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in _OFFSETS},
+        **{
+            name: pc.fill_null(rows[name], UNKNOWN).to_numpy().astype(np.int64) for name in _OFFSETS
+        },
     )
 
 
 def epoch_ms(times: pa.ChunkedArray) -> Any:
     """Times as milliseconds since the epoch."""
     return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64()).to_numpy()
+
+
+def _offsets(column: pa.ChunkedArray) -> Int64s:
+    return pc.fill_null(column, UNKNOWN).to_numpy().astype(np.int64)
 
 
 def _texts(column: pa.ChunkedArray) -> Any:

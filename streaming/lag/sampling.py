@@ -11,14 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import OFFSETS_TOPIC
-from streaming.kafka.log_offsets import LogOffsetsClient, TopicPartition
+from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME: Final = "coordinator-state log offsets"
 _PATIENCE_S: Final = 2.0
+_MOST_MARKERS: Final = 16
 
 
 @dataclass(slots=True)
@@ -45,7 +48,9 @@ class LogOffsetsSampling:
     _runs: SampleRuns = field(default_factory=SampleRuns)
     _unwritten: list[Sample] = field(default_factory=list)
     _partitions: frozenset[TopicPartition] = frozenset()
-    _partitions_version: int = -1
+    _offsets: pa.Table | None = None
+    _offsets_version: int = -1
+    _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _is_failing: bool = False
     _is_ended: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -93,7 +98,7 @@ class LogOffsetsSampling:
 
     def _sample(self, session: SparkSession) -> None:
         sampled_at = datetime.now(timezone.utc)
-        found = self._client.sample(self._topic_partitions())
+        found = self._with_markers(self._client.sample(self._topic_partitions()))
         self._unwritten += self._runs.keep(sampled_at, found)
         if self._unwritten:
             delta.append(session, self.tables, LOG_OFFSETS, rows_of(self._unwritten))
@@ -103,16 +108,82 @@ class LogOffsetsSampling:
         """Every topic partition with a committed offset, in the tables as they are now."""
         reader = TableReader(self.tables)
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
-        if version != self._partitions_version:
-            rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition"])
+        if version != self._offsets_version:
+            rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
             keys = rows.group_by(["topic", "partition"]).aggregate([])
             # And how far the tables themselves are behind.
             own = (TopicPartition(OFFSETS_TOPIC, p) for p in reader.load_states)
             self._partitions = frozenset(
                 map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
             ).union(own)
-            self._partitions_version = version
+            self._offsets, self._offsets_version = rows, version
         return self._partitions
+
+    def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
+        """Tell the transaction markers at the end of logs that rest, where a group is near it."""
+        before, self._ends = self._ends, {}
+        resting = {}
+        for sample in found:
+            end, at = sample.log_end_offset, _place(sample)
+            if end is None or end != sample.last_stable_offset:
+                continue
+            known = before.get(at)
+            is_resting = known is not None and known.offset == end
+            self._ends[at] = known if known is not None and is_resting else _End(end)
+            if is_resting and not self._ends[at].was_asked:
+                resting[at] = end
+        for at, markers in self._ask_markers(resting).items():
+            self._ends[at] = _End(resting[at], was_asked=True, markers=markers)
+        markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
+        return [
+            replace(
+                sample, end_markers=markers_of.get(TopicPartition(sample.topic, sample.partition))
+            )
+            for sample in found
+        ]
+
+    def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The markers of logs with a group just before the end, None where nobody may say."""
+        if self._offsets is None or not ends:
+            return {}
+        rows = pa.table(
+            [
+                pa.array([at.topic for at in ends], pa.string()),
+                pa.array([at.partition for at in ends], pa.int32()),
+                pa.array(ends.values(), pa.int64()),
+            ],
+            names=["topic", "partition", "end"],
+        )
+        near = self._offsets.join(rows, ["topic", "partition"], join_type="inner")
+        waiting = pc.subtract(near["end"], near["committed_offset"])
+        is_near = pc.and_(pc.greater(waiting, 0), pc.less_equal(waiting, _MOST_MARKERS))
+        nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
+        places = {
+            TopicPartition(row["topic"], row["partition"]): (
+                row["committed_offset_max"],
+                row["end"],
+            )
+            for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
+        }
+        try:
+            found = self._client.end_markers(places)
+        except (ConfigurationError, TimeoutError) as error:
+            logger.info("the ends of %s logs are not read: %s", len(places), error)
+            found = {}
+        return {at: found.get(at) for at in places}
+
+
+def _place(sample: LogOffsets) -> TopicPartition:
+    return TopicPartition(sample.topic, sample.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A log end, and the markers before it once somebody looked."""
+
+    offset: int
+    was_asked: bool = False
+    markers: int | None = None
 
 
 def rows_of(samples: list[Sample]) -> pa.Table:
@@ -128,6 +199,7 @@ def rows_of(samples: list[Sample]) -> pa.Table:
                 "log_start_offset": found.log_start_offset,
                 "log_end_offset": found.log_end_offset,
                 "last_stable_offset": found.last_stable_offset,
+                "end_markers": found.end_markers,
                 "day": sampled_at.date(),
             }
             for sampled_at, found in samples

@@ -325,11 +325,15 @@ LOG_OFFSETS = Table(
             _nullable("log_start_offset", pa.int64()),
             _nullable("log_end_offset", pa.int64()),
             _nullable("last_stable_offset", pa.int64()),
+            _nullable("end_markers", pa.int32()),
             _column("day", pa.date32()),
         ]
     ),
 )
-"""Written by a query of its own: no snapshot of `load_progress` has it, each row says when."""
+"""Written by a query of its own: no snapshot of `load_progress` has it, each row says when.
+
+`end_markers` is how many records before the log end are nothing but transaction markers, null where
+nobody looked."""
 
 TABLES = (
     GROUP_OFFSETS,

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from coordinator_state.group_status import StatusRules
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
@@ -293,7 +294,30 @@ def a_storm_of_rebalances(cluster: Cluster) -> None:
     assert "rebalances in 300 s" in storm["reason"]
 
 
+def a_transactional_topic_is_all_read(cluster: Cluster) -> None:
+    """No incident: the group stays one offset behind, and that is no lag."""
+    topic = f"t-{uuid.uuid4()}"
+    cluster.create(topic)
+    producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
+    producer.init_transactions()
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, b"x")
+        producer.commit_transaction()
+    cluster.traffic.consume("exactly-once", topic)
+
+    def at_the_end() -> list[dict[str, Any]]:
+        rows = group_lag(TableReader(cluster.tables), group_ids=["exactly-once"]).to_pylist()
+        return [row for row in rows if row["markers"]]
+
+    (row,) = cluster.eventually(at_the_end, 120)
+    assert (row["committed_offset"], row["log_end_offset"]) == (5, 6)
+    assert (row["markers"], row["lag"], row["time_lag_ms"]) == (1, 0, 0)
+    cluster.has_status("exactly-once", "OK")
+
+
 INCIDENTS = (
+    a_transactional_topic_is_all_read,
     a_consumer_is_killed_while_producers_go_on,
     a_group_is_reset_to_the_earliest_offset,
     a_transaction_hangs,

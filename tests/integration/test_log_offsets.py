@@ -116,6 +116,28 @@ def test_what_is_not_there_is_a_state(
     assert again.topic_id != before.topic_id
 
 
+def test_only_transaction_markers_are_left(
+    broker: EmbeddedBroker, topic: str, client: LogOffsetsClient, eventually: Eventually
+) -> None:
+    _produce(broker, topic, 5)
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"marks {topic}"}
+    )
+    producer.init_transactions()
+    for size in (1, 20_000):
+        producer.begin_transaction()
+        producer.produce(topic, b"x" * size, partition=0)
+        producer.commit_transaction()
+    at = TopicPartition(topic, 0)
+    # Five records, then twice a record and a marker.
+    eventually(lambda: _only(client, topic).last_stable_offset == 9)
+    for first, markers in ((8, 1), (7, 0), (5, 0), (9, 0)):
+        assert client.end_markers({at: (first, 9)}) == {at: markers}
+    assert client.end_markers({TopicPartition(f"no-{topic}", 0): (8, 9)}) == {}
+    assert client.end_markers({at: (12, 13)}) == {}
+    assert client.end_markers({}) == {}
+
+
 def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
     broker: EmbeddedBroker, topic: str, tmp_path: Path, eventually: Eventually
 ) -> None:

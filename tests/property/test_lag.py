@@ -29,6 +29,7 @@ class Sample(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
+    end_markers: int
 
 
 def sample(
@@ -39,8 +40,10 @@ def sample(
     stable: int | None = None,
     state: str = PRESENT,
     topic_id: str = "T",
+    markers: int = UNKNOWN,
 ) -> Sample:
-    return Sample(at_ms, state, topic_id, start, end, end if stable is None else stable)
+    last_stable_offset = end if stable is None else stable
+    return Sample(at_ms, state, topic_id, start, end, last_stable_offset, markers)
 
 
 def histories(logs: list[list[Sample]]) -> LogHistories:
@@ -103,6 +106,16 @@ def test_an_open_transaction_hides_what_is_behind_it() -> None:
     found = lags([sample(0, 10), sample(1_000, 20, stable=12)], [10, 15], 2_000)
     assert found.lag.tolist() == [10, 5]
     assert found.lag_to_last_stable.tolist() == [2, 0]
+
+
+def test_transaction_markers_at_the_end_are_no_lag() -> None:
+    found = lags(
+        [sample(0, 7), sample(1_000, 10), sample(2_000, 10, markers=2)], [7, 8, 9, 10], 3_000
+    )
+    assert found.lag.tolist() == [3, 0, 0, 0]
+    assert found.lag_to_last_stable.tolist() == [3, 0, 0, 0]
+    assert found.markers.tolist() == [UNKNOWN, 2, 1, UNKNOWN]
+    assert found.time_lag_ms.tolist() == [3_000, 0, 0, 0]
 
 
 def test_samples_of_another_log_say_nothing() -> None:

@@ -115,6 +115,7 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "log_end_offset": 100,
         "lag": 60,
         "lag_to_last_stable": 30,
+        "markers": None,
         "data_lost": 0,
         # Half way from 20 at -40 s to 60 at -20 s.
         "time_lag_ms": 30_000,
