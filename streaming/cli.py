@@ -18,6 +18,7 @@ from streaming.commands.broker import broker
 from streaming.commands.decode import decode
 from streaming.commands.demo import demo
 from streaming.commands.expiring_offsets import expiring_offsets
+from streaming.commands.metrics import metrics
 from streaming.commands.offsets import offsets
 from streaming.commands.options import StateOption, read_config_file
 from streaming.commands.partition_for import partition_for
@@ -40,6 +41,7 @@ STREAMING_EXTRA = {
     "deltalake",
     "kafka",
     "platformdirs",
+    "prometheus_client",
     "pydantic",
     "pyspark",
     "rich",
@@ -162,6 +164,7 @@ for _command in (
     offsets,
     expiring_offsets,
     verify,
+    metrics,
     decode,
     redecode,
     partition_for,

@@ -195,6 +195,16 @@ class _Measures:
         return found
 
 
+def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Table:
+    """Log partitions with `known_until`, the moment up to which the tables have their records."""
+    now = at or reader.moment
+    progress = reader.read("load_progress", ["log_partition", "next_offset"])
+    logs = Logs.of(_own_logs(progress))
+    found = logs.histories(reader, since=now - _SETTLED, until=now)
+    moments = _known_until(found, logs.of_rows, progress, _ms(now))
+    return progress.select(["log_partition"]).append_column("known_until", moments)
+
+
 def _own_logs(progress: pa.Table) -> pa.Table:
     topic = pa.repeat(pa.scalar(OFFSETS_TOPIC), progress.num_rows)
     return pa.table([topic, progress["log_partition"]], names=_LOG)

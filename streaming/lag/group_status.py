@@ -76,6 +76,7 @@ def group_statuses(
     at: datetime | None = None,
     group_ids: Collection[str] | None = None,
     rules: StatusRules | None = None,
+    lags: pa.Table | None = None,
 ) -> pa.Table:
     """The status of each group: that of its worst partition, or of the group itself.
 
@@ -84,10 +85,11 @@ def group_statuses(
         at: the moment, in place of the snapshot's.
         group_ids: only these groups.
         rules: the limits, in place of the defaults.
+        lags: `group_lag` of the same, where it is known already.
     """
     now, rules = at or reader.moment, rules or StatusRules()
     partitions: dict[str, list[Row]] = defaultdict(list)
-    for row in _judged(reader, now, group_ids, rules):
+    for row in _judged(reader, now, group_ids, rules, lags):
         partitions[row["group_id"]].append(row)
     loops = _loops(reader, now, rules)
     rows = [
@@ -135,11 +137,16 @@ def _groups(reader: TableReader, group_ids: Collection[str] | None) -> list[Row]
 
 
 def _judged(
-    reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
+    reader: TableReader,
+    now: datetime,
+    group_ids: Collection[str] | None,
+    rules: StatusRules,
+    lags: pa.Table | None = None,
 ) -> list[Row]:
     """Rows of `group_lag` with the verdict on each."""
     wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
-    lags = group_lag(reader, at=now, group_ids=group_ids)
+    if lags is None:
+        lags = group_lag(reader, at=now, group_ids=group_ids)
     windows = commit_windows(recent_commits(reader, now - COMMITS_WITHIN, now, wanted))
     lags = lags.join(windows, KEY, join_type="left outer").sort_by(
         [(name, "ascending") for name in KEY]

@@ -1,0 +1,100 @@
+"""`coordinator-state metrics`; its Python twin is `streaming.metrics.collector`."""
+
+from __future__ import annotations
+
+import click
+
+from streaming.commands.options import option, tables_option
+from streaming.commands.signals import stop_on_signals
+from streaming.output import write_note
+
+DEFAULT_PORT = 8000
+
+
+@click.command()
+@tables_option
+@option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Where to listen; 0 takes any free port.",
+)
+@option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; 0.0.0.0 for every one: what the tables say is then open to all "
+    "who reach it.",
+)
+@option(
+    "--names",
+    type=click.Choice(["lag-exporter", "kminion"]),
+    default="lag-exporter",
+    show_default=True,
+    help="Names of lag and offsets: those of kafka-lag-exporter or of kminion.",
+)
+@option("--cluster-name", help="The label cluster_name. [default: the cluster id]")
+@option(
+    "--by",
+    type=click.Choice(["partition", "topic", "group"]),
+    default="partition",
+    show_default=True,
+    help="How fine the series are.",
+)
+@option(
+    "--max-series",
+    type=click.IntRange(min=0),
+    default=100_000,
+    show_default=True,
+    help="Leave out the series of partitions where there would be more.",
+)
+def metrics(
+    *,
+    tables: str,
+    port: int,
+    host: str,
+    names: str,
+    cluster_name: str | None,
+    by: str,
+    max_series: int,
+) -> None:
+    """Serve /metrics for Prometheus: lag, status, freshness and accounting.
+
+    Each scrape reads the tables as they are then. deploy/ has a dashboard for Grafana and alert
+    rules for Prometheus.
+
+    \b
+    Examples:
+      coordinator-state metrics --tables tables
+      coordinator-state metrics --tables tables --port 9308 --by topic
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from streaming.errors import ConfigurationError
+    from streaming.metrics.collector import TablesCollector
+    from streaming.metrics.families import NAMES
+    from streaming.tables.reader import TableReader
+
+    TableReader(tables)
+    registry = CollectorRegistry()
+    registry.register(
+        TablesCollector(
+            tables=tables,
+            cluster_name=cluster_name,
+            names=NAMES[names],
+            by=by,
+            max_series=max_series,
+        )
+    )
+    with stop_on_signals() as stop:
+        try:
+            server, thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
+            ) from error
+        write_note(f"metrics are at http://{host}:{server.server_port}/metrics")
+        stop.wait()
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,1 @@
+"""What the tables say, as metrics for Prometheus."""

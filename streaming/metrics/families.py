@@ -1,0 +1,268 @@
+"""Names, labels and help texts of the metrics, and how the rows of views become them.
+
+The names of groups and partitions are those of kafka-lag-exporter (or, as an option, of kminion),
+so that dashboards and rules made for it go on working; what neither has is `coordinator_state_...`.
+
+Source: seglo/kafka-lag-exporter src/main/scala/com/lightbend/kafkalagexporter/Metrics.scala at
+v0.8.2; redpanda-data/kminion prometheus/exporter.go at 4f3867a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+Row = dict[str, Any]
+Value = Callable[[Row], float | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A gauge: its labels are columns of the rows, by the label's name."""
+
+    name: str
+    help: str
+    labels: dict[str, str]
+    value: Value
+
+    def of(self, cluster: Sequence[tuple[str, str]], rows: Iterable[Row]) -> GaugeMetricFamily:
+        """The family with a sample for each row that has a value."""
+        names = [name for name, _ in cluster]
+        family = GaugeMetricFamily(self.name, self.help, labels=[*names, *self.labels])
+        own = [value for _, value in cluster]
+        for row in rows:
+            value = self.value(row)
+            if value is not None:
+                labels = ["" if row[c] is None else str(row[c]) for c in self.labels.values()]
+                family.add_metric([*own, *labels], value)
+        return family
+
+
+def _column(name: str) -> Value:
+    return lambda row: row[name]
+
+
+def _seconds(name: str) -> Value:
+    return lambda row: None if row[name] is None else row[name] / 1000
+
+
+_GROUP = {"group": "group_id"}
+_TOPIC = {**_GROUP, "topic": "topic"}
+_PARTITION = {
+    **_TOPIC,
+    "partition": "partition",
+    "member_host": "client_host",
+    "consumer_id": "member_id",
+    "client_id": "client_id",
+}
+_LOG = {"topic": "topic", "partition": "partition"}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The gauges of one naming, by what their rows are of."""
+
+    partitions: tuple[Gauge, ...]
+    logs: tuple[Gauge, ...]
+    topics: tuple[Gauge, ...]
+    groups: tuple[Gauge, ...]
+    has_cluster: bool = True
+
+
+LAG_EXPORTER = Names(
+    partitions=(
+        Gauge(
+            "kafka_consumergroup_group_offset",
+            "Last group consumed offset of a partition",
+            _PARTITION,
+            _column("committed_offset"),
+        ),
+        Gauge(
+            "kafka_consumergroup_group_lag",
+            "Group offset lag of a partition",
+            _PARTITION,
+            _column("lag"),
+        ),
+        Gauge(
+            "kafka_consumergroup_group_lag_seconds",
+            "Group time lag of a partition",
+            _PARTITION,
+            _seconds("time_lag_ms"),
+        ),
+    ),
+    logs=(
+        Gauge(
+            "kafka_partition_latest_offset",
+            "Latest offset of a partition",
+            _LOG,
+            _column("log_end_offset"),
+        ),
+        Gauge(
+            "kafka_partition_earliest_offset",
+            "Earliest offset of a partition",
+            _LOG,
+            _column("log_start_offset"),
+        ),
+    ),
+    topics=(
+        Gauge(
+            "kafka_consumergroup_group_topic_sum_lag",
+            "Sum of group offset lag across topic partitions",
+            _TOPIC,
+            _column("lag"),
+        ),
+    ),
+    groups=(
+        Gauge(
+            "kafka_consumergroup_group_max_lag",
+            "Max group offset lag",
+            _GROUP,
+            _column("max_lag"),
+        ),
+        Gauge(
+            "kafka_consumergroup_group_max_lag_seconds",
+            "Max group time lag",
+            _GROUP,
+            _seconds("max_time_lag_ms"),
+        ),
+        Gauge(
+            "kafka_consumergroup_group_sum_lag",
+            "Sum of group offset lag",
+            _GROUP,
+            _column("lag"),
+        ),
+    ),
+)
+
+_KMINION_TOPIC = {"group_id": "group_id", "topic_name": "topic"}
+_KMINION_LOG = {"topic_name": "topic", "partition_id": "partition"}
+KMINION = Names(
+    partitions=(
+        Gauge(
+            "kminion_kafka_consumer_group_topic_partition_lag",
+            "The number of messages a consumer group is lagging behind the latest offset of a "
+            "partition",
+            {**_KMINION_TOPIC, "partition_id": "partition"},
+            _column("lag"),
+        ),
+    ),
+    logs=(
+        Gauge(
+            "kminion_kafka_topic_partition_high_water_mark",
+            "Partition High Water Mark",
+            _KMINION_LOG,
+            _column("log_end_offset"),
+        ),
+        Gauge(
+            "kminion_kafka_topic_partition_low_water_mark",
+            "Partition Low Water Mark",
+            _KMINION_LOG,
+            _column("log_start_offset"),
+        ),
+    ),
+    topics=(
+        Gauge(
+            "kminion_kafka_consumer_group_topic_lag",
+            "The number of messages a consumer group is lagging behind across all partitions in a "
+            "topic",
+            _KMINION_TOPIC,
+            _column("lag"),
+        ),
+        Gauge(
+            "kminion_kafka_consumer_group_topic_offset_sum",
+            "The sum of all committed group offsets across all partitions in a topic",
+            _KMINION_TOPIC,
+            _column("committed_offset"),
+        ),
+    ),
+    groups=(
+        Gauge(
+            "kminion_kafka_consumer_group_members",
+            "The number of members in the consumer group",
+            {"group_id": "group_id"},
+            _column("member_count"),
+        ),
+    ),
+    has_cluster=False,
+)
+
+NAMES = {"lag-exporter": LAG_EXPORTER, "kminion": KMINION}
+
+OWN_GROUPS = (
+    Gauge(
+        "coordinator_state_group_status",
+        "1 for the status that the group is in",
+        {**_GROUP, "status": "status"},
+        lambda _row: 1,
+    ),
+    Gauge(
+        "coordinator_state_group_info",
+        "1 for each group, with its type and state",
+        {**_GROUP, "type": "group_type", "state": "group_state"},
+        lambda _row: 1,
+    ),
+    Gauge(
+        "coordinator_state_group_members",
+        "Members of the group",
+        _GROUP,
+        _column("member_count"),
+    ),
+    Gauge(
+        "coordinator_state_group_last_commit_age_seconds",
+        "Time since the group's last commit",
+        _GROUP,
+        _seconds("min_commit_age_ms"),
+    ),
+    Gauge(
+        "coordinator_state_group_data_lost_records",
+        "Records that were deleted before the group read them",
+        _GROUP,
+        _column("data_lost"),
+    ),
+    Gauge(
+        "coordinator_state_group_retention_margin_seconds",
+        "Time until the next uncommitted record will be deleted, by what brokers did last",
+        _GROUP,
+        _seconds("min_retention_margin_ms"),
+    ),
+)
+
+_LOG_PARTITION = {"log_partition": "log_partition"}
+OWN_LOG_PARTITIONS = (
+    Gauge(
+        "coordinator_state_log_partition_next_offset",
+        "Up to where a partition of __consumer_offsets is in the tables",
+        _LOG_PARTITION,
+        _column("next_offset"),
+    ),
+    Gauge(
+        "coordinator_state_log_partition_behind_seconds",
+        "How far the tables are behind a partition of __consumer_offsets",
+        _LOG_PARTITION,
+        _column("behind_s"),
+    ),
+)
+
+OUTCOMES = ("applied", "superseded", "ignored", "quarantined")
+
+
+def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Metric:
+    """Records of `__consumer_offsets` by what became of them."""
+    names = [name for name, _ in cluster]
+    family = CounterMetricFamily(
+        "coordinator_state_records",
+        "Records of __consumer_offsets by what became of them",
+        labels=[*names, "outcome"],
+    )
+    for outcome in OUTCOMES:
+        total = sum(row[f"records_{outcome}"] for row in rows)
+        family.add_metric([*(value for _, value in cluster), outcome], total)
+    return family
+
+
+def gauge(name: str, text: str, cluster: Sequence[tuple[str, str]], value: float | None) -> Metric:
+    """One number about the cluster, without a sample where it is not known."""
+    return Gauge(name, text, {}, lambda _row: value).of(cluster, [{}])

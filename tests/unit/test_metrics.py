@@ -1,0 +1,251 @@
+"""/metrics over tables: names, labels, values, limits, and what deploy/ asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from datetime import datetime, timedelta, timezone
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+
+from streaming.metrics.collector import TablesCollector
+from streaming.metrics.families import KMINION
+from tests.command_line import call
+from tests.integration.command_line import command_of
+from tests.tables_folder import apply_micro_batch, create_tables, write_rows
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+CLUSTER = ("cluster_name", "cluster")
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    now = datetime.now(timezone.utc)
+    folder = create_tables(tmp_path)
+    offset = {"group_id": 'g"\n', "topic": "t", "commit_timestamp": now - timedelta(seconds=7)}
+    apply_micro_batch(
+        folder,
+        progress=[{"records_applied": 5, "records_quarantined": 1, "next_offset": 30}],
+        groups=[
+            {"group_id": 'g"\n', "member_count": 1, "state": "Stable"},
+            {"group_id": "nothing"},
+        ],
+        group_members=[
+            {
+                **{"group_id": 'g"\n', "member_id": "m", "client_id": "c", "client_host": "/h"},
+                "assignment": [{"topic": "t", "partition": 0}],
+            }
+        ],
+        group_offsets=[
+            {**offset, "partition": 0, "committed_offset": 90},
+            {**offset, "partition": 1, "committed_offset": 3},
+            {**offset, "topic": "unseen", "partition": 0, "committed_offset": 3},
+        ],
+        pending_offsets=[
+            {**offset, "partition": 0, "commit_timestamp": now - timedelta(seconds=50)}
+        ],
+    )
+    ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
+    samples = [
+        {
+            **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
+            **{"sampled_at": at, "day": at.date(), "log_start_offset": start},
+            **{"log_end_offset": end - ago, "last_stable_offset": end - ago},
+        }
+        for ago in (1, 0)
+        for at in (now - timedelta(seconds=20 * ago + 2),)
+        for topic, partition, start, end in ends
+    ]
+    write_rows(folder, "log_offsets", samples)
+    return folder
+
+
+def scraped(tables: str, **options: Any) -> Samples:
+    registry = CollectorRegistry()
+    registry.register(TablesCollector(tables=tables, **options))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def labels(**given: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({**given, "cluster_name": "cluster"}.items()))
+
+
+def test_the_names_and_labels_of_kafka_lag_exporter(tables: str) -> None:
+    found = scraped(tables)
+    member = {"member_host": "/h", "consumer_id": "m", "client_id": "c"}
+    one = labels(group='g"\n', topic="t", partition="0", **member)
+    assert found["kafka_consumergroup_group_offset", one] == 90
+    assert found["kafka_consumergroup_group_lag", one] == 10
+    assert ("kafka_consumergroup_group_lag_seconds", one) not in found
+    group = labels(group='g"\n')
+    assert found["kafka_consumergroup_group_sum_lag", group] == 32
+    assert found["kafka_consumergroup_group_max_lag", group] == 22
+    assert found["kafka_consumergroup_group_topic_sum_lag", labels(group='g"\n', topic="t")] == 32
+    log = labels(topic="t", partition="1")
+    assert found["kafka_partition_latest_offset", log] == 25
+    assert found["kafka_partition_earliest_offset", log] == 5
+    assert found["kafka_consumergroup_poll_time_ms", labels()] > 0
+
+
+def test_our_own(tables: str) -> None:
+    found = scraped(tables, cluster_name="prod")
+    prod = {"cluster_name": "prod"}
+    group = {**prod, "group": 'g"\n'}
+
+    def value(name: str, **given: str) -> float:
+        return found[name, tuple(sorted(given.items()))]
+
+    assert value("coordinator_state_up") == 1
+    assert value("coordinator_state_group_status", **group, status="DATA_LOSS") == 1
+    nothing = {**prod, "group": "nothing"}
+    assert value("coordinator_state_group_status", **nothing, status="IDLE") == 1
+    assert value("coordinator_state_group_info", **group, type="classic", state="Stable") == 1
+    assert value("coordinator_state_group_members", **group) == 1
+    assert value("coordinator_state_group_data_lost_records", **group) == 2
+    assert 7 <= value("coordinator_state_group_last_commit_age_seconds", **group) < 60
+    assert value("coordinator_state_log_partition_next_offset", **prod, log_partition="0") == 30
+    assert 2 <= value("coordinator_state_tables_behind_seconds", **prod) < 60
+    assert value("coordinator_state_records_total", **prod, outcome="quarantined") == 1
+    assert value("coordinator_state_pending_offsets", **prod) == 1
+    assert 50 <= value("coordinator_state_pending_offsets_oldest_seconds", **prod) < 100
+    assert value("coordinator_state_series_left_out", **prod) == 0
+    assert value("coordinator_state_scrape_seconds", **prod) > 0
+
+
+def test_the_names_of_kminion(tables: str) -> None:
+    found = scraped(tables, names=KMINION)
+    topic = (("group_id", 'g"\n'), ("topic_name", "t"))
+    assert found["kminion_kafka_consumer_group_topic_lag", topic] == 32
+    assert found["kminion_kafka_consumer_group_topic_offset_sum", topic] == 93
+    partition = (topic[0], ("partition_id", "0"), topic[1])
+    assert found["kminion_kafka_consumer_group_topic_partition_lag", partition] == 10
+    assert found["kminion_kafka_consumer_group_members", topic[:1]] == 1
+    log = (("partition_id", "1"), ("topic_name", "t"))
+    assert found["kminion_kafka_topic_partition_low_water_mark", log] == 5
+    assert not [name for name, _ in found if name.startswith("kafka_")]
+
+
+def test_series_can_be_fewer(tables: str) -> None:
+    def names(**options: Any) -> set[str]:
+        return {name for name, _ in scraped(tables, **options)}
+
+    of_partitions = {"kafka_consumergroup_group_lag", "kafka_partition_latest_offset"}
+    of_topics = {"kafka_consumergroup_group_topic_sum_lag"}
+    assert of_partitions | of_topics <= names()
+    assert of_topics <= names(by="topic")
+    assert not of_partitions & names(by="topic")
+    assert not (of_partitions | of_topics) & names(by="group")
+    few = scraped(tables, max_series=12)
+    assert not of_partitions & {name for name, _ in few}
+    assert few["coordinator_state_series_left_out", (CLUSTER,)] == 15
+    assert of_partitions <= names(max_series=15)
+
+
+def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
+    assert scraped(str(tmp_path / "none")) == {("coordinator_state_up", ()): 0}
+    refused = call("metrics", "--tables", str(tmp_path / "none"), exit_code=2)
+    assert "there is no folder" in refused.stderr
+
+
+def asked_for(expression: str) -> set[str]:
+    """The metrics that a PromQL expression names."""
+    return set(re.findall(r"\b(?:kafka|coordinator_state)_[a-z_]+\b", expression)) - {
+        "cluster_name"
+    }
+
+
+def rules() -> list[dict[str, Any]]:
+    found = YAML(typ="safe").load((DEPLOY / "prometheus-rules.yaml").read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
+    exported = {name for name, _ in scraped(tables)} | {"kafka_consumergroup_group_lag_seconds"}
+    exported |= {"kafka_consumergroup_group_max_lag_seconds"}
+    exported |= {"coordinator_state_group_retention_margin_seconds"}
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [rule["expr"] for rule in rules()]
+    assert len(expressions) > 15
+    for expression in expressions:
+        names = asked_for(expression)
+        assert names, expression
+        assert names <= exported, expression
+
+
+def test_every_metric_is_explained(tables: str, repository: Path) -> None:
+    page = (repository / "docs" / "metrics.md").read_text()
+    explained = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
+    exported = {name for name, _ in scraped(tables)}
+    assert exported <= explained
+    # These have a sample only where there is something to tell.
+    assert explained - exported == {
+        "kafka_consumergroup_group_lag_seconds",
+        "kafka_consumergroup_group_max_lag_seconds",
+        "coordinator_state_group_retention_margin_seconds",
+    }
+
+
+def test_every_rule_says_what_is_wrong() -> None:
+    found = rules()
+    assert len({rule["alert"] for rule in found}) == len(found)
+    for rule in found:
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert {"summary", "description"} <= set(rule["annotations"])
+
+
+def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Prometheus's own check."""
+    assert PROMTOOL is not None
+    return subprocess.run(
+        [PROMTOOL, "check", *arguments], input=text, capture_output=True, text=True, check=False
+    )
+
+
+PROMTOOL = shutil.which("promtool")
+with_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is Debian's prometheus")
+
+
+@with_promtool
+def test_promtool_takes_the_rules() -> None:
+    checked = promtool("rules", str(DEPLOY / "prometheus-rules.yaml"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@with_promtool
+def test_promtool_takes_the_metrics(tables: str) -> None:
+    registry = CollectorRegistry()
+    registry.register(TablesCollector(tables=tables))
+    problems = promtool("metrics", text=generate_latest(registry).decode()).stderr.splitlines()
+    # kafka-lag-exporter's own name.
+    assert [problem for problem in problems if "poll_time_ms" not in problem] == []
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
+    command = command_of("metrics", "--tables", tables, "--port", "0")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)/metrics", process.stderr.readline())
+            assert found is not None
+            connection = HTTPConnection("127.0.0.1", int(found[1]), timeout=30)
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+    assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32.0' in text
