@@ -62,7 +62,8 @@ def metrics(
     """Serve /metrics for Prometheus: lag, status, freshness and accounting.
 
     Each scrape reads the tables as they are then. deploy/ has a dashboard for Grafana and alert
-    rules for Prometheus.
+    rules for Prometheus. The Python twin is streaming.metrics.collector.TablesCollector, for a
+    registry of your own.
 
     \b
     Examples:
