@@ -27,7 +27,7 @@ from streaming.tables.schemas import LOAD_PROGRESS
 from tests.integration.command_line import command_of
 from tests.integration.conftest import Eventually
 
-pytestmark = pytest.mark.timeout(220)
+pytestmark = pytest.mark.timeout(400)
 
 RULES = StatusRules(
     stop_after_ms=4_000,
