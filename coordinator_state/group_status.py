@@ -184,7 +184,8 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
             f"went back from {facts.greatest_offset} in the last {_s(facts.commits_from_ms)} and "
             f"is at {facts.committed_offset}; {_waiting(facts, lag)}",
         )
-    is_slow = waited_ms > rules.slow_after_ms
+    # Between two commits records wait, however fast they are read.
+    is_slow = waited_ms > max(rules.slow_after_ms, 2 * interval_ms)
     is_still = facts.commits > 1 and facts.least_offset == facts.greatest_offset
     if is_slow and is_still and facts.commit_age_ms < waited_ms:
         return Verdict(

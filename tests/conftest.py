@@ -7,10 +7,15 @@ every run, so a red run is red again) or `exhaustive` (many and new ones, kept w
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A shared two-core machine says nothing about our speed: no example fails for being slow.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,3 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def repository() -> Path:
     """The root of the repository."""
     return _TESTS.parent
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that `run` itself uses; one for all tests, since a JVM takes long to get warm."""
+    from streaming.session import build_session
+
+    session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"))
+    yield session
+    session.stop()

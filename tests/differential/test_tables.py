@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,11 +19,16 @@ from tests.differential.broker_round import BrokerRounds
 from tests.differential.random_round import draw_round
 from tests.logs import segment
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)
-def test_tables_of_random_logs_answer_as_the_broker(rounds: BrokerRounds, tmp_path: Path) -> None:
+def test_tables_of_random_logs_answer_as_the_broker(
+    rounds: BrokerRounds, spark: SparkSession, tmp_path: Path
+) -> None:
     seen: Counter[str] = Counter()
     tables = str(tmp_path / "tables")
 
@@ -35,7 +41,8 @@ def test_tables_of_random_logs_answer_as_the_broker(rounds: BrokerRounds, tmp_pa
                 checkpoint=str(tmp_path / "checkpoint"),
                 available_now=True,
                 lag_interval="off",
-            )
+            ),
+            session=spark,
         )
         reader = TableReader(tables)
         assert reader.semantics == rounds.semantics.value

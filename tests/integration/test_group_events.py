@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
@@ -20,6 +20,9 @@ from streaming.config import RunSettings
 from streaming.query import run_query
 from streaming.tables.reader import TableReader
 from tests.integration.conftest import Eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -101,7 +104,7 @@ def _live(group: Group) -> None:
 
 
 def test_what_happened_to_groups(
-    broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
     groups = {protocol: Group(broker, eventually, protocol) for protocol in PROTOCOLS}
     with ThreadPoolExecutor() as lives:
@@ -114,7 +117,8 @@ def test_what_happened_to_groups(
             available_now=True,
             lag_interval="off",
             history="all",
-        )
+        ),
+        session=spark,
     )
     rows = TableReader(tmp_path / "tables").read("group_events").to_pylist()
     rows.sort(key=lambda row: (row["record_offset"], row["event_number"]))

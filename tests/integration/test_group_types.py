@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -23,6 +24,9 @@ from streaming.query import run_query
 from streaming.tables.reader import TableReader
 from tests.client_jars import client_jars
 from tests.integration.conftest import Eventually, FreshBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -64,7 +68,7 @@ def _consumer(broker: EmbeddedBroker, group_id: str, **config: str) -> Consumer:
     )
 
 
-def _materialise(broker: EmbeddedBroker, tables: Path) -> TableReader:
+def _materialise(broker: EmbeddedBroker, spark: SparkSession, tables: Path) -> TableReader:
     run_query(
         RunSettings(
             bootstrap_servers=broker.bootstrap_servers,
@@ -72,13 +76,14 @@ def _materialise(broker: EmbeddedBroker, tables: Path) -> TableReader:
             checkpoint=str(tables.parent / "checkpoint"),
             available_now=True,
             lag_interval="off",
-        )
+        ),
+        session=spark,
     )
     return TableReader(tables)
 
 
 def test_live_groups_of_every_type(
-    fresh_broker: FreshBroker, tmp_path: Path, eventually: Eventually
+    fresh_broker: FreshBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
     broker = fresh_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -131,20 +136,20 @@ def test_live_groups_of_every_type(
             return len(groups) == 6 and {group.state for group in groups.values()} == {"Stable"}
 
         eventually(settled, 90)
-        reader = _materialise(broker, tables)
+        reader = _materialise(broker, spark, tables)
         _assert_what_the_tables_say(reader)
         verified = verify_cluster(broker.bootstrap_servers, str(tables), timeout_s=0)
         for _ in range(5):
             if not verified.behind:
                 break
             # Somebody has committed since the query ended.
-            _materialise(broker, tables)
+            _materialise(broker, spark, tables)
             verified = verify_cluster(broker.bootstrap_servers, str(tables), timeout_s=0)
         assert verified.summary.startswith("equal: 6 groups"), verified.differences
 
     # Everybody has left; share and streams groups keep what is theirs.
     eventually(lambda: _states(broker) == {"Empty"}, 90)
-    _materialise(broker, tables)
+    _materialise(broker, spark, tables)
     verified = verify_cluster(broker.bootstrap_servers, str(tables))
     assert verified.is_equal, verified.differences
     assert verified.counts["group"] == 6

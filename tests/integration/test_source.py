@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from coordinator_state.partitioner import partition_for
 from coordinator_state.serde import decode_key, decode_value
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.fetch import OFFSETS_TOPIC
-from streaming.session import build_session
 from streaming.source.coordinator_log import CoordinatorLogDataSource
 
 if TYPE_CHECKING:
@@ -30,16 +29,9 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    is_shared = SparkSession.getActiveSession() is not None
-    session = build_session()
-    session.dataSource.register(CoordinatorLogDataSource)
-    yield session
-    if not is_shared:
-        session.stop()
+@pytest.fixture(autouse=True)
+def _registered(spark: SparkSession) -> None:
+    spark.dataSource.register(CoordinatorLogDataSource)
 
 
 class Log:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 
 from streaming.jars import delta_jars
-from streaming.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def test_the_delta_jars_suffice(tmp_path: Path) -> None:
-    spark = build_session(warehouse=tmp_path / "warehouse")
+def test_the_delta_jars_suffice(spark: SparkSession, tmp_path: Path) -> None:
     jars = spark.conf.get("spark.jars")
     assert jars is not None
     assert sorted(jars.split(",")) == [str(jar) for jar in delta_jars()]

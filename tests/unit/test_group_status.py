@@ -83,6 +83,11 @@ DAY_MS = 86_400_000
             "OK",
             "",
         ),
+        (
+            BEHIND | {"commits": 7, "commits_from_ms": 540_000, "commit_rate_per_s": 8.25},
+            "OK",
+            "500 records wait, the first for 90 s",
+        ),
         # One commit says nothing of the pace.
         (
             BEHIND
