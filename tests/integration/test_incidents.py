@@ -15,17 +15,14 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from deltalake import DeltaTable
 
 from coordinator_state.group_status import StatusRules
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses
-from streaming.query import run_query
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS
 from tests.integration.conftest import Eventually
+from tests.integration.running_query import running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,31 +143,15 @@ class Cluster:
 def cluster(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> Iterator[Cluster]:
-    settings = RunSettings(
-        bootstrap_servers=broker.bootstrap_servers,
-        tables=str(tmp_path / "tables"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        lag_interval="1 second",
-    )
-    stop = threading.Event()
     traffic = Traffic(broker.bootstrap_servers)
-    with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(run_query, settings, stop=stop, session=spark)
+    with running(broker, spark, tmp_path, eventually) as tables:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        found = Cluster(broker.bootstrap_servers, tables, traffic, eventually, admin)
+        traffic.run(found.look)
         try:
-            eventually(
-                lambda: run.done() or DeltaTable.is_deltatable(LOAD_PROGRESS.path(settings.tables)),
-                120,
-            )
-            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-            found = Cluster(
-                broker.bootstrap_servers, Path(settings.tables), traffic, eventually, admin
-            )
-            traffic.run(found.look)
             yield found
         finally:
             traffic.close()
-            stop.set()
-        run.result(60)
 
 
 def a_consumer_is_killed_while_producers_go_on(cluster: Cluster) -> None:

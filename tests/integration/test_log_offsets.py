@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -14,16 +14,17 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from deltalake import DeltaTable
 
 from coordinator_state.lag import GONE, PRESENT, TOO_OLD
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS
-from tests.integration.command_line import command_of
 from tests.integration.conftest import Eventually
+from tests.integration.running_query import running
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -139,7 +140,11 @@ def test_only_transaction_markers_are_left(
 
 
 def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
-    broker: EmbeddedBroker, topic: str, tmp_path: Path, eventually: Eventually
+    broker: EmbeddedBroker,
+    spark: SparkSession,
+    topic: str,
+    tmp_path: Path,
+    eventually: Eventually,
 ) -> None:
     """Also when nobody commits; against the timestamps of the records, read back."""
     _produce(broker, topic, 5)
@@ -147,20 +152,9 @@ def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
     for group, committed in behind.items():
         _commit(broker, group, Place(topic, 0, committed))
     tables = tmp_path / "tables"
-    run = subprocess.Popen(
-        command_of(
-            *("run", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)),
-            *("--checkpoint", str(tmp_path / "checkpoint")),
-            *("--lag-interval", "1 second", "--silent"),
-        ),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
     def samples() -> list[tuple[datetime, int]]:
-        if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(str(tables))):
-            return []
-        found = TableReader(tables).read("log_offsets", filters=[("topic", "==", topic)])
+        found = TableReader(tables).read("log_offsets", filters=[("topic", "=", topic)])
         rows = sorted(found.to_pylist(), key=lambda row: row["sampled_at"])
         assert {(row["partition"], row["state"]) for row in rows} <= {(0, PRESENT)}
         return [(row["sampled_at"], row["log_end_offset"]) for row in rows]
@@ -168,17 +162,12 @@ def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
     def last_end() -> int:
         return samples()[-1][1] if samples() else -1
 
-    try:
+    with running(broker, spark, tmp_path, eventually):
         eventually(lambda: last_end() == 5, 120)
         for burst in (40, 3, 60, 20, 22):
             _produce(broker, topic, burst)
             threading.Event().wait(1.7)
         eventually(lambda: last_end() == 150, 60)
-    finally:
-        run.terminate()
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 0, errors
-    assert "Traceback" not in errors
 
     now = datetime.now(timezone.utc)
     appended_at = _timestamps(broker, topic)
