@@ -3,18 +3,19 @@
 Every record becomes exactly one row, good or not; a batch that cannot be read at all counts as one
 record. Nothing raises for what the bytes hold. The row kinds are those of `log_rows`.
 
-Compaction is that of Kafka's log cleaner, held back where state depends on more than the last
-record: a plain commit is dropped when a later plain commit has its key. Tombstones, transactional
-records and markers stay, and so does a commit that only a tombstone follows, for it is what makes
-its group exist.
+Compaction is that of Kafka's log cleaner, held back where state, or what there is to tell, depends
+on more than the last record: a plain commit is dropped when a later plain commit has its key and no
+smaller offset. Tombstones, transactional records and markers stay, and so does a commit that only a
+tombstone follows, for it is what makes its group exist.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -89,7 +90,7 @@ def decode_record_set(
             rows.extend(offsets.rows_of(batch))
     records_read = len(rows)
     if compact:
-        rows = _last_per_key(rows)
+        rows = _compacted(rows)
     return DecodedRecordSet(
         rows=pa.RecordBatch.from_pylist(rows, schema=LOG_ROW_SCHEMA),
         next_offset=next_offset,
@@ -170,14 +171,9 @@ class OffsetRange:
         }
 
 
-def is_plain_commit(row: Row) -> bool:
-    """Whether compaction may drop the row, and whether it supersedes earlier ones."""
-    return (
-        row["row_kind"] == ROW_KIND_OFFSET
-        and row["producer_id"] == NO_PRODUCER_ID
-        and not row["is_transactional"]
-        and not row["is_tombstone"]
-    )
+def is_offset(row: Row) -> bool:
+    """Whether the row is a commit or a tombstone of an offset."""
+    return bool(row["row_kind"] == ROW_KIND_OFFSET)
 
 
 def is_modern_record(row: Row) -> bool:
@@ -186,21 +182,51 @@ def is_modern_record(row: Row) -> bool:
     return is_record and row["record_type"] > GROUP_METADATA_TYPE
 
 
-def _last_per_key(rows: list[Row]) -> list[Row]:
-    seen: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    kept: list[Row] = []
-    for row in reversed(rows):
-        if is_plain_commit(row):
-            key = (row["topic"], row["partition"])
-            if key in seen[row["group_id"]]:
-                continue
-            seen[row["group_id"]].add(key)
-        elif is_modern_record(row):
-            # What it does may depend on whether a commit made the group before it.
-            seen.pop(row["group_id"], None)
-        kept.append(row)
-    kept.reverse()
-    return kept
+def _compacted(rows: list[Row]) -> list[Row]:
+    """Without the commits that a later one of their key supersedes, and that tell nothing.
+
+    Who set an offset back, and from where, is told by the commits on both sides of that; so they
+    stay, and those around a tombstone or a transaction's record of their key, and the first of each
+    key, which may be lower than what came before `rows`. So does the last before a record of its
+    group: what that does may depend on whether a commit made the group.
+    """
+    kept: set[int] = set()
+    records_behind: Counter[str] = Counter()
+    following: dict[tuple[str, str, int], _Commit] = {}
+    for index in reversed(range(len(rows))):
+        row = rows[index]
+        if not is_offset(row):
+            records_behind[row.get("group_id") or ""] += is_modern_record(row)
+            kept.add(index)
+            continue
+        key = row["group_id"], row["topic"], row["partition"]
+        later = following.get(key)
+        if not _is_plain_commit(row):
+            kept.add(index)
+            if later is not None:
+                following[key] = later._replace(committed_offset=-math.inf)
+            continue
+        commit = _Commit(index, row["committed_offset"], records_behind[row["group_id"]])
+        if later is None or later.records_behind != commit.records_behind:
+            kept.add(index)
+        if later is not None and commit.committed_offset > later.committed_offset:
+            kept |= {index, later.place}
+        following[key] = commit
+    kept.update(first.place for first in following.values())
+    return [row for index, row in enumerate(rows) if index in kept]
+
+
+def _is_plain_commit(row: Row) -> bool:
+    is_plain: bool = row["producer_id"] == NO_PRODUCER_ID and not row["is_transactional"]
+    return is_plain and not row["is_tombstone"]
+
+
+class _Commit(NamedTuple):
+    """A commit, and how many records its group has behind it."""
+
+    place: int
+    committed_offset: float
+    records_behind: int
 
 
 def _producer_columns(batch: RecordBatch) -> Row:

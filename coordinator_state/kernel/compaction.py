@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from coordinator_state.kernel.keys import (
     KIND_GROUP_RECORD,
     KIND_OTHER,
+    KIND_OTHER_OFFSET,
     KIND_PLAIN_COMMIT,
     mark_superseded,
     no_keys,
@@ -23,10 +24,15 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def compact(rows: Rows) -> tuple[Rows, int]:
-    """Drop the superseded commits of rows in log order; returns what is left and how many went."""
+    """Drop the superseded commits of rows in log order; returns what is left and how many went.
+
+    `mark_superseded` says which.
+    """
     is_superseded = np.zeros(rows.num_rows, dtype=np.bool_)
     data, positions, lengths, group_lengths = _keys(rows)
-    kinds = np.where(_plain_commits(rows), KIND_PLAIN_COMMIT, KIND_OTHER)
+    is_offset = _mask(pc.equal(rows.column("row_kind"), ROW_KIND_OFFSET))
+    kinds = np.where(is_offset, KIND_OTHER_OFFSET, KIND_OTHER)
+    kinds[_plain_commits(rows)] = KIND_PLAIN_COMMIT
     kinds[_group_records(rows)] = KIND_GROUP_RECORD
     mark_superseded(
         data,
@@ -35,6 +41,7 @@ def compact(rows: Rows) -> tuple[Rows, int]:
         positions,
         group_lengths,
         kinds,
+        _one_array(rows.column("committed_offset")).fill_null(0).to_numpy(),
         np.zeros(rows.num_rows, dtype=np.int64),
         is_superseded,
         no_keys(),

@@ -23,6 +23,7 @@ from coordinator_state.kernel.compaction import compact
 from coordinator_state.kernel.keys import (
     KIND_GROUP_RECORD,
     KIND_OTHER,
+    KIND_OTHER_OFFSET,
     KIND_PLAIN_COMMIT,
     mark_superseded,
     no_keys,
@@ -33,7 +34,7 @@ from coordinator_state.log_decoder import (
     OffsetRange,
     Row,
     is_modern_record,
-    is_plain_commit,
+    is_offset,
 )
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record import Record
@@ -211,27 +212,26 @@ class _RecordSetDecoder:
         # The bytes of the record's key between its type and whatever may be behind its partition.
         start = of[rows.GROUP_POSITION] - 2
         end = of[rows.TOPIC_POSITION] + of[rows.TOPIC_LENGTH] + 4
-        kinds = np.where(
-            (of[rows.KIND] == rows.KIND_COMMIT)
+        is_decoded = of[rows.KIND] == rows.KIND_COMMIT
+        kinds = np.where(is_decoded, KIND_OTHER_OFFSET, KIND_OTHER)
+        kinds[
+            is_decoded
             & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
             & (producer_ids == NO_PRODUCER_ID)
-            & (attributes & TRANSACTIONAL_FLAG == 0),
-            KIND_PLAIN_COMMIT,
-            KIND_OTHER,
-        )
+            & (attributes & TRANSACTIONAL_FLAG == 0)
+        ] = KIND_PLAIN_COMMIT
         group_positions, group_lengths = of[rows.GROUP_POSITION], of[rows.GROUP_LENGTH]
         if readable:
             group_positions, group_lengths = group_positions.copy(), group_lengths.copy()
         barriers = np.full(of.shape[1], self._barriers, dtype=np.int64)
         for place, found in readable.items():
-            if not any(map(is_modern_record, found)):
-                continue
-            if of[rows.KIND, place] == rows.KIND_READABLE_RECORD:
+            has_records = any(map(is_modern_record, found))
+            if has_records and of[rows.KIND, place] == rows.KIND_READABLE_RECORD:
                 kinds[place] = KIND_GROUP_RECORD
                 # Its type and the length of the group come before the group.
                 group_positions[place] = of[rows.KEY_POSITION, place] + 4
                 group_lengths[place] = len(found[0]["group_id"].encode())
-            else:
+            elif has_records or any(map(is_offset, found)):
                 barriers[:place] += 1
                 self._barriers += 1
                 self._is_to_compact_again = True
@@ -243,6 +243,7 @@ class _RecordSetDecoder:
             group_positions,
             group_lengths,
             kinds,
+            of[rows.COMMITTED_OFFSET],
             barriers,
             is_superseded,
             self._keys,
@@ -287,7 +288,7 @@ class _RecordSetDecoder:
 
     def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
         self._records_read += len(readable)
-        self._is_to_compact_again |= any(map(is_plain_commit, readable))
+        self._is_to_compact_again |= any(map(is_offset, readable))
         return pa.RecordBatch.from_pylist(readable, schema=LOG_ROW_SCHEMA)
 
     def _add_piece(self, piece: pa.RecordBatch) -> None:
@@ -296,9 +297,9 @@ class _RecordSetDecoder:
 
     def _result(self, next_offset: int) -> DecodedRecordSet:
         all_rows = _one_batch(self._pieces[::-1])
-        # Commits that `log_decoder` read were not among the keys, and of its batches was not known
-        # which groups they have records of.
-        if self._is_compacting and self._is_to_compact_again:
+        # Each window kept the first of each key. Commits that `log_decoder` read were not among the
+        # keys, and of its batches was not known which groups they have records of.
+        if self._is_compacting and (self._is_to_compact_again or len(self._pieces) > 1):
             all_rows, _ = compact(all_rows)
         return DecodedRecordSet(
             rows=all_rows,

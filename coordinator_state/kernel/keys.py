@@ -25,7 +25,12 @@ _HASH: Final = 0
 _KEY: Final = 1
 """Where the key begins in the copies, and in the lowest bits how long it is."""
 _EPOCH: Final = 2
-_SLOT_COLUMNS: Final = 3
+_NEXT_OFFSET: Final = 3
+"""What the earliest commit so far committed, or less than any where another record of its key comes
+before it."""
+_NEXT_ROW: Final = 4
+"""The row of that commit, among those that are gone through now."""
+_SLOT_COLUMNS: Final = 5
 _LENGTH_BITS: Final = 20
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
 """Room for a key of two strings of 32767 bytes each."""
@@ -35,10 +40,13 @@ _FNV_OFFSET_BASIS: Final = -3750763034362895579
 _FNV_PRIME: Final = 1099511628211
 
 _COUNT: Final = 3
+_NO_ROW: Final = -1
+_NO_OFFSET: Final = -(1 << 63)
 
 KIND_OTHER: Final = 0
 KIND_PLAIN_COMMIT: Final = 1
-KIND_GROUP_RECORD: Final = 2
+KIND_OTHER_OFFSET: Final = 2
+KIND_GROUP_RECORD: Final = 3
 
 State = tuple[Integers, Bytes, int, int]
 """The table, the copies of the keys, where these end, and how many there are."""
@@ -58,12 +66,17 @@ def mark_superseded(
     group_positions: Integers,
     group_lengths: Integers,
     kinds: Integers,
+    committed_offsets: Integers,
     barriers: Integers,
     is_superseded: Mask,
     keys: State,
     groups: State,
 ) -> tuple[State, State]:
-    """Mark each plain commit that a later one with the same key supersedes.
+    """Mark each plain commit that a later one with the same key supersedes, and that tells nothing.
+
+    Who set an offset back, and from where, is told by the commits on both sides of that; so they
+    stay, and those around a tombstone or a transaction's record of their key, and the first of each
+    key among these rows, which may be lower than what came before.
 
     What a record of a group does may depend on whether a commit made the group before it. So of the
     commits before and behind such a record, one of each key stays; `barriers` says how many places
@@ -80,25 +93,56 @@ def mark_superseded(
         if kinds[row] == KIND_GROUP_RECORD:
             groups = _with_record(groups, data, group_positions[row], group_lengths[row])
             continue
-        epoch = barriers[row] << 32
-        if groups[_COUNT]:
-            epoch += _records_of(groups, data, group_positions[row], group_lengths[row])
         position, length = positions[row], lengths[row]
         key_hash = _hash(data, position, length)
         slot = _find(slots, copies, key_hash, data, position, length)
-        if slots[slot, _KEY] != _EMPTY:
-            is_superseded[row] = slots[slot, _EPOCH] == epoch
-            slots[slot, _EPOCH] = epoch
+        is_known = slots[slot, _KEY] != _EMPTY
+        if kinds[row] == KIND_OTHER_OFFSET:
+            if is_known:
+                slots[slot, _NEXT_OFFSET] = _NO_OFFSET
             continue
-        slots[slot, _HASH] = key_hash
-        slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+        epoch = _epoch(groups, data, group_positions[row], group_lengths[row], barriers[row])
+        if is_known:
+            is_superseded[row] = slots[slot, _EPOCH] == epoch
+            if committed_offsets[row] > slots[slot, _NEXT_OFFSET]:
+                is_superseded[row] = False
+                _keep_next(slots, slot, is_superseded)
+        else:
+            slots[slot, _HASH] = key_hash
+            slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+            copies = _with_room(copies, copies_end, length)
+            copies_end = copy_bytes(data, position, length, copies, copies_end)
+            count += 1
         slots[slot, _EPOCH] = epoch
-        copies = _with_room(copies, copies_end, length)
-        copies_end = copy_bytes(data, position, length, copies, copies_end)
-        count += 1
+        slots[slot, _NEXT_OFFSET] = committed_offsets[row]
+        slots[slot, _NEXT_ROW] = row
         if 2 * count > len(slots):
             slots = _doubled(slots)
+    _keep_firsts(slots, is_superseded)
     return (slots, copies, copies_end, count), groups
+
+
+@inlined
+def _epoch(groups: State, data: Bytes, position: int, length: int, barriers: int) -> int:
+    """What differs between commits that may not hide each other."""
+    epoch = barriers << 32
+    if groups[_COUNT]:
+        epoch += _records_of(groups, data, position, length)
+    return epoch
+
+
+@inlined
+def _keep_firsts(slots: Integers, is_superseded: Mask) -> None:
+    for slot in range(len(slots)):
+        if slots[slot, _KEY] != _EMPTY:
+            _keep_next(slots, slot, is_superseded)
+            slots[slot, _NEXT_ROW] = _NO_ROW
+
+
+@inlined
+def _keep_next(slots: Integers, slot: int, is_superseded: Mask) -> None:
+    if slots[slot, _NEXT_ROW] != _NO_ROW:
+        is_superseded[slots[slot, _NEXT_ROW]] = False
 
 
 @inlined
@@ -195,7 +239,6 @@ def _doubled(slots: Integers) -> Integers:
             slot = slots[index, _HASH] & (size - 1)
             while larger[slot, _KEY] != _EMPTY:
                 slot = (slot + 1) & (size - 1)
-            larger[slot, _HASH] = slots[index, _HASH]
-            larger[slot, _KEY] = slots[index, _KEY]
-            larger[slot, _EPOCH] = slots[index, _EPOCH]
+            for column in range(_SLOT_COLUMNS):
+                larger[slot, column] = slots[index, column]
     return larger

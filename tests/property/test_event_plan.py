@@ -79,16 +79,27 @@ def _told(buffer: bytes, semantics: Semantics) -> Iterator[GroupEvent]:
                     yield moved
 
 
-def _comparable(rows: Iterable[dict[str, Any]]) -> list[str]:
+def _comparable(rows: Iterable[dict[str, Any]], *, sampled: bool) -> list[str]:
     told = ({name: row[name] for name in GroupEvent.__slots__} for row in rows)
-    return sorted(json.dumps(one, sort_keys=True) for one in told)
+    return sorted(
+        json.dumps(one, sort_keys=True) for one in told if not (sampled and _is_reset_forward(one))
+    )
 
 
+def _is_reset_forward(event: dict[str, Any]) -> bool:
+    """What the commits that follow in its micro-batch may hide, as docs/events.md says."""
+    if event["event"] != EventName.OFFSET_RESET.value:
+        return False
+    before, after = event["offset_before"], event["offset_after"]
+    return before is None or after >= before
+
+
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("semantics", list(Semantics))
 @settings(max_examples=200)
 @given(data=st.data())
 def test_any_cut_tells_what_happened_from_record_to_record(
-    semantics: Semantics, data: st.DataObject
+    semantics: Semantics, sampled: bool, data: st.DataObject
 ) -> None:
     events: list[Event] = data.draw(logs())
     buffer, end = segment(events)
@@ -97,14 +108,19 @@ def test_any_cut_tells_what_happened_from_record_to_record(
     start = 0
     for cut in cuts:
         decoded = decode_record_set(
-            buffer, log_partition=LOG_PARTITION, from_offset=start, to_offset=cut
+            buffer,
+            log_partition=LOG_PARTITION,
+            from_offset=start,
+            to_offset=cut,
+            compact=sampled,
         )
         rows = pa.Table.from_batches([decoded.rows])
         if data.draw(st.booleans()):
-            tables.apply(rows, cut, 0, crash_after="groups")
-        tables.apply(rows, cut, 0)
+            tables.apply(rows, cut, decoded.records_superseded, crash_after="groups")
+        tables.apply(rows, cut, decoded.records_superseded)
         start = cut
     found = [row for row in tables.events if row["event"] != EventName.TRANSACTION_HUNG.value]
-    assert _comparable(found) == _comparable(map(event_columns, _told(buffer, semantics)))
+    expected = map(event_columns, _told(buffer, semantics))
+    assert _comparable(found, sampled=sampled) == _comparable(expected, sampled=sampled)
     places = [(row["record_offset"], row["event_number"]) for row in tables.events]
     assert len(set(places)) == len(places)
