@@ -29,7 +29,13 @@ from enum import Enum
 from typing import Final
 
 from coordinator_state.expiry import expiry
-from coordinator_state.group_replay import GroupRecord, GroupReplay, GroupState, described
+from coordinator_state.group_replay import (
+    AskTopicNames,
+    GroupRecord,
+    GroupReplay,
+    GroupState,
+    described,
+)
 from coordinator_state.groups import (
     NO_RECORD_OFFSET,
     AssignedPartition,
@@ -38,7 +44,8 @@ from coordinator_state.groups import (
     GroupMember,
     simple_group,
 )
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.modern_groups import ModernGroup
+from coordinator_state.offsets import CommittedOffset, OffsetKey
 
 HUNG_AFTER_MS: Final = 60_000
 """The default of `transaction.timeout.ms`."""
@@ -101,13 +108,13 @@ class GroupEvent:
 class GroupEventReplay:
     """Group records, replayed one by one, and what happened with each."""
 
-    replay: GroupReplay = field(default_factory=GroupReplay)
+    groups: GroupReplay = field(default_factory=GroupReplay)
 
     def replay_record(self, record: GroupRecord) -> list[GroupEvent]:
         """What happened with a group record; topics that a record names by id have no names."""
-        before = _Glance.at(self.replay.states.get(record.group_id), record.name)
-        self.replay.replay(record)
-        after = _Glance.at(self.replay.states.get(record.group_id), record.name)
+        before = _Glance.at(self.groups.states.get(record.group_id), record.name)
+        self.groups.replay(record)
+        after = _Glance.at(self.groups.states.get(record.group_id), record.name)
         return [
             replace(
                 found,
@@ -123,26 +130,25 @@ class GroupEventReplay:
         before: CommittedOffset | None,
         after: CommittedOffset,
         record_offset: int,
-        topic_names: Mapping[str, str] | None = None,
+        topic_names: AskTopicNames = lambda _topic_ids: {},
     ) -> GroupEvent | None:
-        """What a commit that took part at `record_offset` did to the offset, None if nothing."""
+        """What a commit that took part at `record_offset` did to the offset, None if nothing.
+
+        `topic_names` is asked for topics that an assignment names by id, to find the member.
+        """
         if before is None or before.committed_offset == after.committed_offset:
             return None
-        group = self._group(key.group_id, topic_names)
+        state = self._state(key.group_id)
         is_back = after.committed_offset < before.committed_offset
-        is_by_nobody = not group.members and not group.is_simple
-        is_first = before.record_offset < group.record_offset
+        is_by_nobody = not state.members and not (isinstance(state, Group) and state.is_simple)
+        is_first = before.record_offset < state.record_offset
         if not is_back and not (is_by_nobody and (is_first or after.leader_epoch is None)):
             return None
-        event = GroupEvent(
-            event=EventName.OFFSET_RESET if is_by_nobody else EventName.OFFSET_REWIND,
-            group_id=key.group_id,
-            record_offset=record_offset,
-            group_type=group.group_type,
-            member_count=len(group.members),
-            topic=key.topic,
-            partition=key.partition,
-            offset_before=before.committed_offset,
+        unnamed = state.unnamed_topic_ids() if isinstance(state, ModernGroup) else ()
+        group = described(state, topic_names(unnamed))
+        name = EventName.OFFSET_RESET if is_by_nobody else EventName.OFFSET_REWIND
+        event = replace(
+            _of_offset(name, group, key, before, record_offset),
             offset_after=after.committed_offset,
             producer_id=after.producer_id,
         )
@@ -158,7 +164,7 @@ class GroupEventReplay:
         retention_ms: int,
     ) -> GroupEvent:
         """What a tombstone at `record_offset` did to a committed offset."""
-        group = self._group(key.group_id)
+        group = described(self._state(key.group_id))
         expires = expiry(
             group,
             key.topic,
@@ -166,24 +172,30 @@ class GroupEventReplay:
             expire_timestamp_ms=before.expire_timestamp_ms,
             is_pending=False,
             retention_ms=retention_ms,
-            semantics=Semantics.COORDINATOR,
         )
         is_due = expires.at_ms is not None and (timestamp_ms or 0) >= expires.at_ms
-        return GroupEvent(
-            event=EventName.OFFSET_EXPIRED if is_due else EventName.OFFSET_DELETED,
-            group_id=key.group_id,
-            record_offset=record_offset,
-            group_type=group.group_type,
-            member_count=len(group.members),
-            topic=key.topic,
-            partition=key.partition,
-            offset_before=before.committed_offset,
-        )
+        name = EventName.OFFSET_EXPIRED if is_due else EventName.OFFSET_DELETED
+        return _of_offset(name, group, key, before, record_offset)
 
-    def _group(self, group_id: str, topic_names: Mapping[str, str] | None = None) -> Group:
+    def _state(self, group_id: str) -> GroupState:
         """A group of which there is no record is a simple one: it has, or had, an offset."""
-        state = self.replay.states.get(group_id)
-        return simple_group(group_id) if state is None else described(state, topic_names)
+        state = self.groups.states.get(group_id)
+        return simple_group(group_id) if state is None else state
+
+
+def _of_offset(
+    name: EventName, group: Group, key: OffsetKey, before: CommittedOffset, record_offset: int
+) -> GroupEvent:
+    return GroupEvent(
+        event=name,
+        group_id=key.group_id,
+        record_offset=record_offset,
+        group_type=group.group_type,
+        member_count=len(group.members),
+        topic=key.topic,
+        partition=key.partition,
+        offset_before=before.committed_offset,
+    )
 
 
 def owner(group: Group, key: OffsetKey) -> GroupMember | None:

@@ -51,6 +51,9 @@ MODERN_GROUPS: Final[dict[int, type[ModernGroup]]] = {
 }
 """Kinds of group by record type. Type 9, of 4.0's early access, says nothing to later brokers."""
 
+AskTopicNames = Callable[[Collection[str]], Mapping[str, str]]
+"""Names of the cluster's topics by topic id, as far as they are known."""
+
 OnWarning = Callable[[int, str], None]
 """Takes the record offset and the reason why a coordinator would not load it."""
 

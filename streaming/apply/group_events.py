@@ -23,20 +23,17 @@ from coordinator_state.group_events import (
     GroupEvent,
     GroupEventReplay,
 )
-from coordinator_state.group_replay import GroupRecord, GroupReplay, GroupState
+from coordinator_state.group_replay import AskTopicNames, GroupReplay, GroupState
 from coordinator_state.groups import Group
-from coordinator_state.modern_groups import ModernGroup
 from coordinator_state.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
 from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.committed_offsets import KEY, CommittedOffsets
-from streaming.apply.group_tables import AskTopicNames
-from streaming.apply.groups import GroupId, group_making_commits
+from streaming.apply.groups import GroupId, group_making_commits, group_record
 from streaming.apply.offsets import key_codes
 from streaming.tables.schemas import GROUP_EVENTS
 
 Row = dict[str, Any]
 _NOTHING = -1
-_MAKES_A_GROUP: Row = {}
 _ENDED = pa.array([Outcome.COMMITTED.value, Outcome.ABORTED.value])
 
 
@@ -58,33 +55,36 @@ class EventPlan:
             history: of the micro-batch's offsets (`HISTORY_SCHEMA`).
             records: what `plan_records` made of its group records.
         """
-        told: dict[GroupId, list[tuple[int, Row]]] = defaultdict(list)
+        by_group: dict[GroupId, list[Row]] = defaultdict(list)
         for row in records:
             if self.semantics is Semantics.SCALA and row["record_type"] != GROUP_METADATA_TYPE:
                 continue
-            told[row["log_partition"], row["group_id"]].append((row["record_offset"], row))
-        if told and self.semantics is Semantics.COORDINATOR:
-            by_group = {identity: [row for _, row in found] for identity, found in told.items()}
-            for identity, places in group_making_commits(rows, by_group, self.groups).items():
+            by_group[row["log_partition"], row["group_id"]].append(row)
+        told: dict[GroupId, list[tuple[int, Row | None]]] = defaultdict(list)
+        for identity, of_group in by_group.items():
+            told[identity] = [(row["record_offset"], row) for row in of_group]
+        if by_group and self.semantics is Semantics.COORDINATOR:
+            names = pa.array({group_id for _, group_id in by_group}, pa.string())
+            theirs = rows.filter(pc.is_in(rows["group_id"], names))
+            for identity, places in group_making_commits(theirs, by_group, self.groups).items():
                 if identity in told:
-                    told[identity] += [(place, _MAKES_A_GROUP) for place in places]
-        moves = self._moves(history, set(told))
-        for row in moves:
+                    told[identity] += [(place, None) for place in places]
+        for row in self._moves(history, set(by_group)):
             place = row["outcome_record_offset"]
             told[row["log_partition"], row["group_id"]].append((place, row))
-        rows = _hung(history)
-        for (log_partition, group_id), events in told.items():
-            events.sort(key=lambda event: event[0])
-            found = self._of_group((log_partition, group_id), [row for _, row in events])
-            rows += [
+        found = _hung(history)
+        for (log_partition, group_id), happened in told.items():
+            happened.sort(key=lambda one: one[0])
+            events = self._of_group((log_partition, group_id), [row for _, row in happened])
+            found += [
                 {
                     "log_partition": log_partition,
                     "record_timestamp_ms": at_ms,
                     **event_columns(event),
                 }
-                for event, at_ms in found
+                for event, at_ms in events
             ]
-        return self._table(rows)
+        return self._table(found)
 
     def _moves(self, history: pa.Table, with_records: set[GroupId]) -> list[Row]:
         """The rows of keys of which something may have to be told, by key and by effect."""
@@ -99,20 +99,21 @@ class EventPlan:
         own = rows["record_offset"].to_numpy()
         order = np.lexsort((own, rows["outcome_record_offset"].to_numpy(), codes))
         rows, codes, own = rows.take(pa.array(order)), codes[order], own[order]
-        before = self.committed.before(rows)
-        rows = rows.append_column("stored", before.to_struct_array())
         is_first = np.append(True, codes[1:] != codes[:-1])
+        key = np.cumsum(is_first) - 1
+        before = self.committed.before(rows.filter(pa.array(is_first)))
 
         def previous(values: Any, stored: str) -> Any:
             known = pc.fill_null(before[stored], _NOTHING).to_numpy()
-            return np.where(is_first, known, np.roll(values, 1))
+            return np.where(is_first, known[key], np.roll(values, 1))
 
         committed = pc.fill_null(rows["committed_offset"], _NOTHING).to_numpy()
         was = previous(committed, "committed_offset")
         is_told = (committed < was) | (own < previous(own, "record_offset"))
         is_told |= (committed != was) & self._may_be_empty(rows, with_records)
-        is_of_told = np.isin(codes, codes[is_told])
-        return rows.filter(pa.array(is_of_told)).to_pylist()
+        of_told = np.flatnonzero(np.isin(codes, codes[is_told]))
+        stored = before.take(pa.array(key[of_told])).to_struct_array()
+        return rows.take(pa.array(of_told)).append_column("stored", stored).to_pylist()
 
     def _may_be_empty(self, rows: pa.Table, with_records: set[GroupId]) -> Any:
         """Rows of groups that have no members, though a record, or had none at some moment."""
@@ -128,25 +129,21 @@ class EventPlan:
         return pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
 
     def _of_group(
-        self, identity: GroupId, rows: Iterable[Row]
+        self, identity: GroupId, rows: Iterable[Row | None]
     ) -> Iterable[tuple[GroupEvent, int | None]]:
-        """Events of one group with their times; rows are records and moves by place in the log."""
+        """Events of one group with their times; rows are records and moves by place in the log.
+
+        None is a commit that may make the group.
+        """
         known = self.groups.get(identity)
         replay = GroupEventReplay(GroupReplay({} if known is None else {identity[1]: known}))
         offsets: dict[OffsetKey, CommittedOffset | None] = {}
         for row in rows:
-            if row is _MAKES_A_GROUP:
-                replay.replay.replay_offset_commit(identity[1])
+            if row is None:
+                replay.groups.replay_offset_commit(identity[1])
                 continue
             if "record_key" in row:
-                record = GroupRecord(
-                    row["record_type"],
-                    row["group_id"],
-                    row["name"],
-                    row["fields"],
-                    row["record_offset"],
-                )
-                for event in replay.replay_record(record):
+                for event in replay.replay_record(group_record(row)):
                     yield event, row["record_timestamp_ms"]
                 continue
             key = OffsetKey(row["group_id"], row["topic"], row["partition"])
@@ -179,9 +176,7 @@ class EventPlan:
         if before is not None and before.record_offset > after.record_offset:
             return None
         offsets[key] = after
-        state = replay.replay.states.get(key.group_id)
-        unnamed = state.unnamed_topic_ids() if isinstance(state, ModernGroup) else ()
-        return replay.replay_commit(key, before, after, place, self.topic_names(unnamed))
+        return replay.replay_commit(key, before, after, place, self.topic_names)
 
     def _table(self, rows: list[Row]) -> pa.Table:
         rows.sort(key=lambda row: (row["log_partition"], row["record_offset"], row["group_id"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coordinator_state.group_replay import GroupRecord, GroupState, described
+from coordinator_state.group_replay import AskTopicNames, GroupRecord, GroupState, described
 from coordinator_state.groups import NO_RECORD_OFFSET, Group
 from coordinator_state.modern_groups import ModernGroup
 from coordinator_state.record_types import GROUP_METADATA_TYPE
@@ -24,9 +24,6 @@ from streaming.tables.schemas import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-AskTopicNames = Callable[[Collection[str]], Mapping[str, str]]
-"""Names of the cluster's topics by topic id, as far as they are known."""
 
 _TABLES = {table.name: table for table in TABLES}
 

@@ -191,7 +191,7 @@ def _plan_coordinator(
             {} if before is None else {group_id: before},
             on_warning=partial(_log_warning, log_partition),
         )
-        records = [_group_record(row) for row in by_group.get(identity, ())]
+        records = [group_record(row) for row in by_group.get(identity, ())]
         events: list[tuple[int, GroupRecord | None]] = [
             *((record_offset, None) for record_offset in commit_offsets.get(identity, ())),
             *((record.record_offset, record) for record in records),
@@ -208,7 +208,8 @@ def _plan_coordinator(
     return changes
 
 
-def _group_record(row: Mapping[str, Any]) -> GroupRecord:
+def group_record(row: Mapping[str, Any]) -> GroupRecord:
+    """A row that `plan_records` made, as the core replays it."""
     return GroupRecord(
         record_type=row["record_type"],
         group_id=row["group_id"],
@@ -243,7 +244,7 @@ def _plan_scala(
             continue
         last = own[-1]
         replay = GroupReplay()
-        replay.replay(_group_record(last))
+        replay.replay(group_record(last))
         group = replay.states.get(last["group_id"])
         if group is None:
             without_record[identity] = last["record_offset"]

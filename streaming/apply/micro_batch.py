@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.group_replay import GroupState
+from coordinator_state.group_replay import AskTopicNames, GroupState
 from coordinator_state.log_rows import (
     ROW_KIND_PROGRESS,
     ROW_KIND_UNDECODABLE,
@@ -35,7 +35,7 @@ from coordinator_state.offsets import Semantics
 from streaming.apply.committed_offsets import CommittedOffsets
 from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_events import EventPlan
-from streaming.apply.group_tables import AskTopicNames, GroupTables
+from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupId, plan_groups, plan_records
 from streaming.apply.offsets import OffsetPlan, plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending

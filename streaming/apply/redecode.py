@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.group_replay import GroupRecord, rebuilt_group
+from coordinator_state.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import write_record_batch
 from coordinator_state.record_types import NO_TIMESTAMP
 from streaming.apply.exact_replay import RecordCounts
-from streaming.apply.group_tables import AskTopicNames, GroupTables
+from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupChange, GroupId, plan_records
 from streaming.apply.table_writes import TableWrites
 from streaming.errors import ConfigurationError

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from coordinator_state.group_replay import AskTopicNames
 from streaming.apply.group_rows import (
     GROUP_CHANGE_SCHEMA,
     MEMBER_CHANGE_SCHEMA,
     group_rows,
     member_rows,
 )
-from streaming.apply.group_tables import AskTopicNames, GroupTables, described_groups
+from streaming.apply.group_tables import GroupTables, described_groups
 from streaming.apply.groups import GroupChange, GroupId, records_table
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress

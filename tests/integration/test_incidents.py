@@ -216,7 +216,7 @@ def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
     topic = f"t-{uuid.uuid4()}"
     cluster.create(topic)
     consumer = cluster.traffic.consumer("pending", topic)
-    cluster.eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 40)
+    cluster.eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
     producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
     producer.init_transactions()
     producer.begin_transaction()
@@ -228,7 +228,7 @@ def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
             .read("pending_offsets", filters=[("group_id", "=", "pending")])
             .to_pylist()
         ),
-        40,
+        120,
     )
     assert [row["topic"] for row in waiting] == [topic]
     producer.commit_transaction()
@@ -256,7 +256,7 @@ def a_topic_is_deleted_and_created_again(cluster: Cluster) -> None:
     (deleted,) = cluster.admin.delete_topics([topic]).values()
     deleted.result()
     cluster.eventually(
-        lambda: any(e["event"] == "offset_deleted" for e in cluster.events("orphan")), 40
+        lambda: any(e["event"] == "offset_deleted" for e in cluster.events("orphan")), 120
     )
     cluster.create(topic)
     (altered,) = cluster.admin.alter_consumer_group_offsets([request]).values()
@@ -298,7 +298,7 @@ def a_transactional_topic_is_all_read(cluster: Cluster) -> None:
         producer.commit_transaction()
     consumer = cluster.traffic.consumer("exactly-once", topic, auto_commit=False)
     cluster.eventually(
-        lambda: (found := consumer.poll(0.1)) is not None and found.offset() == 4, 60
+        lambda: (found := consumer.poll(0.1)) is not None and found.offset() == 4, 120
     )
     consumer.commit(offsets=[Place(topic, 0, 5)], asynchronous=False)
 
@@ -337,5 +337,5 @@ def _join_and_leave(cluster: Cluster, topic: str) -> None:
     consumer = cluster.traffic.consumer("storm", topic)
     joined = threading.Event()
     consumer.subscribe([topic], on_assign=lambda *_: joined.set())
-    cluster.eventually(lambda: [consumer.poll(0.1), joined.is_set()][-1], 60)
+    cluster.eventually(lambda: [consumer.poll(0.1), joined.is_set()][-1], 120)
     consumer.close()

@@ -54,7 +54,7 @@ def _replayed(
     if is_of_group:
         return replay.replay_record(record)
     if record.value is not None:
-        replay.replay.replay_offset_commit(record.group_id)
+        replay.groups.replay_offset_commit(record.group_id)
     return []
 
 
@@ -96,7 +96,7 @@ def _is_reset_forward(event: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_any_cut_tells_what_happened_from_record_to_record(
     semantics: Semantics, sampled: bool, data: st.DataObject
