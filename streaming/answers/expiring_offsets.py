@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from coordinator_state.expiry import expiry
 from coordinator_state.groups import Group
 from coordinator_state.offsets import Semantics
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import TIMESTAMP
 
 EXPIRING_OFFSETS = pa.schema(
@@ -51,7 +51,7 @@ def expiring_offsets(
     """
     if retention_ms is None:
         retention_ms = reader.offsets_retention_ms
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
+    wanted = of_groups(group_ids)
     groups = {
         (row["log_partition"], row["group_id"]): _group(row)
         for row in reader.read("groups", None, wanted).to_pylist()

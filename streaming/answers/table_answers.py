@@ -6,11 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from coordinator_state.groups import SHARE
-from coordinator_state.partitioner import partition_for
 from coordinator_state.record_types import NO_LEADER_EPOCH
 from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields
 from streaming.answers.group_fields import group_fields, member_fields, topic_ids
@@ -97,18 +93,5 @@ class TableAnswers:
         self, name: str, group_ids: Collection[str] | None, columns: list[str]
     ) -> list[dict[str, Any]]:
         """Rows of the groups asked for, in their own log partition."""
-        condition = None
-        if group_ids is not None:
-            wanted = pa.array(sorted(group_ids), pa.string())
-            condition = pc.field("group_id").isin(wanted)
-        found = self._reader.read(name, [*columns, "log_partition"], condition)
-        log_partitions = self._reader.log_partitions
-        own: dict[str, int] = {}
-        rows = []
-        for row in found.to_pylist():
-            group = row["group_id"]
-            if group not in own:
-                own[group] = partition_for(group, log_partitions)
-            if row["log_partition"] == own[group]:
-                rows.append(row)
+        rows: list[dict[str, Any]] = self._reader.own(name, columns, group_ids).to_pylist()
         return rows

@@ -23,7 +23,7 @@ from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
 from streaming.lag.log_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import TableReader, of_groups
 
 EXPIRE_GROUP = timedelta(days=7)
 OFFSET_REFRESH = timedelta(seconds=10)
@@ -80,8 +80,7 @@ def _judged(
     lags = group_lag(reader, at=now, group_ids=group_ids)
     if not lags.num_rows:
         return []
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
-    commits, window = _last_commits(reader, now, wanted, lags)
+    commits, window = _last_commits(reader, now, of_groups(group_ids), lags)
     logs = Logs.of(lags)
     histories = logs.histories(reader, since=now - window, until=now)
     now_ms = round(now.timestamp() * 1000)

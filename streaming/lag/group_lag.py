@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
-from coordinator_state.partitioner import partition_for
 from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.lag.log_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import CONFIRM_EVERY
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import STATE_CURRENT, TIMESTAMP
 
 GROUP_LAG = pa.schema(
@@ -96,33 +95,31 @@ def group_lag(
         history: how far back samples are looked at; what waits longer has no time lag.
     """
     now = at or reader.moment
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
-    committed = _committed(reader, wanted)
+    committed = _committed(reader, group_ids)
     # The tables are behind their own log as groups are behind theirs.
     progress = reader.read("load_progress", ["log_partition", "next_offset"])
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
-    known_until = progress.select(["log_partition"])
+    first, *further = (*(window for window in _WINDOWS if window < history), history)
+    found = logs.histories(reader, since=now - first, until=now)
+    of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
+    known_until = _known_until(found, of_own, progress, _ms(now))
     measures = _Measures.unknown(committed.num_rows)
     offsets = committed["committed_offset"].to_numpy()
-    rows = np.arange(committed.num_rows)
-    for window in (*(window for window in _WINDOWS if window < history), history):
-        is_first = known_until.num_columns == 1
-        some = logs if is_first else Logs.of(committed.take(rows))
-        found = some.histories(reader, since=now - window, until=now)
-        measures.measure(rows, found, some.of_rows[: rows.size], offsets[rows], _ms(now))
-        if is_first:
-            moments = _known_until(found, some.of_rows[rows.size :], progress, _ms(now))
-            known_until = known_until.append_column("known_until", moments)
+    measures.measure(np.arange(committed.num_rows), found, of_committed, offsets, _ms(now))
+    for window in further:
         why = measures.time_lag_unknown
         rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
         if not rows.size:
             break
-    places = pc.index_in(committed["log_partition"], known_until["log_partition"])
+        some = Logs.of(committed.take(rows))
+        found = some.histories(reader, since=now - window, until=now)
+        measures.measure(rows, found, some.of_rows, offsets[rows], _ms(now))
+    places = pc.index_in(committed["log_partition"], progress["log_partition"])
     arrays = {
-        "known_until": known_until["known_until"].take(places),
+        "known_until": known_until.take(places),
         **{name: committed[name] for name in committed.column_names if name in GROUP_LAG.names},
         **measures.columns(),
-        **_rates(reader, now, wanted, committed, Logs.of(committed), measures),
+        **_rates(reader, now, of_groups(group_ids), committed, logs, measures),
         "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
     }
     return pa.table([pc.cast(arrays[f.name], f.type) for f in GROUP_LAG], schema=GROUP_LAG)
@@ -224,12 +221,10 @@ def _known_until(
 _OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
-def _committed(reader: TableReader, wanted: pc.Expression | None) -> pa.Table:
+def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
     """Committed offsets of groups that are there, with the group, the owner and what is pending."""
-    groups = reader.read("groups", ["log_partition", "group_id", "group_type", "state"], wanted)
-    count = reader.log_partitions
-    own = [partition_for(group_id, count) for group_id in groups["group_id"].to_pylist()]
-    groups = groups.filter(pc.equal(groups["log_partition"], pa.array(own, pa.int32())))
+    wanted = of_groups(group_ids)
+    groups = reader.own("groups", ["log_partition", "group_id", "group_type", "state"], group_ids)
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
@@ -262,7 +257,7 @@ def _rates(
         moved = committed["committed_offset"].to_numpy() - _committed_in(before, wanted, committed)
         commit_rate = moved / window.total_seconds()
         then = logs.histories(reader, since=now - window - _SETTLED, until=now - window)
-        of_rows = logs.of_rows
+        of_rows = logs.of_rows[: committed.num_rows]
         grown = measures.offsets["log_end_offset"] - then.newest.log_end_offset[of_rows]
         took_ms = measures.offsets["sampled_at_ms"] - then.newest.sampled_at_ms[of_rows]
         is_known = then.is_known[of_rows] & (measures.offsets["sampled_at_ms"] != UNKNOWN)

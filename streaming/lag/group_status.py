@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_state.group_events import EventName
 from coordinator_state.group_status import (
@@ -20,11 +19,11 @@ from coordinator_state.group_status import (
     partition_status,
     rebalancing_loop,
 )
-from coordinator_state.partitioner import partition_for
+from coordinator_state.groups import EMPTY
 from streaming.answers.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.recent_commits import KEY, commit_windows, recent_commits
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import GROUP_EVENTS
 
 _VERDICT = [("status", pa.string()), ("reason", pa.string())]
@@ -50,8 +49,9 @@ _WELL = frozenset({Status.OK, Status.IDLE})
 _FACTS = tuple(field.name for field in fields(PartitionFacts))
 
 _WINDOW = ("commits", "first_commit", "least_offset", "greatest_offset")
+_BESIDE = ("group_state", "pending_since", "known_until")
 _NEEDED = [
-    *(name for name in GROUP_LAG.names if name in {*KEY, *_FACTS, "pending_since", "known_until"}),
+    *(name for name in GROUP_LAG.names if name in {*KEY, *_FACTS, *_BESIDE}),
     *_WINDOW,
 ]
 
@@ -129,11 +129,9 @@ def _without_offsets(group: Row) -> Verdict:
 
 
 def _groups(reader: TableReader, group_ids: Collection[str] | None) -> list[Row]:
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
-    columns = ["log_partition", "group_id", "group_type", "state", "member_count"]
-    count = reader.log_partitions
-    rows: list[Row] = reader.read("groups", columns, wanted).to_pylist()
-    return [row for row in rows if row["log_partition"] == partition_for(row["group_id"], count)]
+    columns = ["group_type", "state", "member_count"]
+    rows: list[Row] = reader.own("groups", columns, group_ids).to_pylist()
+    return rows
 
 
 def _judged(
@@ -144,14 +142,13 @@ def _judged(
     lags: pa.Table | None = None,
 ) -> list[Row]:
     """Rows of `group_lag` with the verdict on each."""
-    wanted = None if group_ids is None else pc.field("group_id").isin(pa.array(sorted(group_ids)))
     if lags is None:
         lags = group_lag(reader, at=now, group_ids=group_ids)
-    windows = commit_windows(recent_commits(reader, now - COMMITS_WITHIN, now, wanted))
+    commits = recent_commits(reader, now - COMMITS_WITHIN, now, of_groups(group_ids))
+    windows = commit_windows(commits)
     lags = lags.join(windows, KEY, join_type="left outer").sort_by(
         [(name, "ascending") for name in KEY]
     )
-    has_members = {row["group_id"] for row in _groups(reader, group_ids) if row["member_count"]}
     until = now + timedelta(milliseconds=rules.expiring_within_ms)
     expires = {
         tuple(row[name] for name in KEY): row["expires_at"]
@@ -163,7 +160,7 @@ def _judged(
         known = {
             **_window(row, now),
             **_as_of_the_tables(row, now),
-            "has_members": row["group_id"] in has_members,
+            "has_members": row["group_state"] != EMPTY,
             "pending_age_ms": _ms_since(row["pending_since"], now),
             "expires_in_ms": None if expires_at is None else -(_ms_since(expires_at, now) or 0),
         }

@@ -135,11 +135,12 @@ class LogOffsetsSampling:
         for at, markers in self._ask_markers(resting).items():
             self._ends[at] = _End(resting[at], was_asked=True, markers=markers)
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
+        if not markers_of:
+            return found
         return [
-            replace(
-                sample, end_markers=markers_of.get(TopicPartition(sample.topic, sample.partition))
-            )
+            replace(sample, end_markers=markers_of[at]) if at in markers_of else sample
             for sample in found
+            for at in (_place(sample),)
         ]
 
     def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

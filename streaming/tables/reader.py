@@ -7,7 +7,7 @@ whoever reads while a micro-batch is being applied sees the micro-batch before i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -23,6 +23,7 @@ from pyarrow.dataset import Dataset, dataset, partitioning
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 from pyarrow.parquet import filters_to_expression
 
+from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -76,6 +77,8 @@ class TableReader:
         self.version = progress.version()
         """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
         self._progress = self._rows(progress, LOAD_PROGRESS)
+        if isinstance(as_of, datetime):
+            self._check_begun(progress, as_of)
         self._as_of = as_of
         self._opened_at = datetime.now(timezone.utc)
 
@@ -173,6 +176,21 @@ class TableReader:
         opened = _open(table.path(self.tables), self.tables, version=version)
         return self._rows(opened, table, files, columns=wanted, filter=condition)
 
+    def own(
+        self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None
+    ) -> pa.Table:
+        """Rows of groups that are in the group's own log partition, as a coordinator has them.
+
+        After `__consumer_offsets` was expanded, a group leaves an orphan in its old one.
+        `log_partition` comes with the columns asked for.
+        """
+        wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
+        found = self.read(name, wanted, of_groups(group_ids))
+        groups = pc.unique(found["group_id"])
+        own = [partition_for(group, self.log_partitions) for group in groups.to_pylist()]
+        log_partitions = pa.array(own, pa.int32()).take(pc.index_in(found["group_id"], groups))
+        return found.filter(pc.equal(found["log_partition"], log_partitions))
+
     def _rows(
         self,
         opened: DeltaTable,
@@ -232,6 +250,22 @@ class TableReader:
             )
         return value
 
+    def _check_begun(self, progress: DeltaTable, as_of: datetime) -> None:
+        """delta-rs takes the first version for a time before it.
+
+        The times of all commits are asked for only where what was read is from after `as_of`: they
+        are read from every file of the log, and delta-rs takes no heed of a limit here.
+        """
+        written_at = pc.max(self._progress["updated_at"]).as_py()
+        if written_at is not None and written_at <= as_of:
+            return
+        first_ms = min(commit["timestamp"] for commit in progress.history())
+        if as_of.timestamp() * 1000 < first_ms:
+            first = datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc).isoformat()
+            raise ConfigurationError(
+                f"{self.tables} has nothing as of {as_of}: it begins at {first}"
+            )
+
     def _check_format(self) -> None:
         found = self._property(PROPERTY_FORMAT_VERSION)
         if found != FORMAT_VERSION:
@@ -239,6 +273,13 @@ class TableReader:
                 f"{self.tables} has tables of format version {found}, this program reads "
                 f"{FORMAT_VERSION}: use the release that wrote them, or a new folder"
             )
+
+
+def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
+    """The filter that leaves these groups, of all where None."""
+    if group_ids is None:
+        return None
+    return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
 
 
 def parse_as_of(text: str) -> AsOf:
@@ -284,12 +325,6 @@ def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
         raise ConfigurationError(
             f"{tables} has nothing as of {as_of}: {_first_line(error)}"
         ) from error
-    if isinstance(as_of, datetime):
-        # delta-rs takes the first version for a time before it.
-        first_ms = min(commit["timestamp"] for commit in progress.history())
-        if as_of.timestamp() * 1000 < first_ms:
-            first = datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc).isoformat()
-            raise ConfigurationError(f"{tables} has nothing as of {as_of}: it begins at {first}")
 
 
 def _first_line(error: Exception) -> str:

@@ -183,7 +183,10 @@ def tables(tmp_path: Path) -> str:
         folder,
         progress=[{}],
         groups=[
-            *({"group_id": group, "member_count": 1} for group in ("back", "loop", "new")),
+            *(
+                {"group_id": group, "member_count": 1, "state": "Stable"}
+                for group in ("back", "loop", "new")
+            ),
             *({"group_id": group} for group in ("idle", "nothing", "old")),
         ],
         group_offsets=[

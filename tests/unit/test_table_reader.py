@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
+from deltalake.table import TableFeatures
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import LoadState, TableReader, parse_as_of
@@ -124,3 +126,24 @@ def test_as_of_is_a_version_or_a_time_in_utc() -> None:
     assert parse_as_of("2026-11-21T04:14:00+01:00") == moment
     with pytest.raises(ConfigurationError, match="'yesterday' is neither a version nor a time"):
         parse_as_of("yesterday")
+
+
+def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+
+    reader = TableReader(Path(tables).as_uri())
+    assert reader.load_states == TableReader(tables).load_states
+    assert reader.read("groups").equals(TableReader(tables).read("groups"))
+
+
+def test_a_table_with_features_of_a_later_reader_is_refused(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    DeltaTable(f"{tables}/groups").alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    write_rows(tables, "load_progress", [{"table_versions": [("groups", 2)]}])
+
+    with pytest.raises(ConfigurationError, match=r"groups has features .* deletion vectors"):
+        TableReader(tables).read("groups")
