@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
-from deltalake.table import TableFeatures
+from deltalake import DeltaTable, TableFeatures
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import LoadState, TableReader, parse_as_of
