@@ -120,7 +120,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     if facts.pending_age_ms is not None and facts.pending_age_ms > rules.hanging_after_ms:
         return Verdict(
             Status.HANGING_TRANSACTION,
-            f"an offset has waited for the end of its transaction for {_s(facts.pending_age_ms)}",
+            "an offset has waited for the end of its transaction for "
+            f"{time_text(facts.pending_age_ms)}",
         )
     unknown = _unknown(facts, rules)
     if unknown is not None:
@@ -137,7 +138,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
             return found
     if facts.expires_in_ms is not None and facts.expires_in_ms < rules.expiring_within_ms:
         due = "is due to expire" if facts.expires_in_ms <= 0 else "expires"
-        when = "" if facts.expires_in_ms <= 0 else f" in {_s(facts.expires_in_ms)}"
+        when = "" if facts.expires_in_ms <= 0 else f" in {time_text(facts.expires_in_ms)}"
         return Verdict(Status.EXPIRING, f"offset {facts.committed_offset} {due}{when}")
     if not facts.lag:
         if facts.has_members:
@@ -153,7 +154,7 @@ def _unknown(facts: PartitionFacts, rules: StatusRules) -> str | None:
     if facts.behind_ms is None:
         return "how far the tables are behind the log of commits is not known"
     if facts.behind_ms > rules.stale_after_ms:
-        return f"the tables are {_s(facts.behind_ms)} behind the log of commits"
+        return f"the tables are {time_text(facts.behind_ms)} behind the log of commits"
     return None
 
 
@@ -163,8 +164,8 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
     if facts.lag_to_last_stable == 0 and (time_lag_ms or 0) > rules.hanging_after_ms:
         return Verdict(
             Status.HANGING_TRANSACTION,
-            f"a transaction in the log has been open for {_s(time_lag_ms)}: last stable offset "
-            f"{facts.last_stable_offset}, log end {facts.log_end_offset}",
+            f"a transaction in the log has been open for {time_text(time_lag_ms)}: last stable "
+            f"offset {facts.last_stable_offset}, log end {facts.log_end_offset}",
         )
     interval_ms = facts.commits_from_ms - facts.commit_age_ms
     interval_ms = interval_ms // (facts.commits - 1) if facts.commits > 1 else 0
@@ -174,15 +175,17 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
     # Records that were there before the first sample have waited since then at least.
     waited_ms = facts.commit_age_ms if time_lag_ms is None else time_lag_ms
     if min(facts.commit_age_ms, waited_ms) > stop_after_ms:
-        pace = f", usually every {_s(interval_ms)}" if facts.commits > 1 else ""
+        pace = f", usually every {time_text(interval_ms)}" if facts.commits > 1 else ""
         return Verdict(
-            Status.STOP, f"no commit for {_s(facts.commit_age_ms)}{pace}; {_waiting(facts, lag)}"
+            Status.STOP,
+            f"no commit for {time_text(facts.commit_age_ms)}{pace}; {_waiting(facts, lag)}",
         )
     if facts.greatest_offset > facts.committed_offset:
         return Verdict(
             Status.REWIND,
-            f"went back from {facts.greatest_offset} in the last {_s(facts.commits_from_ms)} and "
-            f"is at {facts.committed_offset}; {_waiting(facts, lag)}",
+            f"went back from {facts.greatest_offset} in the last "
+            f"{time_text(facts.commits_from_ms)} and is at {facts.committed_offset}; "
+            f"{_waiting(facts, lag)}",
         )
     # Between two commits records wait, however fast they are read.
     is_slow = waited_ms > max(rules.slow_after_ms, 2 * interval_ms)
@@ -190,7 +193,7 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
     if is_slow and is_still and facts.commit_age_ms < waited_ms:
         return Verdict(
             Status.STALL,
-            f"{facts.commits} commits in {_s(facts.commits_from_ms)}, all at offset "
+            f"{facts.commits} commits in {time_text(facts.commits_from_ms)}, all at offset "
             f"{facts.committed_offset}; {_waiting(facts, lag)}",
         )
     return _slow(facts, lag, rules) if is_slow else None
@@ -204,7 +207,8 @@ def _slow(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | None
         and (catch_up_ms is None or catch_up_ms > margin_ms)
     ):
         return Verdict(
-            Status.WARN, f"records will be deleted in {_s(margin_ms)}; {_waiting(facts, lag)}"
+            Status.WARN,
+            f"records will be deleted in {time_text(margin_ms)}; {_waiting(facts, lag)}",
         )
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
     if commits is not None and produces is not None and commits < produces:
@@ -223,20 +227,20 @@ def rebalancing_loop(
         return None
     return Verdict(
         Status.REBALANCING_LOOP,
-        f"{rebalances} rebalances in {_s(rules.rebalances_within_ms)}, the last "
-        f"{_s(last_ago_ms)} ago; generation or epoch {epoch}",
+        f"{rebalances} rebalances in {time_text(rules.rebalances_within_ms)}, the last "
+        f"{time_text(last_ago_ms)} ago; generation or epoch {epoch}",
     )
 
 
 def _waiting(facts: PartitionFacts, lag: int) -> str:
-    since = "" if facts.time_lag_ms is None else f", the first for {_s(facts.time_lag_ms)}"
+    since = "" if facts.time_lag_ms is None else f", the first for {time_text(facts.time_lag_ms)}"
     return f"{lag} records wait{since}"
 
 
-def _s(ms: int | None) -> str:
+def time_text(ms: float | None) -> str:
     """A time as people say it.
 
-    >>> [_s(ms) for ms in (250, 4_210, 312_000, 7_200_000, 259_200_000)]
+    >>> [time_text(ms) for ms in (250, 4_210, 312_000, 7_200_000, 259_200_000)]
     ['0.25 s', '4.2 s', '312 s', '2 h', '3 d']
     """
     seconds = (ms or 0) / 1000

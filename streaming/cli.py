@@ -1,7 +1,7 @@
 """The command line: the group of commands, what they all share, and what becomes of errors.
 
-Exit status: 0 done, 1 a difference, 2 bad usage or configuration, 3 failed for another reason, 130
-interrupted. Logging is configured here and nowhere else.
+Exit status: 0 done, 1 a difference or an alert, 2 bad usage or configuration, 3 failed for another
+reason, 130 interrupted. Logging is configured here and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from streaming.commands.alert import alert
 from streaming.commands.broker import broker
 from streaming.commands.decode import decode
 from streaming.commands.demo import demo
@@ -39,12 +41,15 @@ STREAMING_EXTRA = {
     "confluent_kafka",
     "delta",
     "deltalake",
+    "duckdb",
     "kafka",
     "platformdirs",
     "prometheus_client",
     "pydantic",
     "pyspark",
+    "requests",
     "rich",
+    "ruamel",
     "tenacity",
     "tomli",
 }
@@ -111,8 +116,7 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
 
 def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        commands = cli.commands.values()
-        known = {str(option.name) for command in commands for option in command.params}
+        known = {str(option.name) for command in _commands() for option in command.params}
         ctx.default_map = read_config_file(path, known)
 
 
@@ -152,9 +156,18 @@ def cli() -> None:
 
     Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment and in a TOML
     file given with --config; the command line wins, then the environment. Data goes to stdout,
-    everything else to stderr. Exit status: 0 done, 1 a difference, 2 bad usage or configuration,
-    3 failed otherwise, 130 interrupted.
+    everything else to stderr. Exit status: 0 done, 1 a difference or an alert, 2 bad usage or
+    configuration, 3 failed otherwise, 130 interrupted.
     """
+
+
+def _commands() -> Iterator[click.Command]:
+    """Every command that runs something, those of groups of commands too."""
+    for command in cli.commands.values():
+        if isinstance(command, click.Group):
+            yield from command.commands.values()
+        else:
+            yield command
 
 
 for _command in (
@@ -164,14 +177,16 @@ for _command in (
     offsets,
     expiring_offsets,
     verify,
+    alert,
     metrics,
     decode,
     redecode,
     partition_for,
     broker,
 ):
-    _command.params.extend(SHARED_OPTIONS)
     cli.add_command(_command)
+for _command in _commands():
+    _command.params.extend(SHARED_OPTIONS)
 
 
 def main() -> None:

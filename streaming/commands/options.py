@@ -19,13 +19,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from streaming.durations import DURATION_FORM, parse_duration
 from streaming.errors import ConfigurationError
 from streaming.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
 
-_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd])")
-_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SECRET = re.compile(r"(password|secret|jaas|keystore\.key)(?!.*file$)")
 """A name that ends in `file` holds the path of a secret, which may be seen."""
 
@@ -132,10 +131,13 @@ class Duration(click.ParamType):
         """The seconds of a text, or of a number that is seconds already."""
         if isinstance(value, float):
             return value
-        found = _DURATION.fullmatch(str(value))
-        if found is None or float(found["number"]) == 0:
-            self.fail(f"{value!r} is no duration: 60s, 5m, 1h or 7d", parameter, context)
-        return float(found["number"]) * _UNIT_S[found["unit"]]
+        try:
+            seconds = parse_duration(str(value)).total_seconds()
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+        if not seconds:
+            self.fail(f"{value!r} is no time: {DURATION_FORM}", parameter, context)
+        return seconds
 
 
 def log_partitions_of(text: str | None) -> list[int] | None:

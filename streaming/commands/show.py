@@ -123,6 +123,21 @@ VIEWS = {
         ),
         ("record_timestamp", *_LOG_ORDER, "event_number"),
     ),
+    "alerts": View(
+        "alerts",
+        (
+            "state",
+            "severity",
+            "rule",
+            *_TOPIC_PARTITION,
+            "fired_at",
+            "resolved_at",
+            "value",
+            "reason",
+            "muted_by",
+        ),
+        ("rule", *_TOPIC_PARTITION),
+    ),
     "quarantine": View(
         "quarantine",
         (*_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
@@ -203,10 +218,11 @@ def show(
 
     WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... and why), events
     (what happened to groups and their offsets), progress (of loading, per log partition),
-    quarantine, records (of every other type, last per key) or history (of commits). Text shows the
-    columns that matter most, JSON all of them. For what a coordinator would answer, see the command
-    offsets. The Python twins are streaming.tables.reader.TableReader.read and, in streaming.lag,
-    group_lag, group_statuses and burrow_group_statuses.
+    alerts (of alert run), quarantine, records (of every other type, last per key) or history (of
+    commits). Text shows the columns that matter most, JSON all of them. For what a coordinator
+    would answer, see the command offsets. The Python twins are
+    streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag, group_statuses and
+    burrow_group_statuses.
 
     \b
     Examples:

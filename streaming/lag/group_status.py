@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,7 +66,7 @@ def partition_statuses(
     rules: StatusRules | None = None,
 ) -> pa.Table:
     """The status of each group with each partition it has committed an offset of."""
-    rows = _judged(reader, at or reader.moment, group_ids, rules or StatusRules())
+    rows = judged_partitions(reader, at or reader.moment, group_ids, rules or StatusRules())
     return pa.Table.from_pylist(rows, PARTITION_STATUS)
 
 
@@ -88,8 +88,21 @@ def group_statuses(
         lags: `group_lag` of the same, where it is known already.
     """
     now, rules = at or reader.moment, rules or StatusRules()
+    partitions = judged_partitions(reader, now, group_ids, rules, lags)
+    rows = judged_groups(reader, now, group_ids, rules, partitions)
+    return pa.Table.from_pylist(rows, GROUP_STATUS)
+
+
+def judged_groups(
+    reader: TableReader,
+    now: datetime,
+    group_ids: Collection[str] | None,
+    rules: StatusRules,
+    of_partitions: Iterable[Row],
+) -> list[Row]:
+    """Rows of `group_status` from those that `judged_partitions` gives."""
     partitions: dict[str, list[Row]] = defaultdict(list)
-    for row in _judged(reader, now, group_ids, rules, lags):
+    for row in of_partitions:
         partitions[row["group_id"]].append(row)
     loops = _loops(reader, now, rules)
     rows = [
@@ -97,7 +110,7 @@ def group_statuses(
         for group in _groups(reader, group_ids)
     ]
     rows.sort(key=lambda row: row["group_id"])
-    return pa.Table.from_pylist(rows, GROUP_STATUS)
+    return rows
 
 
 def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
@@ -134,14 +147,17 @@ def _groups(reader: TableReader, group_ids: Collection[str] | None) -> list[Row]
     return rows
 
 
-def _judged(
+def judged_partitions(
     reader: TableReader,
     now: datetime,
     group_ids: Collection[str] | None,
     rules: StatusRules,
     lags: pa.Table | None = None,
 ) -> list[Row]:
-    """Rows of `group_lag` with the verdict on each."""
+    """Rows of `group_lag` with `status`, `reason` and how far the tables are behind, `behind_ms`.
+
+    Of the other columns they have those that tell the status.
+    """
     if lags is None:
         lags = group_lag(reader, at=now, group_ids=group_ids)
     commits = recent_commits(reader, now - COMMITS_WITHIN, now, of_groups(group_ids))
@@ -166,6 +182,7 @@ def _judged(
         }
         found = partition_status(PartitionFacts(**_facts_of(row) | known), rules)
         row["status"], row["reason"] = found.status.value, found.reason
+        row["behind_ms"] = known["behind_ms"]
     return rows
 
 

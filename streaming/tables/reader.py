@@ -26,6 +26,7 @@ from pyarrow.parquet import filters_to_expression
 from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
+    ALERTS,
     ALL_TABLES,
     FORMAT_VERSION,
     LOAD_PROGRESS,
@@ -42,7 +43,7 @@ from streaming.tables.schemas import (
 AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
 _READER_VERSION = 1
-_TABLES: Mapping[str, Table] = {table.name: table for table in ALL_TABLES}
+_TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +157,8 @@ class TableReader:
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
         must hold; files of which a list's values tell that no row fits are not even opened. A table
-        that no finished micro-batch knows of is empty. `log_offsets` belongs to no snapshot and is
-        given as it is now.
+        that no finished micro-batch knows of is empty. `log_offsets` and `alerts` belong to no
+        snapshot and are given as they are now.
         """
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
@@ -171,9 +172,13 @@ class TableReader:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
         version = self.table_versions.get(name)
-        if version is None and table is not LOG_OFFSETS:
+        path = table.path(self.tables)
+        is_missing = version is None and table is not LOG_OFFSETS
+        if table is ALERTS:
+            is_missing = not DeltaTable.is_deltatable(path)
+        if is_missing:
             return table.schema.empty_table().select(wanted)
-        opened = _open(table.path(self.tables), self.tables, version=version)
+        opened = _open(path, self.tables, version=version)
         return self._rows(opened, table, files, columns=wanted, filter=condition)
 
     def own(

@@ -335,6 +335,40 @@ LOG_OFFSETS = Table(
 `end_markers` is how many records before the log end are nothing but transaction markers, null where
 nobody looked."""
 
+ALERTS = Table(
+    name="alerts",
+    key=("rule", "group_id", "topic", "partition"),
+    schema=pa.schema(
+        [
+            _column("rule", pa.string()),
+            _nullable("group_id", pa.string()),
+            _nullable("topic", pa.string()),
+            _nullable("partition", pa.int32()),
+            _column("severity", pa.string()),
+            _column("state", pa.string()),
+            _column("since", TIMESTAMP),
+            _nullable("fired_at", TIMESTAMP),
+            _nullable("resolved_at", TIMESTAMP),
+            _nullable("value", pa.float64()),
+            _column("reason", pa.string()),
+            _nullable("muted_by", pa.string()),
+            _column(
+                "sent",
+                pa.list_(
+                    pa.struct(
+                        [
+                            _column("sink", pa.string()),
+                            _column("state", pa.string()),
+                            _column("sent_at", TIMESTAMP),
+                        ]
+                    )
+                ),
+            ),
+        ]
+    ),
+)
+"""Written by `alert run`, which makes it: no snapshot has it, and a folder may have none."""
+
 TABLES = (
     GROUP_OFFSETS,
     PENDING_OFFSETS,

@@ -1,0 +1,65 @@
+"""The table `alerts`: what a run of the rules knows, so that the next one goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
+
+from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS
+
+_NAMES = [name for name in ALERTS.schema.names if name not in {*ALERTS.key, "state", "sent"}]
+
+
+def read_alerts(reader: TableReader) -> dict[AlertKey, Alert]:
+    """The alerts of a folder, none where no rules were ever run."""
+    rows = reader.read(ALERTS.name).to_pylist()
+    return {alert.key: alert for alert in map(_alert, rows)}
+
+
+def write_alerts(tables: str, alerts: Alerts) -> None:
+    """Replace the table, or make it.
+
+    Raises:
+        ConfigurationError: it cannot be written.
+    """
+    rows = [_row(alerts[key]) for key in sorted(alerts, key=_order)]
+    try:
+        write_deltalake(
+            ALERTS.path(tables), pa.Table.from_pylist(rows, schema=ALERTS.schema), mode="overwrite"
+        )
+    except (DeltaError, OSError) as error:
+        first_line = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConfigurationError(f"cannot write {ALERTS.path(tables)}: {first_line}") from error
+
+
+def _order(key: AlertKey) -> tuple[Any, ...]:
+    return tuple((part is not None, part) for part in key)
+
+
+def _alert(row: dict[str, Any]) -> Alert:
+    sent: Iterable[dict[str, Any]] = row["sent"] or ()
+    return Alert(
+        key=AlertKey(*(row[name] for name in ALERTS.key)),
+        state=AlertState(row["state"]),
+        sent=tuple(Sent(one["sink"], AlertState(one["state"]), one["sent_at"]) for one in sent),
+        **{name: row[name] for name in _NAMES},
+    )
+
+
+def _row(alert: Alert) -> dict[str, Any]:
+    return {
+        **alert.key._asdict(),
+        **{name: getattr(alert, name) for name in _NAMES},
+        "state": alert.state.value,
+        "sent": [
+            {"sink": sent.sink, "state": sent.state.value, "sent_at": sent.sent_at}
+            for sent in alert.sent
+        ],
+    }

@@ -1,0 +1,87 @@
+"""What an alert rule asks of a group, as it stands in YAML: `lag: "> 1000"`, `time_lag: "> 5m"`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from coordinator_state.group_status import time_text
+from streaming.durations import parse_duration
+
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_COMPARISON: Final = re.compile(r"\s*(?P<operator>[<>]=?)\s*(?P<limit>\S.*?)\s*")
+
+
+class Measure(NamedTuple):
+    """A column of `group_lag`, and how the partitions of a topic or a group are one number.
+
+    Ages that go on while the tables are behind the log of commits are those of up to where the
+    tables are.
+    """
+
+    column: str
+    total: Callable[[list[float]], float]
+    is_time: bool = False
+    is_age: bool = False
+
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "lag": Measure("lag", sum),
+    "lag_to_last_stable": Measure("lag_to_last_stable", sum),
+    "data_lost": Measure("data_lost", sum),
+    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True),
+    "retention_margin": Measure("retention_margin_ms", min, is_time=True),
+    "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True),
+    "commit_rate": Measure("commit_rate_per_s", sum),
+    "produce_rate": Measure("produce_rate_per_s", sum),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison with a limit; times are in ms."""
+
+    operator: str
+    limit: float
+    text: str
+
+    @classmethod
+    def of(cls, value: Any, *, is_time: bool) -> Comparison:
+        """Read one.
+
+        Raises:
+            ValueError: it is none.
+        """
+        example = "> 5m" if is_time else "> 1000"
+        found = _COMPARISON.fullmatch(str(value))
+        if found is None:
+            raise ValueError(f"{value!r} is no comparison such as {example!r}")
+        text = found["limit"]
+        try:
+            limit = parse_duration(text).total_seconds() * 1000 if is_time else float(text)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is no comparison such as {example!r}") from error
+        return cls(found["operator"], limit, f"{found['operator']} {text}")
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is what the comparison asks for."""
+        return _OPERATORS[self.operator](value, self.limit)
+
+
+def value_text(name: str, value: float) -> str:
+    """A measure as people say it.
+
+    >>> value_text("lag", 1200.0), value_text("time_lag", 4210.0)
+    ('1200', '4.2 s')
+    """
+    if name not in MEASURES or MEASURES[name].is_time:
+        return time_text(value)
+    return str(int(value)) if float(value).is_integer() else f"{value:.3g}"

@@ -1,0 +1,186 @@
+"""What the tables say at one moment, and of what each rule's condition holds then."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.group_status import Status, StatusRules, time_text
+from streaming.alerts.alert import AlertKey, Finding
+from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
+from streaming.alerts.rules import EVERY, Rule, fits
+from streaming.errors import ConfigurationError
+from streaming.lag.group_lag import group_lag, tables_known_until
+from streaming.lag.group_status import (
+    GROUP_STATUS,
+    PARTITION_STATUS,
+    judged_groups,
+    judged_partitions,
+)
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS
+
+Row = dict[str, Any]
+
+_VIEWS: Final = ("group_lag", "group_status", "partition_status")
+_NAME: Final = re.compile(r"\w+")
+_TOLD_AS_SQL: Final = "the query has a row"
+
+
+class Facts:
+    """One snapshot of the tables, for any number of rules; each view is computed once."""
+
+    def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
+        self.at = at
+        self._reader = reader
+        self._status_rules = status_rules
+
+    def findings(self, rule: Rule) -> list[Finding]:
+        """Of what a rule's condition holds, and of what this is not known.
+
+        Raises:
+            ConfigurationError: the rule's SQL fails.
+        """
+        if rule.sql is not None:
+            return list(self._by_sql(rule, rule.sql))
+        if rule.tables_behind is not None:
+            return list(self._tables_behind(rule, rule.tables_behind))
+        return list(self._by_measures(rule))
+
+    @cached_property
+    def _lags(self) -> pa.Table:
+        return group_lag(self._reader, at=self.at)
+
+    @cached_property
+    def _partitions(self) -> list[Row]:
+        return judged_partitions(self._reader, self.at, None, self._status_rules, self._lags)
+
+    @cached_property
+    def _groups(self) -> list[Row]:
+        return judged_groups(self._reader, self.at, None, self._status_rules, self._partitions)
+
+    def _by_measures(self, rule: Rule) -> Iterator[Finding]:
+        wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        fitting: dict[tuple[str, str], bool] = {}
+        for row in self._partitions:
+            at = row["group_id"], row["topic"]
+            if at not in fitting:
+                fitting[at] = fits(rule.groups, at[0]) and fits(rule.topics, at[1])
+            if fitting[at]:
+                wanted[tuple(row[name] for name in rule.key)].append(row)
+        judged = {}
+        if rule.by == "group" and rule.topics == EVERY:
+            # A group has a status of its own, also without offsets.
+            judged = {row["group_id"]: row for row in self._groups}
+            for group_id in judged:
+                if fits(rule.groups, group_id):
+                    wanted.setdefault((group_id,), [])
+        for key, rows in wanted.items():
+            verdict = judged.get(key[0]) or max(rows, key=lambda row: Status(row["status"]).rank)
+            found = _finding(rule, AlertKey(rule.name, *key), rows, verdict)
+            if found is not None:
+                yield found
+
+    def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:
+        known = tables_known_until(self._reader, self.at)["known_until"]
+        if len(known) and not known.null_count:
+            moment, told = pc.min(known).as_py(), "the tables are {} behind the log of commits"
+        else:
+            # Nobody samples the log: what is known is when somebody wrote.
+            moment = pc.max(self._reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
+            told = "the tables were written to {} ago, and the log has not been sampled since"
+        if moment is not None:
+            behind_ms = (self.at - moment).total_seconds() * 1000
+            if limit.holds(behind_ms):
+                reason = f"{told.format(time_text(behind_ms))} ({limit.text})"
+                yield Finding(AlertKey(rule.name), reason, behind_ms)
+
+    def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
+        for row in self._query(rule, sql):
+            names = {"group_id", "topic", "partition"} & row.keys()
+            place = {name: row[name] for name in names}
+            if fits(rule.groups, place.get("group_id")) and fits(rule.topics, place.get("topic")):
+                value = row.get("value")
+                yield Finding(
+                    AlertKey(rule.name, **place),
+                    str(row.get("reason") or _TOLD_AS_SQL),
+                    None if value is None else float(value),
+                )
+
+    def _query(self, rule: Rule, sql: str) -> list[Row]:
+        words = {word.lower() for word in _NAME.findall(sql)}
+        connection = duckdb.connect(config={"enable_external_access": "false"})
+        try:
+            for name in words & {*_VIEWS, *(table.name for table in ALL_TABLES)}:
+                connection.register(name, self._table(name))
+            connection.execute("SET lock_configuration = true")
+            relation = connection.sql(sql)
+            if relation is None:
+                raise ConfigurationError(f"rule {rule.name}: sql is no SELECT")
+            rows: list[Row] = relation.to_arrow_table().to_pylist()
+        except duckdb.Error as error:
+            first_line = str(error).splitlines()[0]
+            raise ConfigurationError(f"rule {rule.name}: {first_line}") from error
+        finally:
+            connection.close()
+        return rows
+
+    def _table(self, name: str) -> pa.Table:
+        if name == "group_lag":
+            return self._lags
+        if name == "group_status":
+            return pa.Table.from_pylist(self._groups, GROUP_STATUS)
+        if name == "partition_status":
+            return pa.Table.from_pylist(self._partitions, PARTITION_STATUS)
+        return self._reader.read(name)
+
+
+def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Finding | None:
+    """That all of a rule's conditions hold of some rows, or that it is not known whether."""
+    reasons, values, is_known = [], [], True
+    if rule.status is not None:
+        status = Status(verdict["status"])
+        if status in rule.status:
+            reasons.append(f"{status.value}: {verdict['reason']}")
+        elif status is Status.UNKNOWN:
+            is_known = False
+        else:
+            return None
+    for name, limit in rule.limits.items():
+        value = _total(name, rows)
+        if value is None:
+            # Without a lag there is nothing to measure, which is not the same as not to know.
+            if all(row["lag"] == 0 for row in rows):
+                return None
+            is_known = False
+        elif limit.holds(value):
+            reasons.append(f"{name} is {value_text(name, value)} ({limit.text})")
+            values.append(value)
+        else:
+            return None
+    if not is_known:
+        return Finding(key, None)
+    value = values[0] if values else _total("lag", rows)
+    return Finding(key, "; ".join(reasons), value)
+
+
+def _total(name: str, rows: Sequence[Row]) -> float | None:
+    measure = MEASURES[name]
+    known = [value for row in rows if (value := _value(measure, row)) is not None]
+    return float(measure.total(known)) if known else None
+
+
+def _value(measure: Measure, row: Row) -> float | None:
+    """None where it is not known, also since the tables are too far behind."""
+    value: float | None = row[measure.column]
+    if value is None or row["status"] == Status.UNKNOWN.value:
+        return None
+    return max(value - (row["behind_ms"] or 0), 0) if measure.is_age else value

@@ -1,0 +1,91 @@
+"""What rules would have said in the past: the same rules over the tables as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alert_states import next_alerts
+from streaming.alerts.facts import Facts
+from streaming.alerts.rules import AlertRules
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+
+MOST_LOOKS = 60
+_NOT_FOR_LONG = "the condition did not hold for long enough"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An alert that went to another state at a moment."""
+
+    at: datetime
+    alert: Alert
+
+
+def replay(
+    rules: AlertRules, tables: str, *, until: datetime, since: datetime, step: timedelta
+) -> Iterator[Change]:
+    """Look at the tables as of one moment after the other; nobody is told and nothing is kept.
+
+    Args:
+        rules: the rules.
+        tables: the folder.
+        until: the last moment.
+        since: the first one; moments before the tables begin are passed over.
+        step: the time between two of them.
+
+    Raises:
+        ConfigurationError: the tables have nothing as of `until`, or a rule's SQL fails.
+    """
+    alerts: dict[AlertKey, Alert] = {}
+    for at in _moments(since, until, step):
+        try:
+            reader = TableReader(tables, as_of=at)
+        except ConfigurationError:
+            if at == until:
+                raise
+            continue
+        facts = Facts(reader, at, rules.status_rules)
+        findings = {rule.name: facts.findings(rule) for rule in rules.rules}
+        before, alerts = alerts, next_alerts(alerts, findings, rules, at)
+        yield from _changes(before, alerts, at)
+
+
+def replay_step(rules: AlertRules, span: timedelta) -> timedelta:
+    """The rules' own interval, or a longer one where that would be many looks."""
+    return max(rules.interval, span / MOST_LOOKS)
+
+
+def only(rules: AlertRules, name: str) -> AlertRules:
+    """The rules without all but one.
+
+    Raises:
+        ConfigurationError: there is no such rule.
+    """
+    chosen = tuple(rule for rule in rules.rules if rule.name == name)
+    if not chosen:
+        names = ", ".join(rule.name for rule in rules.rules)
+        raise ConfigurationError(f"there is no rule {name}; there are {names}")
+    return rules.model_copy(update={"rules": chosen})
+
+
+def _moments(since: datetime, until: datetime, step: timedelta) -> Iterator[datetime]:
+    """From the last one back by whole steps, in order."""
+    looks = max((until - since) // step, 0)
+    return (until - number * step for number in range(looks, -1, -1))
+
+
+def _changes(
+    before: Mapping[AlertKey, Alert], after: Mapping[AlertKey, Alert], at: datetime
+) -> Iterator[Change]:
+    for key, alert in after.items():
+        was = before.get(key)
+        if was is None or was.state is not alert.state:
+            yield Change(at, alert)
+    for key, alert in before.items():
+        if key not in after and alert.state is AlertState.PENDING:
+            ended = replace(alert, state=AlertState.RESOLVED, resolved_at=at, reason=_NOT_FOR_LONG)
+            yield Change(at, ended)

@@ -1,0 +1,221 @@
+"""Alert rules and where notices go, as they stand in a YAML file; docs/alerts.md explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from coordinator_state.group_status import Status, StatusRules
+from streaming.alerts.conditions import MEASURES, Comparison
+from streaming.alerts.sinks import Sink, StdoutSink
+from streaming.durations import parse_duration
+
+
+def _duration(value: Any) -> Any:
+    return value if isinstance(value, timedelta) else parse_duration(str(value))
+
+
+def _repeat(value: Any) -> Any:
+    # YAML 1.1 readers take a bare off for false.
+    return None if value is False or value == "off" else _duration(value)
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _number(value: Any) -> Any:
+    return Comparison.of(value, is_time=False)
+
+
+def _time(value: Any) -> Any:
+    return Comparison.of(value, is_time=True)
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
+"""Shell patterns of which one must fit, and none of those that begin with `!`."""
+NumberLimit = Annotated[Comparison | None, BeforeValidator(_number)]
+TimeLimit = Annotated[Comparison | None, BeforeValidator(_time)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+
+EVERY = ("*",)
+LEVELS = {"group": ("group_id",), "topic": ("group_id", "topic")}
+PARTITION_KEY = ("group_id", "topic", "partition")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Rule(_Model):
+    """One rule: what has to hold, of which groups, for how long, and who is told.
+
+    Its condition is any of `status` and of the measures (all that are given must hold), or
+    `tables_behind`, or `sql`. Fields are explained in docs/alerts.md, in this order.
+    """
+
+    name: Name
+    groups: Patterns = EVERY
+    topics: Patterns = EVERY
+    by: Literal["group", "topic", "partition"] = "group"
+    status: Annotated[tuple[Status, ...], BeforeValidator(_as_list)] | None = None
+    lag: NumberLimit = None
+    lag_to_last_stable: NumberLimit = None
+    data_lost: NumberLimit = None
+    time_lag: TimeLimit = None
+    retention_margin: TimeLimit = None
+    commit_age: TimeLimit = None
+    commit_rate: NumberLimit = None
+    produce_rate: NumberLimit = None
+    tables_behind: TimeLimit = None
+    sql: str | None = Field(default=None, min_length=1)
+    hold: Duration = Field(default=timedelta(0), alias="for")
+    severity: Literal["critical", "error", "warning", "info"] = "warning"
+    repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
+    sinks: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
+    note: str = ""
+
+    @field_validator("status")
+    @classmethod
+    def _of_our_own(cls, status: tuple[Status, ...] | None) -> tuple[Status, ...] | None:
+        if status is not None and (not status or Status.ERR in status):
+            raise ValueError("one or more of the statuses in docs/status.md; ERR is Burrow's")
+        return status
+
+    @model_validator(mode="after")
+    def _has_one_condition(self) -> Rule:
+        kinds = [
+            bool(self.status or self.limits),
+            self.tables_behind is not None,
+            self.sql is not None,
+        ]
+        if sum(kinds) != 1:
+            names = f"status, {', '.join(MEASURES)}"
+            raise ValueError(
+                f"a rule has a condition: any of {names}; or tables_behind; or sql, alone"
+            )
+        if self.tables_behind is not None and (self.groups, self.topics) != (EVERY, EVERY):
+            raise ValueError("tables_behind is of all groups: leave out groups and topics")
+        return self
+
+    @property
+    def limits(self) -> dict[str, Comparison]:
+        """The measures that are compared with something."""
+        return {name: limit for name in MEASURES if (limit := getattr(self, name)) is not None}
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What one of its alerts is about."""
+        return LEVELS.get(self.by, PARTITION_KEY)
+
+
+class Silence(_Model):
+    """No notices of some alerts for some time; what is resolved is told all the same."""
+
+    rules: Patterns = EVERY
+    groups: Patterns = EVERY
+    topics: Patterns = EVERY
+    since: datetime | None = Field(default=None, alias="from")
+    until: datetime
+    note: str = ""
+
+    @field_validator("since", "until")
+    @classmethod
+    def _in_utc(cls, moment: datetime | None) -> datetime | None:
+        if moment is None or moment.tzinfo:
+            return moment
+        return moment.replace(tzinfo=timezone.utc)
+
+
+class Inhibition(_Model):
+    """No notices of some rules while an alert of another one that equals them fires."""
+
+    when: Patterns
+    mute: Patterns
+    equal: Annotated[
+        tuple[Literal["group_id", "topic", "partition"], ...], BeforeValidator(_as_list)
+    ] = ("group_id",)
+
+
+class AlertRules(_Model):
+    """A file of rules."""
+
+    interval: Duration = timedelta(seconds=5)
+    status_rules: StatusRules = StatusRules()
+    sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
+    rules: tuple[Rule, ...] = Field(min_length=1)
+    silences: tuple[Silence, ...] = ()
+    inhibit: tuple[Inhibition, ...] = ()
+
+    @field_validator("interval")
+    @classmethod
+    def _is_some_time(cls, interval: timedelta) -> timedelta:
+        if interval < timedelta(milliseconds=100):
+            raise ValueError("at least 0.1s")
+        return interval
+
+    @field_validator("status_rules", mode="before")
+    @classmethod
+    def _limits(cls, value: Any) -> Any:
+        """`stop_after: 1m` for `stop_after_ms`, and whole numbers as they are."""
+        if not isinstance(value, dict):
+            return value
+        known = {field.name.removesuffix("_ms"): field.name for field in fields(StatusRules)}
+        unknown = sorted(set(value) - set(known))
+        if unknown:
+            raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+        found: dict[str, int] = {}
+        for name, given in value.items():
+            if known[name] == name:
+                found[name] = int(given)
+            else:
+                found[known[name]] = round(_duration(given).total_seconds() * 1000)
+        return StatusRules(**found)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> AlertRules:
+        names = [rule.name for rule in self.rules]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two rules have the name {', '.join(twice)}")
+        for rule in self.rules:
+            unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
+            if unknown:
+                raise ValueError(f"rule {rule.name}: there is no sink {', '.join(unknown)}")
+        for patterns in (p for one in self.inhibit for p in (one.when, one.mute)):
+            if not any(fits(patterns, name) for name in names):
+                raise ValueError(f"inhibit: no rule has a name like {', '.join(patterns)}")
+        return self
+
+    def sinks_of(self, rule: Rule) -> Sequence[str]:
+        """The names of the sinks that are told of a rule's alerts."""
+        return tuple(self.sinks) if rule.sinks is None else rule.sinks
+
+
+def fits(patterns: Sequence[str], name: str | None) -> bool:
+    """Whether a name fits; one that there is none of fits what every name fits.
+
+    >>> fits(("pay*", "!*-test"), "payments"), fits(("pay*", "!*-test"), "pay-test")
+    (True, False)
+    >>> fits(("!*-test",), "payments"), fits(("*",), None), fits(("pay*",), None)
+    (True, True, False)
+    """
+    if name is None:
+        return tuple(patterns) == EVERY
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    if any(fnmatchcase(name, pattern[1:]) for pattern in patterns if pattern.startswith("!")):
+        return False
+    return not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)

@@ -1,0 +1,112 @@
+"""A file of alert rules, read; what is wrong in it is told with its line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from streaming.alerts.rules import AlertRules
+from streaming.errors import ConfigurationError
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<name>[^}]*)\}")
+_MOST_FAULTS: Final = 5
+
+
+def load_rules(path: str | Path) -> AlertRules:
+    """Read a file of rules.
+
+    In `sinks`, `${NAME}` stands for an environment variable and `${file:PATH}` for what a file
+    holds, so that no secret has to be in the file of rules.
+
+    Raises:
+        ConfigurationError: unreadable, no YAML, or no rules: with file, line, place and reason.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        document = YAML(typ="rt").load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the rules {path}: {error}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise ConfigurationError(f"{path}{line}: {error.problem or 'no YAML'}") from error
+    except YAMLError as error:
+        raise ConfigurationError(f"{path}: {str(error).splitlines()[0]}") from error
+    if not isinstance(document, Mapping):
+        raise ConfigurationError(f"{path}: rules are a mapping with the key rules")
+    known = dict(document)
+    if "sinks" in known:
+        known["sinks"] = _resolved(known["sinks"], path)
+    try:
+        return AlertRules.model_validate(known)
+    except ValidationError as error:
+        faults = [_fault(document, path, **fault) for fault in error.errors(include_url=False)]
+        if len(faults) > _MOST_FAULTS:
+            faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
+        raise ConfigurationError("; ".join(faults)) from error
+
+
+def _resolved(value: Any, path: str | Path) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _resolved(member, path) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_resolved(member, path) for member in value]
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda found: _referred(found["name"], path), value)
+    return value
+
+
+def _referred(name: str, path: str | Path) -> str:
+    kind, colon, file = name.partition(":")
+    if colon and kind == "file":
+        try:
+            return Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: cannot read ${{{name}}}: {error}") from error
+    found = os.environ.get(name)
+    if found is None:
+        raise ConfigurationError(f"{path}: the environment has no {name}, which ${{{name}}} names")
+    return found
+
+
+def _fault(document: Any, path: str | Path, **fault: Any) -> str:
+    place = [part for part in fault["loc"] if not (isinstance(part, str) and "[" in part)]
+    line = _line(document, place)
+    message = fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        message = "there is no such key"
+    where = ".".join(str(part) for part in _named(document, place))
+    return f"{path}:{line}: {where + ': ' if where else ''}{message}"
+
+
+def _named(document: Any, place: Sequence[int | str]) -> list[int | str]:
+    """The place with names of rules in place of their numbers."""
+    found: list[int | str] = []
+    for part in place:
+        try:
+            document = document[part]
+        except (KeyError, IndexError, TypeError):
+            document = None
+        is_named = isinstance(part, int) and isinstance(document, Mapping) and "name" in document
+        found.append(document["name"] if is_named and document is not None else part)
+    return found
+
+
+def _line(document: Any, place: Sequence[int | str]) -> int:
+    """The line of a place, or of the innermost thing around it that there is."""
+    line = 0
+    for part in place:
+        try:
+            known = document.lc.data[part]
+            document = document[part]
+        except (KeyError, IndexError, TypeError, AttributeError):
+            break
+        line = known[0]
+    return line + 1

@@ -1,0 +1,271 @@
+"""Where notices go: settings of each kind of sink, and what is sent to it.
+
+What a sink is set up with may be secret; it is never part of an error.
+"""
+
+from __future__ import annotations
+
+import smtplib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from email.message import EmailMessage
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import click
+import requests
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
+
+from streaming.alerts.notices import Notice, headline, sentences
+from streaming.output import json_line, printable
+
+_CONNECT_S: Final = 5
+_ANSWER_S: Final = 10
+_ATTEMPTS: Final = 3
+_GIVE_UP_AFTER_S: Final = 20
+_FIRST_WAIT_S: Final = 0.5
+_TOO_MANY_REQUESTS: Final = 429
+_SERVER_ERROR: Final = 500
+_ERROR: Final = 400
+_PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
+_PAGERDUTY_SUMMARY: Final = 1024
+_ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
+"""As often as Prometheus does; Alertmanager takes what it is not told again as resolved."""
+
+
+class DeliveryError(Exception):
+    """A sink did not take a notice, for a reason that holds no secret."""
+
+
+class _TryAgain(DeliveryError):
+    """It may take it yet."""
+
+
+def _checked_url(url: SecretStr) -> SecretStr:
+    parts = urlsplit(url.get_secret_value())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("a URL begins with http:// or https:// and a host")
+    return url
+
+
+Url = Annotated[SecretStr, AfterValidator(_checked_url)]
+
+
+class _Sink(BaseModel, ABC):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @abstractmethod
+    def send(self, notices: Sequence[Notice]) -> None:
+        """Send notices that go together.
+
+        Raises:
+            DeliveryError: they were not taken, even after some attempts.
+        """
+
+    def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
+        """The notices of a round, as they go together."""
+        return [notices]
+
+    def repeat_of(self, repeat: timedelta | None) -> timedelta | None:
+        """How often an alert that goes on is told again, where its rule says `repeat`."""
+        return repeat
+
+
+class StdoutSink(_Sink):
+    """A line for each notice on stdout: a sentence, or JSON."""
+
+    type: Literal["stdout"]
+    output: Literal["text", "json"] = "text"
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            is_text = self.output == "text"
+            click.echo(printable(notice.sentence) if is_text else json_line(notice.fields()))
+
+
+class WebhookSink(_Sink):
+    """One POST of JSON for all notices of a round: `{"version": 1, "alerts": [...]}`."""
+
+    type: Literal["webhook"]
+    url: Url
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        alerts = [notice.fields() for notice in notices]
+        _post(self.url, {"version": 1, "alerts": alerts}, headers)
+
+
+class SlackSink(_Sink):
+    """One message to a Slack incoming webhook for all notices of a round."""
+
+    type: Literal["slack"]
+    url: Url
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        # The three characters by which Slack knows links and mentions.
+        text = "\n".join(map(printable, sentences(notices)))
+        text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        _post(self.url, {"text": text})
+
+
+class PagerDutySink(_Sink):
+    """An event of PagerDuty's Events API v2 for each notice: trigger, and resolve."""
+
+    type: Literal["pagerduty"]
+    routing_key: SecretStr = Field(min_length=1)
+    url: Url = SecretStr(_PAGERDUTY_URL)
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            _post(self.url, self._event(notice))
+
+    def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
+        return [[notice] for notice in notices]
+
+    def _event(self, notice: Notice) -> dict[str, Any]:
+        alert = notice.alert
+        event = {
+            "routing_key": self.routing_key.get_secret_value(),
+            "dedup_key": notice.alert_id,
+            "client": "coordinator-state",
+        }
+        if alert.state.value == "resolved":
+            return event | {"event_action": "resolve"}
+        return event | {
+            "event_action": "trigger",
+            "payload": {
+                "summary": printable(notice.sentence)[:_PAGERDUTY_SUMMARY],
+                "source": notice.cluster_id,
+                "severity": alert.severity,
+                "timestamp": alert.fired_at,
+                "component": alert.group_id,
+                "class": alert.rule,
+                "custom_details": notice.fields(),
+            },
+        }
+
+
+class AlertmanagerSink(_Sink):
+    """Alerts for Alertmanager's API v2, sent again every minute while they fire."""
+
+    type: Literal["alertmanager"]
+    url: Url
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        url = SecretStr(f"{self.url.get_secret_value().rstrip('/')}/api/v2/alerts")
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        _post(url, [self._alert(notice) for notice in notices], headers)
+
+    def repeat_of(self, _repeat: timedelta | None) -> timedelta | None:
+        return _ALERTMANAGER_RESEND
+
+    def _alert(self, notice: Notice) -> dict[str, Any]:
+        alert = notice.alert
+        labels = {
+            "alertname": alert.rule,
+            "severity": alert.severity,
+            "cluster": notice.cluster_id,
+            "group": alert.group_id,
+            "topic": alert.topic,
+            "partition": None if alert.partition is None else str(alert.partition),
+        }
+        ends_at = alert.resolved_at or datetime.now(timezone.utc) + 4 * _ALERTMANAGER_RESEND
+        return {
+            "labels": {name: value for name, value in labels.items() if value is not None},
+            "annotations": {"summary": alert.reason, "note": notice.note},
+            "startsAt": alert.fired_at,
+            "endsAt": ends_at,
+        }
+
+
+class EmailSink(_Sink):
+    """One mail for all notices of a round."""
+
+    type: Literal["email"]
+    host: str = Field(min_length=1)
+    port: int = Field(default=587, gt=0, lt=1 << 16)
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password: SecretStr | None = None
+    sender: str = Field(alias="from", min_length=1)
+    to: Annotated[
+        tuple[str, ...], BeforeValidator(lambda to: [to] if isinstance(to, str) else to)
+    ] = Field(min_length=1)
+
+    def send(self, notices: Sequence[Notice]) -> None:
+        mail = EmailMessage()
+        mail["From"], mail["To"] = self.sender, ", ".join(self.to)
+        mail["Subject"] = printable(headline(notices))
+        mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
+        for attempt in _attempts():
+            with attempt:
+                self._send(mail)
+
+    def _send(self, mail: EmailMessage) -> None:
+        kind = smtplib.SMTP_SSL if self.security == "tls" else smtplib.SMTP
+        try:
+            with kind(self.host, self.port, timeout=_ANSWER_S) as server:
+                if self.security == "starttls":
+                    server.starttls()
+                if self.user is not None and self.password is not None:
+                    server.login(self.user, self.password.get_secret_value())
+                server.send_message(mail)
+        except smtplib.SMTPResponseException as error:
+            kind_of_error = _TryAgain if error.smtp_code < _SERVER_ERROR else DeliveryError
+            raise kind_of_error(f"{self.host} answered {error.smtp_code}") from error
+        except (smtplib.SMTPException, OSError) as error:
+            raise _TryAgain(f"{self.host}: {type(error).__name__}") from error
+
+
+Sink = Annotated[
+    StdoutSink | WebhookSink | SlackSink | PagerDutySink | AlertmanagerSink | EmailSink,
+    Field(discriminator="type"),
+]
+
+
+def _attempts() -> Retrying:
+    return Retrying(
+        retry=retry_if_exception_type(_TryAgain),
+        stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
+        wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_ANSWER_S),
+        reraise=True,
+    )
+
+
+def _post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> None:
+    """POST JSON; what may heal is tried again.
+
+    Raises:
+        DeliveryError: it was not taken; names the host only, since the path may be a secret.
+    """
+    address = url.get_secret_value()
+    host = urlsplit(address).hostname
+    told = {"Content-Type": "application/json", **(headers or {})}
+    text = json_line(body).encode()
+    for attempt in _attempts():
+        with attempt:
+            try:
+                answer = requests.post(
+                    address,
+                    data=text,
+                    headers=told,
+                    timeout=(_CONNECT_S, _ANSWER_S),
+                    allow_redirects=False,
+                )
+            except requests.RequestException as error:
+                raise _TryAgain(f"{host}: {type(error).__name__}") from None
+            code = answer.status_code
+            if code == _TOO_MANY_REQUESTS or code >= _SERVER_ERROR:
+                raise _TryAgain(f"{host} answered {code}")
+            if code >= _ERROR or answer.is_redirect:
+                raise DeliveryError(f"{host} answered {code}")

@@ -1,0 +1,26 @@
+"""Times as people write them: 60s, 5m, 1h or 7d."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+DURATION_FORM: Final = "60s, 5m, 1h or 7d"
+_DURATION: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd])")
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def parse_duration(text: str) -> timedelta:
+    """A number and a unit.
+
+    >>> parse_duration("1.5h")
+    datetime.timedelta(seconds=5400)
+
+    Raises:
+        ValueError: no duration.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration: {DURATION_FORM}")
+    return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
