@@ -187,8 +187,9 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
             f"{time_text(facts.commits_from_ms)} and is at {facts.committed_offset}; "
             f"{_waiting(facts, lag)}",
         )
-    # Between two commits records wait, however fast they are read.
-    is_slow = waited_ms > max(rules.slow_after_ms, 2 * interval_ms)
+    # Between two commits records wait, however fast they are read; the pace may not be known yet.
+    pace_ms = max(interval_ms, facts.commit_age_ms)
+    is_slow = waited_ms > max(rules.slow_after_ms, 2 * pace_ms)
     is_still = facts.commits > 1 and facts.least_offset == facts.greatest_offset
     if is_slow and is_still and facts.commit_age_ms < waited_ms:
         return Verdict(
@@ -196,27 +197,24 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
             f"{facts.commits} commits in {time_text(facts.commits_from_ms)}, all at offset "
             f"{facts.committed_offset}; {_waiting(facts, lag)}",
         )
-    return _slow(facts, lag, rules) if is_slow else None
-
-
-def _slow(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | None:
-    margin_ms, catch_up_ms = facts.retention_margin_ms, facts.time_to_catch_up_ms
-    if (
-        margin_ms is not None
-        and margin_ms < rules.deleted_within_ms
-        and (catch_up_ms is None or catch_up_ms > margin_ms)
-    ):
-        return Verdict(
-            Status.WARN,
-            f"records will be deleted in {time_text(margin_ms)}; {_waiting(facts, lag)}",
-        )
+    if waited_ms > rules.slow_after_ms and _is_deleted_first(facts, rules):
+        left = time_text(facts.retention_margin_ms)
+        return Verdict(Status.WARN, f"records will be deleted in {left}; {_waiting(facts, lag)}")
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
-    if commits is not None and produces is not None and commits < produces:
+    if is_slow and commits is not None and produces is not None and commits < produces:
         return Verdict(
             Status.WARN,
             f"{commits:.3g} records/s are read and {produces:.3g} written; {_waiting(facts, lag)}",
         )
     return None
+
+
+def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether records are deleted soon, and before the group catches up."""
+    left_ms = facts.retention_margin_ms
+    if left_ms is None or left_ms >= rules.deleted_within_ms:
+        return False
+    return facts.time_to_catch_up_ms is None or facts.time_to_catch_up_ms > left_ms
 
 
 def rebalancing_loop(
