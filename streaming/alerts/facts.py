@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, Rule, fits
+from streaming.alerts.rules import EVERY, PARTITION_KEY, Rule, fits
+from streaming.alerts.sql import query
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import group_lag, tables_known_until
 from streaming.lag.group_status import (
@@ -31,7 +30,7 @@ from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS
 Row = dict[str, Any]
 
 _VIEWS: Final = ("group_lag", "group_status", "partition_status")
-_NAME: Final = re.compile(r"\w+")
+_NAMES: Final = frozenset({*_VIEWS, *(table.name for table in ALL_TABLES)})
 _TOLD_AS_SQL: Final = "the query has a row"
 
 
@@ -104,34 +103,17 @@ class Facts:
                 yield Finding(AlertKey(rule.name), reason, behind_ms)
 
     def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
-        for row in self._query(rule, sql):
-            names = {"group_id", "topic", "partition"} & row.keys()
-            place = {name: row[name] for name in names}
-            if fits(rule.groups, place.get("group_id")) and fits(rule.topics, place.get("topic")):
-                value = row.get("value")
-                yield Finding(
-                    AlertKey(rule.name, **place),
-                    str(row.get("reason") or _TOLD_AS_SQL),
-                    None if value is None else float(value),
-                )
-
-    def _query(self, rule: Rule, sql: str) -> list[Row]:
-        words = {word.lower() for word in _NAME.findall(sql)}
-        connection = duckdb.connect(config={"enable_external_access": "false"})
         try:
-            for name in words & {*_VIEWS, *(table.name for table in ALL_TABLES)}:
-                connection.register(name, self._table(name))
-            connection.execute("SET lock_configuration = true")
-            relation = connection.sql(sql)
-            if relation is None:
-                raise ConfigurationError(f"rule {rule.name}: sql is no SELECT")
-            rows: list[Row] = relation.to_arrow_table().to_pylist()
-        except duckdb.Error as error:
-            first_line = str(error).splitlines()[0]
-            raise ConfigurationError(f"rule {rule.name}: {first_line}") from error
-        finally:
-            connection.close()
-        return rows
+            rows = query(sql, _NAMES, self._table)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"rule {rule.name}: {error}") from error
+        told = set()
+        for row in rows:
+            key = AlertKey(rule.name, *(row.get(name) for name in PARTITION_KEY))
+            is_wanted = fits(rule.groups, key.group_id) and fits(rule.topics, key.topic)
+            if is_wanted and key not in told:
+                told.add(key)
+                yield Finding(key, str(row.get("reason") or _TOLD_AS_SQL), row["value"])
 
     def _table(self, name: str) -> pa.Table:
         if name == "group_lag":

@@ -73,8 +73,8 @@ def only(rules: AlertRules, name: str) -> AlertRules:
 
 
 def _moments(since: datetime, until: datetime, step: timedelta) -> Iterator[datetime]:
-    """From the last one back by whole steps, in order."""
-    looks = max((until - since) // step, 0)
+    """From the last one back by whole steps, until the first one or a little before; in order."""
+    looks = max(-((since - until) // step), 0)
     return (until - number * step for number in range(looks, -1, -1))
 
 

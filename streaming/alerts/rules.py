@@ -156,7 +156,7 @@ class AlertRules(_Model):
     interval: Duration = timedelta(seconds=5)
     status_rules: StatusRules = StatusRules()
     sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
-    rules: tuple[Rule, ...] = Field(min_length=1)
+    rules: tuple[Rule, ...]
     silences: tuple[Silence, ...] = ()
     inhibit: tuple[Inhibition, ...] = ()
 
@@ -188,6 +188,8 @@ class AlertRules(_Model):
     @model_validator(mode="after")
     def _names_fit(self) -> AlertRules:
         names = [rule.name for rule in self.rules]
+        if not names:
+            raise ValueError("there are no rules")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two rules have the name {', '.join(twice)}")

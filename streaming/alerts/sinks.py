@@ -21,7 +21,7 @@ from tenacity import (
     retry_if_exception_type,
     stop_after_attempt,
     stop_after_delay,
-    wait_exponential_jitter,
+    wait_exponential,
 )
 
 from streaming.alerts.notices import Notice, headline, sentences
@@ -32,6 +32,7 @@ _ANSWER_S: Final = 10
 _ATTEMPTS: Final = 3
 _GIVE_UP_AFTER_S: Final = 20
 _FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 5.0
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 _ERROR: Final = 400
@@ -237,7 +238,7 @@ def _attempts() -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(_TryAgain),
         stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
-        wait=wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_ANSWER_S),
+        wait=wait_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
         reraise=True,
     )
 

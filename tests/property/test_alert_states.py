@@ -1,0 +1,51 @@
+"""Whatever holds when and whichever sink is away: none is told nonsense, and none forgotten."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.alerts.alert import AlertKey, AlertState
+from tests.unit.test_alert_states import BEHIND, Rules
+
+SINKS = {name: {"type": "stdout"} for name in ("a", "b")}
+LOOK = st.tuples(
+    st.integers(1, 40),
+    st.sampled_from(["holds", "not", "unknown"]),
+    st.sets(st.sampled_from(["a", "b"])),
+)
+
+
+@given(looks=st.lists(LOOK, max_size=30), hold=st.sampled_from([0, 20]))
+def test_every_sink_is_told_of_beginning_and_end(
+    looks: list[tuple[int, str, set[str]]], hold: int
+) -> None:
+    rules = Rules(sinks=SINKS, rule={"for": f"{hold}s", "repeat": "1m"})
+    second, held_since = 0, None
+    for pause, what, broken in looks:
+        second += pause
+        rules.broken = broken
+        keys: list[AlertKey] = [BEHIND] if what == "holds" else []
+        rules.look(second, *keys, unknown=[BEHIND] if what == "unknown" else [])
+        if what == "holds":
+            held_since = second if held_since is None else held_since
+            is_due = second - held_since >= hold
+            assert rules.state() is (AlertState.FIRING if is_due else AlertState.PENDING)
+        elif what == "not":
+            held_since = None
+            assert rules.state() in (None, AlertState.RESOLVED)
+    rules.broken = set()
+    rules.look(second + 1)
+    for sink in SINKS:
+        told = [(at, word) for at, _, name, word in rules.told if name == sink]
+        words = [word for _, word in told]
+        assert words[::-1][:1] in ([], ["resolved"])
+        is_known, last_at = False, 0.0
+        for at, word in told:
+            if word == "firing":
+                assert not is_known
+            else:
+                assert is_known
+            if word == "again":
+                assert at - last_at >= 60
+            is_known, last_at = word != "resolved", at

@@ -1,0 +1,96 @@
+"""Who is told of alerts in tests: real servers on 127.0.0.1 that keep what they are sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from aiosmtpd.controller import Controller
+
+from streaming.broker.configuration import free_port
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A request."""
+
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class HttpReceiver:
+    """Answers with `answers` in turn, and 200 when there are none left."""
+
+    url: str
+    posted: list[Posted] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts of every webhook that was answered with 200."""
+        return [alert for posted in self.posted for alert in posted.body["alerts"]]
+
+
+@contextmanager
+def http_receiver(port: int = 0) -> Iterator[HttpReceiver]:
+    """A server that takes POSTs while the block runs."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with lock:
+                code = found.answers.pop(0) if found.answers else 200
+                if code == 200:
+                    posted = Posted(self.path, dict(self.headers), json.loads(body))
+                    found.posted.append(posted)
+            self.send_response(code)
+            if code in {301, 302}:
+                self.send_header("Location", "http://127.0.0.1:1/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    found = HttpReceiver(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Mailbox:
+    """Keeps every mail."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.mails: list[Any] = []
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:
+        self.mails.append(envelope)
+        return "250 OK"
+
+
+@contextmanager
+def mail_server() -> Iterator[Mailbox]:
+    """An SMTP server on a free port while the block runs."""
+    mailbox = Mailbox(free_port())
+    controller = Controller(mailbox, hostname="127.0.0.1", port=mailbox.port)
+    controller.start()
+    try:
+        yield mailbox
+    finally:
+        controller.stop()

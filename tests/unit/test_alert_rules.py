@@ -1,0 +1,201 @@
+"""Files of alert rules: what they may say, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from coordinator_state.group_status import Status
+from streaming.alerts.rules import AlertRules, fits
+from streaming.alerts.rules_file import load_rules
+from streaming.alerts.sinks import StdoutSink
+from streaming.errors import ConfigurationError
+
+SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
+
+
+def rules_of(tmp_path: Path, text: str) -> AlertRules:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(text)
+    return load_rules(file)
+
+
+def test_a_rule_has_defaults(tmp_path: Path) -> None:
+    rules = rules_of(tmp_path, "rules: [{name: lag, lag: '> 10'}]")
+    (rule,) = rules.rules
+    assert (rule.by, rule.severity, rule.hold) == ("group", "warning", timedelta(0))
+    assert rule.repeat == timedelta(hours=4)
+    assert rules.interval == timedelta(seconds=5)
+    assert rules.sinks == {"stdout": StdoutSink(type="stdout")}
+    assert rules.sinks_of(rule) == ("stdout",)
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    rules = rules_of(
+        tmp_path,
+        """
+        interval: 1m
+        status_rules: {stop_after: 90s, rebalances: 9}
+        sinks:
+          chat: {type: slack, url: https://hooks.example/x}
+          pager: {type: pagerduty, routing_key: k}
+          mail: {type: email, host: localhost, from: a@example, to: b@example}
+          hook: {type: webhook, url: http://localhost:1/x, headers: {Authorization: Bearer x}}
+          alertmanager: {type: alertmanager, url: http://localhost:9093}
+        rules:
+          - name: stopped
+            groups: ["pay*", "!pay-test"]
+            topics: orders
+            by: partition
+            status: [STOP, STALL]
+            lag: ">= 1000"
+            time_lag: "> 1.5h"
+            for: 2m
+            severity: critical
+            repeat: off
+            sinks: [pager, chat]
+            note: see the runbook
+          - {name: old, tables_behind: "> 2m", sinks: chat}
+          - {name: own, sql: SELECT group_id FROM group_lag}
+        silences:
+          - rules: stopped
+            groups: pay-a
+            from: 2026-11-22T01:00:00Z
+            until: 2026-11-22T04:00:00+02:00
+        inhibit:
+          - {when: old, mute: stopped, equal: []}
+        """,
+    )
+    stopped, old, _ = rules.rules
+    assert rules.status_rules.stop_after_ms == 90_000
+    assert rules.status_rules.rebalances == 9
+    assert stopped.status == (Status.STOP, Status.STALL)
+    assert {name: (one.operator, one.limit) for name, one in stopped.limits.items()} == {
+        "lag": (">=", 1000),
+        "time_lag": (">", 5_400_000),
+    }
+    assert (stopped.repeat, stopped.hold) == (None, timedelta(minutes=2))
+    assert rules.sinks_of(stopped) == ("pager", "chat")
+    assert rules.sinks_of(old) == ("chat",)
+    (silence,) = rules.silences
+    assert silence.since == datetime(2026, 11, 22, 1, tzinfo=timezone.utc)
+    assert silence.until == datetime(2026, 11, 22, 2, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("rules: [", "alerts.yaml:1: "),
+        ("- a", "alerts.yaml: rules are a mapping"),
+        ("rules: []", "alerts.yaml:1: there are no rules"),
+        ("interval: 5s", "alerts.yaml:1: rules: Field required"),
+        ("rules:\n- name: a\n  lag: 10\n", "alerts.yaml:3: rules.a.lag: 10 is no comparison"),
+        (
+            "rules:\n- name: a\n  time_lag: '> 10'\n",
+            "alerts.yaml:3: rules.a.time_lag: '> 10' is no",
+        ),
+        ("rules:\n- name: a\n", "alerts.yaml:2: rules.a: a rule has a condition"),
+        (
+            "rules:\n- name: a\n  lag: '> 1'\n  sql: SELECT 1\n",
+            "alerts.yaml:2: rules.a: a rule has a condition",
+        ),
+        (
+            "rules:\n- name: a\n  tables_behind: '> 1m'\n  groups: b\n",
+            "alerts.yaml:2: rules.a: tables_behind is of all groups",
+        ),
+        ("rules:\n- {name: a, status: ERR}\n", "alerts.yaml:2: rules.a.status: one or more"),
+        ("rules:\n- {name: a, status: BAD}\n", "alerts.yaml:2: rules.a.status.0: Input should be"),
+        ("rules:\n- {name: a, lagg: '> 1'}\n", "alerts.yaml:2: rules.a.lagg: there is no such key"),
+        ("rules:\n- {name: 'a b', lag: '> 1'}\n", "alerts.yaml:2: rules.a b.name: String should"),
+        ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "alerts.yaml:2: rules.a.for: '5' is no dur"),
+        (
+            "rules:\n- {name: a, lag: '> 1'}\n- {name: a, lag: '> 2'}\n",
+            "alerts.yaml:1: two rules have the name a",
+        ),
+        ("rules:\n- {name: a, lag: '> 1', sinks: b}\n", "rule a: there is no sink b"),
+        (
+            "inhibit: [{when: b, mute: a}]\nrules:\n- {name: a, lag: '> 1'}\n",
+            "inhibit: no rule has a name like b",
+        ),
+        (
+            "sinks: {s: {type: slck}}\nrules:\n- {name: a, lag: '> 1'}\n",
+            "alerts.yaml:1: sinks.s: Input tag 'slck'",
+        ),
+        (
+            "sinks:\n  s: {type: slack, url: hooks}\nrules:\n- {name: a, lag: '> 1'}\n",
+            "alerts.yaml:2: sinks.s.slack.url: a URL begins with",
+        ),
+        (
+            "sinks:\n  s: {type: slack}\nrules:\n- {name: a, lag: '> 1'}\n",
+            "alerts.yaml:2: sinks.s.slack.url: Field required",
+        ),
+        (
+            "status_rules: {stop: 1m}\nrules: [{name: a, lag: '> 1'}]",
+            "status_rules: there is no stop",
+        ),
+        ("status_rules: {stop_after: 1}\nrules: [{name: a, lag: '> 1'}]", "'1' is no duration"),
+        ("interval: 0s\nrules: [{name: a, lag: '> 1'}]", "alerts.yaml:1: interval: at least 0.1s"),
+        ("rules:\n- {name: a, lag: '> 1'}\nrules: []\n", "alerts.yaml:3: found duplicate key"),
+        ("sinks: {s: {type: slack, url: '${NO}'}}\n", "the environment has no NO"),
+        ("sinks: {s: {type: slack, url: '${file:/no}'}}\n", "cannot read ${file:/no}"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        rules_of(tmp_path, text)
+    assert fault in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_many_faults_are_not_all_told(tmp_path: Path) -> None:
+    rules = "\n".join(f"- {{name: r{number}, lag: 5}}" for number in range(8))
+    with pytest.raises(ConfigurationError, match=r"r4\.lag: .*; and 3 more$"):
+        rules_of(tmp_path, f"rules:\n- {{name: good, lag: '> 5'}}\n{rules}\n")
+
+
+def test_there_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read the rules"):
+        load_rules(tmp_path / "none.yaml")
+
+
+def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", f"https://hooks.example/{SECRET}")
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    text = f"""
+    sinks:
+      chat: {{type: slack, url: "${{HOOK}}"}}
+      pager: {{type: pagerduty, routing_key: "${{file:{tmp_path}/key}}"}}
+      hook: {{type: webhook, url: "${{HOOK}}", headers: {{Authorization: "Bearer ${{HOOK}}"}}}}
+    rules:
+      - {{name: a, lag: "> 1"}}
+    """
+    rules = rules_of(tmp_path, text)
+    pager = rules.sinks["pager"]
+    assert pager.routing_key.get_secret_value() == SECRET  # type: ignore[union-attr]
+    assert SECRET not in repr(rules)
+    monkeypatch.setenv("HOOK", SECRET)
+    with pytest.raises(ConfigurationError) as error:
+        rules_of(tmp_path, text)
+    assert "a URL begins with" in str(error.value)
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "does"),
+    [
+        (("*",), "a", True),
+        (("a", "b"), "b", True),
+        (("a*", "!ab"), "ab", False),
+        (("!ab",), "ac", True),
+        (("a?[cd]",), "abd", True),
+        (("A",), "a", False),
+        (("a",), None, False),
+        (("*",), None, True),
+    ],
+)
+def test_patterns(patterns: tuple[str, ...], name: str | None, does: bool) -> None:
+    assert fits(patterns, name) is does

@@ -1,0 +1,289 @@
+"""Notices arrive where they are to: real receivers, and what they are sent."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.notices import Notice, headline
+from streaming.alerts.sinks import DeliveryError, Sink
+from streaming.broker.configuration import free_port
+from tests.receivers import HttpReceiver, http_receiver, mail_server
+
+SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
+START = datetime(2026, 11, 22, 3, tzinfo=timezone.utc)
+HOSTILE = 'g"<!channel>\n\x1b[31m&'
+
+FIRING = Notice(
+    alert=Alert(
+        key=AlertKey("stopped", HOSTILE, "orders", 3),
+        severity="critical",
+        state=AlertState.FIRING,
+        since=START,
+        fired_at=START + timedelta(minutes=1),
+        value=17.0,
+        reason="STOP: no commit for 61 s",
+    ),
+    cluster_id="cluster",
+    note="see the runbook",
+    is_repeat=False,
+)
+RESOLVED = replace(
+    FIRING,
+    alert=replace(
+        FIRING.alert,
+        key=AlertKey("stopped", "other"),
+        state=AlertState.RESOLVED,
+        resolved_at=START + timedelta(minutes=2),
+        reason="the condition does not hold any more",
+    ),
+)
+
+
+def sink(**settings: Any) -> Sink:
+    return TypeAdapter(Sink).validate_python(settings)
+
+
+def send(to: Sink, *notices: Notice) -> None:
+    for some in to.batches(notices):
+        to.send(some)
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    with http_receiver() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.alerts.sinks._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("streaming.alerts.sinks._LONGEST_WAIT_S", 0.05)
+
+
+def test_a_webhook_has_everything(receiver: HttpReceiver) -> None:
+    hook = sink(type="webhook", url=f"{receiver.url}/x", headers={"Authorization": "Bearer k"})
+    send(hook, FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    assert posted.path == "/x"
+    assert posted.headers["Authorization"] == "Bearer k"
+    assert posted.headers["Content-Type"] == "application/json"
+    assert posted.body["version"] == 1
+    firing, resolved = posted.body["alerts"]
+    assert firing == {
+        "status": "firing",
+        "alert_id": FIRING.alert_id,
+        "rule": "stopped",
+        "severity": "critical",
+        "cluster_id": "cluster",
+        "group_id": HOSTILE,
+        "topic": "orders",
+        "partition": 3,
+        "value": 17.0,
+        "reason": "STOP: no commit for 61 s",
+        "note": "see the runbook",
+        "since": "2026-11-22T03:00:00.000Z",
+        "fired_at": "2026-11-22T03:01:00.000Z",
+        "resolved_at": None,
+        "is_repeat": False,
+    }
+    assert (resolved["status"], resolved["resolved_at"]) == ("resolved", "2026-11-22T03:02:00.000Z")
+    assert resolved["alert_id"] != firing["alert_id"]
+
+
+def test_a_notice_is_known_by_its_id() -> None:
+    same = replace(FIRING, alert=replace(FIRING.alert, state=AlertState.RESOLVED), is_repeat=True)
+    assert same.alert_id == FIRING.alert_id
+    assert replace(FIRING, cluster_id="other").alert_id != FIRING.alert_id
+
+
+def test_slack_has_a_line_each_and_nobody_writes_mentions_into_it(receiver: HttpReceiver) -> None:
+    send(sink(type="slack", url=receiver.url), FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    lines = posted.body["text"].split("\n")
+    assert lines == [
+        'FIRING [critical] stopped: group g"&lt;!channel&gt;\\n\\x1b[31m&amp;, topic orders, '
+        "partition 3: STOP: no commit for 61 s (see the runbook)",
+        "RESOLVED [critical] stopped: group other: the condition does not hold any more "
+        "(see the runbook)",
+    ]
+
+
+def test_many_notices_are_not_many_lines(receiver: HttpReceiver) -> None:
+    send(sink(type="slack", url=receiver.url), *[FIRING] * 25)
+    (posted,) = receiver.posted
+    lines = posted.body["text"].split("\n")
+    assert (len(lines), lines[-1]) == (21, "and 5 more")
+
+
+def test_pagerduty_has_an_event_each(receiver: HttpReceiver) -> None:
+    send(sink(type="pagerduty", routing_key=SECRET, url=receiver.url), FIRING, RESOLVED)
+    trigger, resolve = (posted.body for posted in receiver.posted)
+    assert (trigger["routing_key"], trigger["event_action"]) == (SECRET, "trigger")
+    payload = trigger["payload"]
+    assert (payload["severity"], payload["source"], payload["class"]) == (
+        "critical",
+        "cluster",
+        "stopped",
+    )
+    assert payload["summary"].startswith("FIRING [critical] stopped: group ")
+    assert payload["timestamp"] == "2026-11-22T03:01:00.000Z"
+    assert payload["custom_details"]["group_id"] == HOSTILE
+    assert trigger["dedup_key"] == FIRING.alert_id
+    assert resolve == {
+        "routing_key": SECRET,
+        "dedup_key": RESOLVED.alert_id,
+        "client": "coordinator-state",
+        "event_action": "resolve",
+    }
+
+
+def test_alertmanager_has_labels(receiver: HttpReceiver) -> None:
+    send(sink(type="alertmanager", url=f"{receiver.url}/am/"), FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    assert posted.path == "/am/api/v2/alerts"
+    firing, resolved = posted.body
+    assert firing["labels"] == {
+        "alertname": "stopped",
+        "severity": "critical",
+        "cluster": "cluster",
+        "group": HOSTILE,
+        "topic": "orders",
+        "partition": "3",
+    }
+    assert firing["annotations"]["summary"] == "STOP: no commit for 61 s"
+    assert datetime.fromisoformat(firing["endsAt"].replace("Z", "+00:00")) > datetime.now(
+        timezone.utc
+    )
+    assert resolved["endsAt"] == "2026-11-22T03:02:00.000Z"
+    assert "topic" not in resolved["labels"]
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus-alertmanager") is None, reason="Alertmanager is not installed"
+)
+def test_alertmanager_itself_takes_it(tmp_path: Path) -> None:
+    config = tmp_path / "alertmanager.yml"
+    config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+    url = f"http://127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [
+            *("prometheus-alertmanager", f"--config.file={config}", "--cluster.listen-address="),
+            *(f"--storage.path={tmp_path}", f"--web.listen-address={url.removeprefix('http://')}"),
+        ],
+        stderr=subprocess.DEVNULL,
+    )
+
+    def active() -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
+            found: list[dict[str, Any]] = json.load(answer)
+            return found
+
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                active()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        recent = replace(FIRING.alert, fired_at=datetime.now(timezone.utc))
+        manager = sink(type="alertmanager", url=url)
+        send(manager, replace(FIRING, alert=recent))
+        while not (found := active()):
+            assert time.monotonic() < deadline
+        assert found[0]["labels"]["group"] == HOSTILE
+        over = replace(recent, state=AlertState.RESOLVED, resolved_at=datetime.now(timezone.utc))
+        send(manager, replace(FIRING, alert=over))
+        while active():
+            assert time.monotonic() < deadline
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_a_mail_has_a_subject_that_is_one_line() -> None:
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": "none"}
+        to = sink(**mail, **{"from": "a@example.org", "to": ["b@example.org", "c@example.org"]})
+        send(to, FIRING)
+        send(to, FIRING, RESOLVED)
+        one, two = (
+            email.message_from_bytes(found.content, policy=email.policy.default)
+            for found in mailbox.mails
+        )
+        assert mailbox.mails[0].rcpt_tos == ["b@example.org", "c@example.org"]
+    assert one["Subject"].startswith('FIRING [critical] stopped: group g"<!channel>\\n')
+    assert one["From"] == "a@example.org"
+    assert "STOP: no commit for 61 s (see the runbook)" in one.get_content().replace("\n", " ")
+    assert two["Subject"] == "1 firing, 1 resolved alerts" == headline([FIRING, RESOLVED])
+
+
+def test_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    send(sink(type="stdout"), RESOLVED, FIRING)
+    send(sink(type="stdout", output="json"), FIRING)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("RESOLVED [critical] stopped: group other")
+    assert "\\x1b" in second
+    assert json.loads(third)["group_id"] == HOSTILE
+
+
+@pytest.mark.parametrize("answers", [[500, 503], [429]])
+def test_what_may_heal_is_tried_again(receiver: HttpReceiver, answers: list[int]) -> None:
+    receiver.answers = list(answers)
+    send(sink(type="webhook", url=receiver.url), FIRING)
+    assert len(receiver.posted) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "fault"), [([400, 500], "answered 400"), ([302], "302"), ([500] * 3, "500")]
+)
+def test_what_does_not_heal_is_told_without_secrets(
+    receiver: HttpReceiver, answers: list[int], fault: str
+) -> None:
+    receiver.answers = list(answers)
+    with pytest.raises(DeliveryError, match=fault) as error:
+        send(sink(type="webhook", url=f"{receiver.url}/{SECRET}"), FIRING)
+    assert SECRET not in str(error.value)
+    assert receiver.posted == []
+
+
+@pytest.mark.parametrize("kind", ["webhook", "email"])
+def test_nobody_is_there(kind: str) -> None:
+    port = free_port()
+    settings: dict[str, Any] = {
+        "webhook": {"url": f"http://user:{SECRET}@127.0.0.1:{port}/{SECRET}"},
+        "email": {
+            **{"host": "127.0.0.1", "port": port, "security": "none"},
+            **{"from": "a@b", "to": "c@d"},
+        },
+    }
+    with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: Conn") as error:
+        send(sink(type=kind, **settings[kind]), FIRING)
+    assert SECRET not in str(error.value)
+
+
+def test_those_that_pagerduty_took_are_not_lost(receiver: HttpReceiver) -> None:
+    pager = sink(type="pagerduty", routing_key="k", url=receiver.url)
+    receiver.answers = [200, 400]
+    taken: list[Notice] = []
+    with pytest.raises(DeliveryError):
+        for some in pager.batches([FIRING, RESOLVED]):
+            pager.send(some)
+            taken += some
+    assert taken == [FIRING]

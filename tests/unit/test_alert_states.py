@@ -1,0 +1,207 @@
+"""Alerts from state to state, and who is told when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding
+from streaming.alerts.alert_states import due, next_alerts
+from streaming.alerts.rules import AlertRules
+
+START = datetime(2026, 11, 22, tzinfo=timezone.utc)
+BEHIND = AlertKey("behind", "g")
+Told = tuple[float, str, str, str]
+
+
+class Rules:
+    """Rules that are looked at every second or so, and a sink that takes everything."""
+
+    def __init__(self, **options: Any) -> None:
+        sinks = options.pop("sinks", {"chat": {"type": "stdout"}})
+        of_rule = options.pop("rule", {})
+        rules = [
+            {"name": name, "lag": "> 0", **of_rule} for name in options.pop("names", ["behind"])
+        ]
+        self.rules = AlertRules.model_validate({"rules": rules, "sinks": sinks, **options})
+        self.alerts: dict[AlertKey, Alert] = {}
+        self.told: list[Told] = []
+        self.broken: set[str] = set()
+
+    def look(self, second: float, *keys: AlertKey, unknown: Sequence[AlertKey] = ()) -> None:
+        now = START + timedelta(seconds=second)
+        findings: dict[str, list[Finding] | None] = {rule.name: [] for rule in self.rules.rules}
+        for key in keys:
+            of_rule = findings[key.rule]
+            assert of_rule is not None
+            of_rule.append(Finding(key, "it holds", 5))
+        for key in unknown:
+            of_rule = findings[key.rule]
+            assert of_rule is not None
+            of_rule.append(Finding(key, None))
+        self.step(findings, now, second)
+
+    def step(self, findings: Any, now: datetime, second: float) -> None:
+        self.alerts = next_alerts(self.alerts, findings, self.rules, now)
+        for key, alert in list(self.alerts.items()):
+            for sink, is_repeat in due(alert, self.rules, self.rules.sinks, now).items():
+                if sink not in self.broken:
+                    self.alerts[key] = self.alerts[key].told(sink, now)
+                    word = "again" if is_repeat else alert.state.value
+                    self.told.append((second, key.rule, sink, word))
+
+    def muted_by(self) -> str | None:
+        return self.alerts[BEHIND].muted_by
+
+    def state(self, key: AlertKey = BEHIND) -> AlertState | None:
+        return self.alerts[key].state if key in self.alerts else None
+
+
+def test_an_alert_fires_and_is_resolved() -> None:
+    rules = Rules()
+    rules.look(0, BEHIND)
+    rules.look(1, BEHIND)
+    rules.look(2)
+    rules.look(3)
+    assert rules.told == [(0, "behind", "chat", "firing"), (2, "behind", "chat", "resolved")]
+    alert = rules.alerts[BEHIND]
+    assert (alert.since, alert.fired_at) == (START, START)
+    assert alert.resolved_at == START + timedelta(seconds=2)
+    assert alert.reason == "the condition does not hold any more"
+    rules.look(86_403)
+    assert rules.alerts == {}
+
+
+def test_it_has_to_hold_for_some_time() -> None:
+    rules = Rules(rule={"for": "10s"})
+    rules.look(0, BEHIND)
+    assert rules.state() is AlertState.PENDING
+    rules.look(5)
+    assert rules.state() is None
+    rules.look(6, BEHIND)
+    rules.look(15, BEHIND)
+    assert rules.told == []
+    rules.look(16, BEHIND)
+    assert rules.told == [(16, "behind", "chat", "firing")]
+    assert rules.alerts[BEHIND].since == START + timedelta(seconds=6)
+
+
+def test_it_is_told_again() -> None:
+    rules = Rules(rule={"repeat": "1m"})
+    for second in range(0, 130, 10):
+        rules.look(second, BEHIND)
+    assert [(at, word) for at, _, _, word in rules.told] == [
+        (0, "firing"),
+        (60, "again"),
+        (120, "again"),
+    ]
+    never = Rules(rule={"repeat": "off"})
+    for second in range(0, 100_000, 10_000):
+        never.look(second, BEHIND)
+    assert len(never.told) == 1
+
+
+def test_what_is_not_known_changes_nothing() -> None:
+    rules = Rules()
+    rules.look(0, unknown=[BEHIND])
+    assert rules.alerts == {}
+    rules.look(1, BEHIND)
+    rules.look(2, unknown=[BEHIND])
+    assert rules.state() is AlertState.FIRING
+    rules.step({"behind": None}, START + timedelta(seconds=3), 3)
+    assert rules.state() is AlertState.FIRING
+    rules.look(4)
+    assert rules.state() is AlertState.RESOLVED
+    assert len(rules.told) == 2
+
+
+def test_a_sink_that_was_away_hears_of_what_it_is_to_know() -> None:
+    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
+    rules = Rules(sinks=sinks)
+    rules.broken = {"pager"}
+    rules.look(0, BEHIND)
+    rules.look(1, BEHIND)
+    rules.broken = set()
+    rules.look(2, BEHIND)
+    rules.broken = {"pager"}
+    rules.look(3)
+    # Nobody knows in between that it fires again.
+    rules.look(4, BEHIND)
+    rules.look(5)
+    rules.broken = set()
+    rules.look(6)
+    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
+        (2, "firing"),
+        (6, "resolved"),
+    ]
+    assert [word for _, _, sink, word in rules.told if sink == "chat"] == [
+        *("firing", "resolved", "firing", "resolved"),
+    ]
+
+
+def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
+    rules = Rules()
+    rules.broken = {"chat"}
+    rules.look(0, BEHIND)
+    rules.look(1)
+    rules.broken = set()
+    rules.look(2)
+    assert rules.told == []
+
+
+def test_a_silence_mutes_what_fires_and_not_its_end() -> None:
+    silence = {"groups": "g", "until": START + timedelta(seconds=10)}
+    rules = Rules(silences=[silence])
+    rules.look(0, BEHIND, AlertKey("behind", "h"))
+    assert [one[0] for one in rules.told] == [0]
+    assert rules.muted_by() == "silence until 2026-11-22T00:00:10+00:00"
+    rules.look(10, BEHIND)
+    assert rules.muted_by() is None
+    assert (10, "behind", "chat", "firing") in rules.told
+    late = {"from": START + timedelta(seconds=5), "until": START + timedelta(seconds=50)}
+    rules = Rules(silences=[late])
+    rules.look(0, BEHIND)
+    rules.look(6, BEHIND)
+    rules.look(7)
+    assert [word for *_, word in rules.told] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize(
+    ("equal", "others", "is_muted"),
+    [
+        (["group_id"], [AlertKey("stopped", "g")], True),
+        (["group_id"], [AlertKey("stopped", "h")], False),
+        ([], [AlertKey("stopped", "h")], True),
+        (["group_id"], [], False),
+    ],
+)
+def test_another_alert_inhibits(equal: list[str], others: list[AlertKey], is_muted: bool) -> None:
+    inhibit = [{"when": "stop*", "mute": "*", "equal": equal}]
+    rules = Rules(names=["behind", "stopped"], inhibit=inhibit)
+    rules.look(0, BEHIND, *others)
+    assert (rules.muted_by() == "alert stopped") is is_muted
+    assert ((0, "behind", "chat", "firing") in rules.told) is not is_muted
+    # Two that mute each other: neither mutes itself.
+    assert all(alert.muted_by is None for alert in rules.alerts.values() if alert.rule == "stopped")
+    rules.look(1, BEHIND)
+    assert any(told[1:] == ("behind", "chat", "firing") for told in rules.told)
+
+
+def test_a_rule_that_goes_resolves_its_alerts() -> None:
+    rules = Rules(names=["behind", "other"])
+    rules.look(0, BEHIND)
+    rules.rules = Rules(names=["other"]).rules
+    rules.look(1)
+    assert rules.told[-1:] == [(1, "behind", "chat", "resolved")]
+    assert rules.alerts[BEHIND].reason == "the rule is gone"
+
+
+def test_alertmanager_hears_of_it_every_minute() -> None:
+    sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
+    rules = Rules(sinks=sinks, rule={"repeat": "off"})
+    for second in (0, 30, 60, 90, 120):
+        rules.look(second, BEHIND)
+    assert [at for at, *_ in rules.told] == [0, 60, 120]
