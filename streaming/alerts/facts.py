@@ -104,7 +104,7 @@ class Facts:
 
     def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
         try:
-            rows = query(sql, _NAMES, self._table)
+            rows = query(sql, self.at, _NAMES, self._table)
         except ConfigurationError as error:
             raise ConfigurationError(f"rule {rule.name}: {error}") from error
         told = set()

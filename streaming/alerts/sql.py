@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from datetime import datetime
 from typing import Any, Final
 
 import duckdb
@@ -20,13 +21,14 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 def query(
-    sql: str, names: Collection[str], table: Callable[[str], pa.Table]
+    sql: str, moment: datetime, names: Collection[str], table: Callable[[str], pa.Table]
 ) -> list[dict[str, Any]]:
     """The rows of a query; neither files nor other addresses are within its reach.
 
     Args:
         sql: a SELECT. Of its columns, `group_id`, `topic`, `partition`, `value` and `reason` mean
             something.
+        moment: what `moment()` is in it.
         names: tables that there are.
         table: gives one of them; asked for those that the query names.
 
@@ -38,6 +40,7 @@ def query(
     try:
         for name in words.intersection(names):
             connection.register(name, table(name))
+        connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
         connection.execute("SET lock_configuration = true")
         relation = connection.sql(sql)
         if relation is None:

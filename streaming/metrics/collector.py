@@ -16,11 +16,14 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from coordinator_state.group_status import StatusRules
+from streaming.alerts.alert import AlertState
+from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
 from streaming.lag.group_status import group_statuses
 from streaming.metrics.families import (
     LAG_EXPORTER,
     OUTCOMES,
+    OWN_ALERTS,
     OWN_GROUPS,
     OWN_LOG_PARTITIONS,
     Gauge,
@@ -86,6 +89,7 @@ class TablesCollector(Collector):
         yield from _families(self.names.groups, named, groups)
         yield from _families(OWN_GROUPS, cluster, groups)
         yield from _of_the_tables(reader, cluster)
+        yield from _of_alerts(reader, cluster)
         seconds = time.monotonic() - started
         yield gauge(
             "coordinator_state_scrape_seconds", "How long this scrape took", cluster, seconds
@@ -166,6 +170,31 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
         "For how long the oldest of them has waited",
         cluster,
         oldest,
+    )
+
+
+def _of_alerts(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
+    """What `alert run` knows; nothing where it never ran."""
+    alerts = read_alerts(reader).values()
+    rows = [
+        {
+            **alert.key._asdict(),
+            "severity": alert.severity,
+            "state": alert.state.value,
+            "muted": "true" if alert.muted_by else "false",
+        }
+        for alert in alerts
+        if alert.state is not AlertState.RESOLVED
+    ]
+    yield from (one.of(cluster, rows) for one in OWN_ALERTS)
+    yield gauge(
+        "coordinator_state_alerts_untold",
+        "Alerts that fire and that no sink has taken yet, muted ones aside",
+        cluster,
+        sum(
+            alert.state is AlertState.FIRING and not alert.muted_by and not alert.is_told_as_firing
+            for alert in alerts
+        ),
     )
 
 

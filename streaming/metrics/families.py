@@ -246,6 +246,18 @@ OWN_LOG_PARTITIONS = (
     ),
 )
 
+OWN_ALERTS = (
+    Gauge(
+        "coordinator_state_alert",
+        "1 for an alert of alert run that is pending or firing",
+        {
+            **{"rule": "rule", "severity": "severity", "state": "state", "muted": "muted"},
+            **{**_GROUP, "topic": "topic", "partition": "partition"},
+        },
+        lambda _row: 1,
+    ),
+)
+
 OUTCOMES = ("applied", "superseded", "ignored", "quarantined")
 
 

@@ -147,6 +147,16 @@ def test_sql_that_is_wrong(tables: str, sql: str, fault: str) -> None:
         findings(tables, sql=sql)
 
 
+def test_sql_is_of_the_moment(tables: str) -> None:
+    sql = """
+        SELECT group_id, count(*) AS value FROM group_events
+        WHERE record_timestamp > moment() - INTERVAL 35 SECOND GROUP BY ALL
+    """
+    assert findings(tables, sql=sql)["loop", None, None] == ("the query has a row", 4)
+    earlier = findings(tables, at(30), sql=sql)
+    assert earlier["loop", None, None] == ("the query has a row", 7)
+
+
 def test_sql_gives_one_finding_for_each_key(tables: str) -> None:
     found = findings(tables, sql="SELECT group_id FROM group_lag WHERE group_id = 'old'")
     assert list(found) == [("old", None, None)]

@@ -7,11 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pydantic import BaseModel
 
 from coordinator_state.group_events import EventName
 from coordinator_state.group_status import Status
+from streaming.alerts import sinks
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.facts import Facts
+from streaming.alerts.notices import Notice
+from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
+from streaming.alerts.rules_file import load_rules
 from streaming.lag.group_lag import GROUP_LAG
-from streaming.tables.schemas import GROUP_EVENTS
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS, GROUP_EVENTS
+from tests.status_tables import NOW, create_status_tables
 
 
 def columns_of(page: str, name: str) -> list[str]:
@@ -24,7 +33,11 @@ def columns_of(page: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("page", "name", "schema"),
-    [("lag.md", "group_lag", GROUP_LAG), ("events.md", "group_events", GROUP_EVENTS.schema)],
+    [
+        ("lag.md", "group_lag", GROUP_LAG),
+        ("events.md", "group_events", GROUP_EVENTS.schema),
+        ("alerts.md", "alerts", ALERTS.schema),
+    ],
 )
 def test_every_column_is_explained(
     repository: Path, page: str, name: str, schema: pa.Schema
@@ -43,3 +56,58 @@ def test_every_status_is_explained(repository: Path) -> None:
     page = (repository / "docs" / "status.md").read_text()
     found = re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)
     assert found == [status.value for status in Status if status is not Status.ERR]
+
+
+def keys_of(*models: type[BaseModel]) -> set[str]:
+    """How the fields of models are written in YAML."""
+    return {field.alias or name for model in models for name, field in model.model_fields.items()}
+
+
+def first_column(page: str, heading: str) -> set[str]:
+    """The names in code in the first column of the first table behind a line."""
+    _, _, rest = page.partition(f"{heading}\n")
+    table = rest[rest.index("|") :].split("\n\n")[0]
+    return {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+
+
+def test_every_key_of_alert_rules_is_explained(repository: Path) -> None:
+    page = (repository / "docs" / "alerts.md").read_text()
+    assert first_column(page, "## A rule") == keys_of(Rule)
+    for key in keys_of(AlertRules, Silence, Inhibition):
+        assert re.search(rf"\b{key}\b", page), key
+    kinds = [kind for kind in vars(sinks).values() if hasattr(kind, "model_fields")]
+    described = {
+        kind.model_fields["type"].annotation.__args__[0]: kind
+        for kind in kinds
+        if "type" in kind.model_fields
+    }
+    assert first_column(page, "## Sinks") == described.keys()
+    for name, kind in described.items():
+        (row,) = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
+        for key in keys_of(kind) - {"type"}:
+            assert f"`{key}`" in row
+
+
+def test_every_field_of_a_notice_is_explained(repository: Path) -> None:
+    alert = Alert(key=AlertKey("r"), severity="info", state=AlertState.FIRING, since=NOW)
+    a_notice = Notice(alert=alert, cluster_id="c", note="", is_repeat=False)
+    page = (repository / "docs" / "alerts.md").read_text()
+    assert first_column(page, "of `stdout` in JSON:") == a_notice.fields().keys()
+
+
+def test_the_example_of_alert_rules_is_one(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAGERDUTY_ROUTING_KEY", "k")
+    page = (repository / "docs" / "alerts.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "slack_url").write_text("https://hooks.slack.com/x")
+    file = tmp_path / "alerts.yaml"
+    file.write_text(example.replace("/run/secrets", str(tmp_path)))
+    rules = load_rules(file)
+    facts = Facts(TableReader(create_status_tables(tmp_path / "tables")), NOW, rules.status_rules)
+    found = {rule.name: facts.findings(rule) for rule in rules.rules}
+    assert [finding.key.group_id for finding in found["stopped"]] == ["old"]
+    assert found["somebody-set-offsets-back"] == []

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from http.client import HTTPConnection
 from pathlib import Path
@@ -16,6 +17,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alerts_table import write_alerts
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.families import KMINION
 from tests.command_line import call
@@ -126,6 +129,34 @@ def test_our_own(tables: str) -> None:
     assert value("coordinator_state_scrape_seconds", **prod) > 0
 
 
+def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
+    at = datetime.now(timezone.utc)
+    firing = Alert(
+        key=AlertKey("lag", "g", "t", 3),
+        severity="critical",
+        state=AlertState.FIRING,
+        since=at,
+        fired_at=at,
+    )
+    muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
+    over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
+    pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
+    write_alerts(tables, {one.key: one for one in (firing, muted, over, pending)})
+    found = scraped(tables)
+    samples = [dict(own) for name, own in found if name == "coordinator_state_alert"]
+    of_rule = {(one["rule"], one["group"]): one for one in samples}
+    assert of_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
+    assert of_rule["lag", "g"] == {
+        **{"cluster_name": "cluster", "rule": "lag", "severity": "critical", "state": "firing"},
+        **{"muted": "false", "group": "g", "topic": "t", "partition": "3"},
+    }
+    assert of_rule["lag", "h"]["muted"] == "true"
+    assert of_rule["tables", ""]["state"] == "pending"
+    assert found["coordinator_state_alerts_untold", (CLUSTER,)] == 1
+    write_alerts(tables, {firing.key: firing.told("chat", at)})
+    assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0
+
+
 def test_the_names_of_kminion(tables: str) -> None:
     found = scraped(tables, names=KMINION)
     topic = (("group_id", 'g"\n'), ("topic_name", "t"))
@@ -176,7 +207,7 @@ def rules() -> list[dict[str, Any]]:
 def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
     exported = {name for name, _ in scraped(tables)} | {"kafka_consumergroup_group_lag_seconds"}
     exported |= {"kafka_consumergroup_group_max_lag_seconds"}
-    exported |= {"coordinator_state_group_retention_margin_seconds"}
+    exported |= {"coordinator_state_group_retention_margin_seconds", "coordinator_state_alert"}
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     expressions += [rule["expr"] for rule in rules()]
@@ -197,6 +228,7 @@ def test_every_metric_is_explained(tables: str, repository: Path) -> None:
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_max_lag_seconds",
         "coordinator_state_group_retention_margin_seconds",
+        "coordinator_state_alert",
     }
 
 
