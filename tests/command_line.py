@@ -5,11 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 
 from streaming.cli import cli
 
-COMMANDS = sorted(cli.commands.items())
+COMMANDS = sorted(
+    [
+        *cli.commands.items(),
+        *(
+            (f"{name} {inner}", command)
+            for name, group in cli.commands.items()
+            if isinstance(group, click.Group)
+            for inner, command in group.commands.items()
+        ),
+    ]
+)
+"""By name; those of groups of commands too, as `alert run`."""
 RUN = ["run", "--bootstrap-servers", "localhost:9092", "--tables", "tables"]
 VERIFY = ["verify", "--bootstrap-servers", "localhost:9092", "--tables", "tables"]
 

@@ -29,6 +29,8 @@ rules_file_option = option(
 def alert() -> None:
     """Alerts by rules in YAML: what has to hold, for how long, and who is told.
 
+    The Python twins are in streaming.alerts.
+
     \b
     Examples:
       coordinator-state alert run --rules-file alerts.yaml --tables tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.commands.show import VIEWS
-from streaming.tables.schemas import TABLES
+from streaming.tables.schemas import ALERTS, TABLES
 from tests.command_line import call, json_lines
 from tests.tables_folder import apply_micro_batch, create_tables
 
@@ -71,13 +71,15 @@ class TestShow:
 
     @pytest.mark.parametrize("what", VIEWS)
     def test_every_view_has_columns_that_its_table_has(self, what: str, tables: str) -> None:
-        (table,) = (table for table in TABLES if table.name == VIEWS[what].table)
+        (table,) = (one for one in (*TABLES, ALERTS) if one.name == VIEWS[what].table)
 
         assert set(VIEWS[what].columns + VIEWS[what].order) <= set(table.schema.names)
         assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
 
     def test_every_table_has_a_view(self) -> None:
-        assert {view.table for view in VIEWS.values()} == {table.name for table in TABLES}
+        assert {view.table for view in VIEWS.values()} == {
+            table.name for table in (*TABLES, ALERTS)
+        }
 
     def test_the_past_is_shown(self, tables: str) -> None:
         apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
