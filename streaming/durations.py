@@ -23,4 +23,7 @@ def parse_duration(text: str) -> timedelta:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no duration: {DURATION_FORM}")
-    return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
+    try:
+        return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is too long") from error

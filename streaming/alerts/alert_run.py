@@ -5,27 +5,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
-from streaming.alerts.alerts_table import read_alerts, write_alerts
-from streaming.alerts.facts import Facts
+from streaming.alerts.alerts_table import read_alerts, tidy_alerts, write_alerts
+from streaming.alerts.facts import Facts, check_sql
 from streaming.alerts.notices import Notice
-from streaming.alerts.rules import AlertRules
+from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.rules_file import load_rules
-from streaming.alerts.sinks import DeliveryError, Sink
-from streaming.errors import ConfigurationError
+from streaming.alerts.sinks import DeliveryError, Sink, SinkAway
+from streaming.output import printable
+from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 
 logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 5.0
 _LONGEST_WAIT_S = 300.0
+_MOST_TIME_S = 30.0
+"""For so long a round tells a sink; what is left is for the next one."""
+_RELOAD_EVERY_S = 60.0
+_TIDY_EVERY_S = 3_600.0
+LOCK_FILE = "_alerts.lock"
+_RULES = "rules (those of before hold)"
 
 
 @dataclass(slots=True)
@@ -50,144 +58,200 @@ class AlertRun:
 
     Args:
         tables: the folder; `alerts` is made in it.
-        rules_file: read again when it changes. Where it is wrong then, the rules of before hold.
+        rules_file: read again when it changes, and every minute, since secrets that it names may
+            be others. Where it is wrong then, the rules of before hold.
+        stop: ends a round that is telling sinks.
     """
 
     tables: str
     rules_file: str
+    stop: threading.Event = field(default_factory=threading.Event)
     rules: AlertRules = field(init=False)
     alerts: dict[AlertKey, Alert] = field(init=False)
+    _cluster_id: str = field(init=False)
     _rules_mtime_ns: int = field(init=False)
+    _rules_read_at: float = field(init=False)
+    _tidied_at: float = field(default_factory=time.monotonic)
+    _is_unwritten: bool = False
     _patience: dict[str, _Patience] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
-    """Troubles that were told and are not over."""
+    _troubles: dict[str, str] = field(default_factory=dict)
+    """What was told and is not over."""
 
     def __post_init__(self) -> None:
-        self._rules_mtime_ns = _mtime_ns(self.rules_file)
-        self.rules = load_rules(self.rules_file)
+        self._read_rules()
         reader = TableReader(self.tables)
+        self._cluster_id = reader.cluster_id
         self.alerts = read_alerts(reader)
-        # SQL that fails is told before anything runs.
-        facts = Facts(reader, reader.moment, self.rules.status_rules)
-        for rule in self.rules.rules:
-            if rule.sql is not None:
-                facts.findings(rule)
 
-    def run(self, stop: threading.Event) -> None:
-        """Rounds until `stop` is set."""
-        while not stop.is_set():
-            began = time.monotonic()
-            self.round()
-            stop.wait(max(self.rules.interval.total_seconds() - (time.monotonic() - began), 0))
+    def run(self) -> None:
+        """Rounds until `stop` is set.
+
+        Raises:
+            ConfigurationError: another process runs rules over this folder.
+        """
+        with locked(self.tables, LOCK_FILE):
+            while not self.stop.is_set():
+                began = time.monotonic()
+                self.round()
+                took_s = time.monotonic() - began
+                self.stop.wait(max(self.rules.interval.total_seconds() - took_s, 0))
 
     def round(self) -> None:
         """Look once; whatever goes wrong is said once, and tried again with the next round."""
-        self._reload()
-        try:
-            reader = TableReader(self.tables)
-            now = reader.moment
-            facts = Facts(reader, now, self.rules.status_rules)
-            findings = {rule.name: self._findings(facts, rule.name) for rule in self.rules.rules}
-        except Exception as error:
-            self._trouble("tables", f"{self.tables} cannot be read: {_first_line(error)}")
-            logger.debug("trace of the trouble above", exc_info=True)
-            return
-        self._well("tables")
-        self._keep(next_alerts(self.alerts, findings, self.rules, now))
-        self._keep(dict(self._told_to_sinks(reader.cluster_id, now)))
+        with self._noting(_RULES):
+            self._reload()
+        with self._noting("tables"):
+            self._look()
+        with self._noting("notices"):
+            self._tell()
+        with self._noting("old versions of the table alerts"):
+            self._tidy()
+
+    def _read_rules(self) -> None:
+        self._rules_mtime_ns = _mtime_ns(self.rules_file)
+        self._rules_read_at = time.monotonic()
+        rules = load_rules(self.rules_file)
+        check_sql(rules)
+        self.rules = rules
 
     def _reload(self) -> None:
-        mtime_ns = _mtime_ns(self.rules_file)
-        if mtime_ns == self._rules_mtime_ns:
-            return
-        self._rules_mtime_ns = mtime_ns
-        try:
-            self.rules = load_rules(self.rules_file)
-        except ConfigurationError as error:
-            self._trouble("rules", f"the rules of before hold: {error}")
-        else:
-            self._well("rules")
-            logger.info("%s: %s rules", self.rules_file, len(self.rules.rules))
+        is_old = time.monotonic() - self._rules_read_at > _RELOAD_EVERY_S
+        has_changed = _mtime_ns(self.rules_file) != self._rules_mtime_ns
+        if is_old or has_changed or _RULES in self._troubles:
+            self._read_rules()
 
-    def _findings(self, facts: Facts, name: str) -> Sequence[Finding] | None:
-        rule = next(rule for rule in self.rules.rules if rule.name == name)
-        try:
+    def _look(self) -> None:
+        """The alerts after a look at the tables."""
+        reader = TableReader(self.tables)
+        now = reader.moment
+        facts = Facts(reader, now, self.rules.status_rules)
+        # Of tables that cannot be read, nothing is said once for each rule.
+        _ = facts.groups
+        findings = {rule.name: self._findings(facts, rule) for rule in self.rules.rules}
+        self._cluster_id = reader.cluster_id
+        self._keep(next_alerts(self.alerts, findings, self.rules, now))
+
+    def _findings(self, facts: Facts, rule: Rule) -> Sequence[Finding] | None:
+        found = None
+        with self._noting(f"rule {rule.name}"):
             found = facts.findings(rule)
-        except ConfigurationError as error:
-            self._trouble(f"rule {name}", str(error))
-            return None
-        self._well(f"rule {name}")
         return found
 
     def _keep(self, alerts: dict[AlertKey, Alert]) -> None:
         """Write what changed; what could not be written is known until it can."""
-        has_changed = alerts != self.alerts or "alerts" in self._told
+        self._is_unwritten |= alerts != self.alerts
         self.alerts = alerts
-        if not has_changed:
-            return
-        try:
-            write_alerts(self.tables, alerts)
-        except ConfigurationError as error:
-            self._trouble("alerts", str(error))
-        else:
-            self._well("alerts")
+        with self._noting("the table alerts"):
+            if self._is_unwritten:
+                write_alerts(self.tables, alerts)
+                self._is_unwritten = False
 
-    def _told_to_sinks(self, cluster_id: str, now: datetime) -> Iterator[tuple[AlertKey, Alert]]:
-        """The alerts after every sink was told of what it is to know."""
-        notices: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
+    def _tidy(self) -> None:
+        if time.monotonic() - self._tidied_at > _TIDY_EVERY_S:
+            self._tidied_at = time.monotonic()
+            tidy_alerts(self.tables)
+
+    def _tell(self) -> None:
+        """Tell every sink what it is to know, all of them at once."""
+        now = datetime.now(timezone.utc)
+        waiting = {
+            name: notices
+            for name, notices in self._notices(now).items()
+            if notices and not self._patience.setdefault(name, _Patience()).is_waiting
+        }
+        if not waiting:
+            return
+        with ThreadPoolExecutor(len(waiting), thread_name_prefix="sink") as pool:
+            jobs = {name: pool.submit(self._deliver, name, ns) for name, ns in waiting.items()}
+        told, is_news = dict(self.alerts), False
+        for name, job in jobs.items():
+            for notice in job.result():
+                told[notice.alert.key] = told[notice.alert.key].told(name, now)
+                # After a restart, who is told every minute may be told a minute early.
+                is_news |= not (notice.is_repeat and self.rules.sinks[name].is_kept_alive)
+        if is_news:
+            self._keep(told)
+        else:
+            self.alerts = told
+
+    def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
+        """What is due, by sink."""
+        found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.rules}
         for alert in self.alerts.values():
             for name, is_repeat in due(alert, self.rules, self.rules.sinks, now).items():
-                notices[name].append(
+                found[name].append(
                     Notice(
                         alert=alert,
-                        cluster_id=cluster_id,
+                        cluster_id=self._cluster_id,
                         note=notes.get(alert.rule, ""),
                         is_repeat=is_repeat,
                     )
                 )
-        waiting = {
-            name: found
-            for name, found in notices.items()
-            if found and not self._patience.setdefault(name, _Patience()).is_waiting
-        }
-        taken: dict[str, list[Notice]] = {}
-        if waiting:
-            with ThreadPoolExecutor(len(waiting), thread_name_prefix="sink") as pool:
-                jobs = {name: pool.submit(self._deliver, name, ns) for name, ns in waiting.items()}
-            taken = {name: job.result() for name, job in jobs.items()}
-        told = dict(self.alerts)
-        for name, found in taken.items():
-            for notice in found:
-                told[notice.alert.key] = told[notice.alert.key].told(name, now)
-        yield from told.items()
+        return found
 
     def _deliver(self, name: str, notices: Sequence[Notice]) -> list[Notice]:
         """The notices that a sink took."""
         sink: Sink = self.rules.sinks[name]
         taken: list[Notice] = []
+        fault = ""
+        until = time.monotonic() + _MOST_TIME_S
         try:
-            for some in sink.batches(notices):
-                sink.send(some)
-                taken += some
-        except DeliveryError as error:
-            self._patience[name].note(has_failed=True)
-            left = len(notices) - len(taken)
-            self._trouble(f"sink {name}", f"{left} notices are not sent: {error}; trying again")
+            for batch in sink.batches(notices):
+                if self.stop.is_set() or time.monotonic() > until:
+                    break
+                took, refused = _sent(sink, batch)
+                taken += took
+                fault = refused or fault
+        except SinkAway as error:
+            fault = str(error)
+        except Exception as error:  # noqa: BLE001 - its text may hold what the sink was set up with
+            fault = type(error).__name__
+        self._patience[name].note(has_failed=bool(fault))
+        if fault:
+            self._trouble(f"sink {name}", f"{fault}: trying again")
         else:
-            self._patience[name].note(has_failed=False)
             self._well(f"sink {name}")
         return taken
 
+    @contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        """Tell what goes wrong in the block, and that it is over; the loop goes on for months."""
+        try:
+            yield
+        except Exception as error:
+            self._trouble(what, _first_line(error))
+            logger.debug("trace of the trouble above", exc_info=True)
+        else:
+            self._well(what)
+
     def _trouble(self, what: str, message: str) -> None:
-        if what not in self._told:
-            logger.warning("%s: %s", what, message)
-        self._told.add(what)
+        if self._troubles.get(what) != message:
+            logger.warning("%s: %s", what, printable(message))
+        self._troubles[what] = message
 
     def _well(self, what: str) -> None:
-        if what in self._told:
+        if self._troubles.pop(what, None) is not None:
             logger.warning("%s: well again", what)
-        self._told.discard(what)
+
+
+def _sent(sink: Sink, batch: Sequence[Notice]) -> tuple[list[Notice], str]:
+    """What was taken of a batch, and why the rest was refused: one by one where all were not."""
+    try:
+        sink.send(batch)
+    except SinkAway:
+        raise
+    except DeliveryError as error:
+        if len(batch) == 1:
+            return [], str(error)
+    else:
+        return list(batch), ""
+    taken, fault = [], ""
+    for notice in batch:
+        took, refused = _sent(sink, [notice])
+        taken += took
+        fault = refused or fault
+    return taken, fault
 
 
 def _mtime_ns(path: str) -> int:

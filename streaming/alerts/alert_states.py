@@ -11,9 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding
-from streaming.alerts.rules import AlertRules, Rule, fits
+from streaming.alerts.rules import AlertRules, Inhibition, Rule, fits
 
 KEPT_RESOLVED = timedelta(days=1)
+KEPT_UNTOLD = timedelta(days=7)
+"""For so long a sink that is away may hear of an end that it missed."""
 
 
 def next_alerts(
@@ -45,8 +47,9 @@ def next_alerts(
         ended = _ended(gone, now, "the rule is gone")
         if ended is not None:
             found[ended.key] = ended
-    found = {key: _muted(alert, found, rules, now) for key, alert in found.items()}
-    return {key: alert for key, alert in found.items() if not _is_over(alert, now)}
+    mutes = _Mutes(found, rules, now)
+    left = (_of_known_sinks(mutes.applied(alert), rules) for alert in found.values())
+    return {alert.key: alert for alert in left if not _is_over(alert, now)}
 
 
 def due(alert: Alert, rules: AlertRules, sinks: Iterable[str], now: datetime) -> dict[str, bool]:
@@ -60,7 +63,10 @@ def due(alert: Alert, rules: AlertRules, sinks: Iterable[str], now: datetime) ->
         if alert.state is AlertState.RESOLVED:
             if is_known:
                 found[name] = False
-        elif alert.state is AlertState.FIRING and alert.muted_by is None and rule is not None:
+        elif alert.state is AlertState.FIRING and rule is not None:
+            is_muted = alert.muted_by is not None
+            if is_muted and not (is_known and rules.sinks[name].is_kept_alive):
+                continue
             repeat = rules.sinks[name].repeat_of(rule.repeat)
             if name not in rules.sinks_of(rule):
                 continue
@@ -129,43 +135,65 @@ def _ended(alert: Alert, now: datetime, reason: str) -> Alert | None:
     )
 
 
+def _of_known_sinks(alert: Alert, rules: AlertRules) -> Alert:
+    """The alert without what sinks were told that there are no more."""
+    known = tuple(sent for sent in alert.sent if sent.sink in rules.sinks)
+    return alert if len(known) == len(alert.sent) else replace(alert, sent=known)
+
+
 def _is_over(alert: Alert, now: datetime) -> bool:
-    if alert.state is not AlertState.RESOLVED or alert.is_told_as_firing:
+    if alert.state is not AlertState.RESOLVED or alert.resolved_at is None:
         return False
-    return alert.resolved_at is not None and now - alert.resolved_at > KEPT_RESOLVED
+    kept = KEPT_UNTOLD if alert.is_told_as_firing else KEPT_RESOLVED
+    return now - alert.resolved_at > kept
 
 
-def _muted(alert: Alert, alerts: Alerts, rules: AlertRules, now: datetime) -> Alert:
-    """The alert with what keeps it from being told, if anything does."""
-    muted_by = None
-    if alert.state is not AlertState.RESOLVED:
-        muted_by = _silence(alert, rules, now) or _inhibition(alert, alerts, rules)
-    return alert if muted_by == alert.muted_by else replace(alert, muted_by=muted_by)
+class _Mutes:
+    """What keeps alerts from being told: silences, and other alerts that fire."""
 
+    def __init__(self, alerts: Alerts, rules: AlertRules, now: datetime) -> None:
+        self._silences = [
+            silence
+            for silence in rules.silences
+            if (silence.since is None or silence.since <= now) and now < silence.until
+        ]
+        firing = [alert for alert in alerts.values() if alert.state is AlertState.FIRING]
+        # By what has to be equal: any number of groups may fire at once.
+        self._inhibitions = [
+            (
+                one,
+                {_equal(one, other): other.rule for other in firing if fits(one.when, other.rule)},
+            )
+            for one in rules.inhibit
+        ]
 
-def _silence(alert: Alert, rules: AlertRules, now: datetime) -> str | None:
-    for silence in rules.silences:
-        if (
-            (silence.since is None or silence.since <= now)
-            and now < silence.until
-            and fits(silence.rules, alert.rule)
-            and fits(silence.groups, alert.group_id)
-            and fits(silence.topics, alert.topic)
-        ):
-            return f"silence until {silence.until.isoformat()}"
-    return None
+    def applied(self, alert: Alert) -> Alert:
+        """The alert with what keeps it from being told, if anything does."""
+        muted_by = None
+        if alert.state is not AlertState.RESOLVED:
+            muted_by = self._silenced_by(alert) or self._inhibited_by(alert)
+        return alert if muted_by == alert.muted_by else replace(alert, muted_by=muted_by)
 
-
-def _inhibition(alert: Alert, alerts: Alerts, rules: AlertRules) -> str | None:
-    for inhibition in rules.inhibit:
-        if not fits(inhibition.mute, alert.rule):
-            continue
-        for other in alerts.values():
+    def _silenced_by(self, alert: Alert) -> str | None:
+        for silence in self._silences:
             if (
-                other.state is AlertState.FIRING
-                and other.rule != alert.rule
-                and fits(inhibition.when, other.rule)
-                and all(getattr(other, name) == getattr(alert, name) for name in inhibition.equal)
+                fits(silence.rules, alert.rule)
+                and fits(silence.groups, alert.group_id)
+                and fits(silence.topics, alert.topic)
             ):
-                return f"alert {other.rule}"
-    return None
+                return f"silence until {silence.until.isoformat()}"
+        return None
+
+    def _inhibited_by(self, alert: Alert) -> str | None:
+        for inhibition, firing in self._inhibitions:
+            # Those that mute are not muted by it: two of them would mute each other.
+            if fits(inhibition.when, alert.rule) or not fits(inhibition.mute, alert.rule):
+                continue
+            other = firing.get(_equal(inhibition, alert))
+            if other is not None:
+                return f"alert {other}"
+        return None
+
+
+def _equal(inhibition: Inhibition, alert: Alert) -> tuple[object, ...]:
+    return tuple(getattr(alert, name) for name in inhibition.equal)

@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
+
+KEPT_HOURS = 7 * 24
+"""For so long the table's past can be read."""
 
 _NAMES = [name for name in ALERTS.schema.names if name not in {*ALERTS.key, "state", "sent"}]
 
@@ -32,11 +35,24 @@ def write_alerts(tables: str, alerts: Alerts) -> None:
     rows = [_row(alerts[key]) for key in sorted(alerts, key=_order)]
     try:
         write_deltalake(
-            ALERTS.path(tables), pa.Table.from_pylist(rows, schema=ALERTS.schema), mode="overwrite"
+            ALERTS.path(tables),
+            pa.Table.from_pylist(rows, schema=ALERTS.schema),
+            mode="overwrite",
+            configuration={"delta.logRetentionDuration": f"interval {KEPT_HOURS} hours"},
         )
     except (DeltaError, OSError) as error:
         first_line = (str(error) or type(error).__name__).splitlines()[0]
         raise ConfigurationError(f"cannot write {ALERTS.path(tables)}: {first_line}") from error
+
+
+def tidy_alerts(tables: str) -> None:
+    """Remove what versions of days ago are made of; there is one for each change."""
+    path = ALERTS.path(tables)
+    if DeltaTable.is_deltatable(path):
+        opened = DeltaTable(path)
+        opened.create_checkpoint()
+        opened.vacuum(KEPT_HOURS, dry_run=False)
+        opened.cleanup_metadata()
 
 
 def _order(key: AlertKey) -> tuple[Any, ...]:

@@ -31,14 +31,20 @@ class Measure(NamedTuple):
     total: Callable[[list[float]], float]
     is_time: bool = False
     is_age: bool = False
+    is_of_waiting: bool = False
+    """There is none where nothing waits to be read."""
+
+    def proves(self, operator: str) -> bool:
+        """Whether a comparison that holds of some partitions holds of all, whatever the rest is."""
+        return operator.startswith("<" if self.total is min else ">")
 
 
 MEASURES: Final[Mapping[str, Measure]] = {
     "lag": Measure("lag", sum),
     "lag_to_last_stable": Measure("lag_to_last_stable", sum),
     "data_lost": Measure("data_lost", sum),
-    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True),
-    "retention_margin": Measure("retention_margin_ms", min, is_time=True),
+    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True, is_of_waiting=True),
+    "retention_margin": Measure("retention_margin_ms", min, is_time=True, is_of_waiting=True),
     "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True),
     "commit_rate": Measure("commit_rate_per_s", sum),
     "produce_rate": Measure("produce_rate_per_s", sum),

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, PARTITION_KEY, Rule, fits
-from streaming.alerts.sql import query
+from streaming.alerts.rules import EVERY, PARTITION_KEY, AlertRules, Rule, fits
+from streaming.alerts.sql import Queried, check, query
 from streaming.errors import ConfigurationError
-from streaming.lag.group_lag import group_lag, tables_known_until
+from streaming.lag.group_lag import GROUP_LAG, group_lag, tables_known_until
 from streaming.lag.group_status import (
     GROUP_STATUS,
     PARTITION_STATUS,
@@ -29,8 +29,11 @@ from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS
 
 Row = dict[str, Any]
 
-_VIEWS: Final = ("group_lag", "group_status", "partition_status")
-_NAMES: Final = frozenset({*_VIEWS, *(table.name for table in ALL_TABLES)})
+_SCHEMAS: Final[dict[str, pa.Schema]] = {
+    **{table.name: table.schema for table in ALL_TABLES},
+    **{"group_lag": GROUP_LAG, "group_status": GROUP_STATUS, "partition_status": PARTITION_STATUS},
+}
+"""What a query may name."""
 _TOLD_AS_SQL: Final = "the query has a row"
 
 
@@ -41,6 +44,7 @@ class Facts:
         self.at = at
         self._reader = reader
         self._status_rules = status_rules
+        self._queried: dict[str, Queried] = {}
 
     def findings(self, rule: Rule) -> list[Finding]:
         """Of what a rule's condition holds, and of what this is not known.
@@ -63,7 +67,8 @@ class Facts:
         return judged_partitions(self._reader, self.at, None, self._status_rules, self._lags)
 
     @cached_property
-    def _groups(self) -> list[Row]:
+    def groups(self) -> list[Row]:
+        """Rows of `group_status`."""
         return judged_groups(self._reader, self.at, None, self._status_rules, self._partitions)
 
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
@@ -78,7 +83,7 @@ class Facts:
         judged = {}
         if rule.by == "group" and rule.topics == EVERY:
             # A group has a status of its own, also without offsets.
-            judged = {row["group_id"]: row for row in self._groups}
+            judged = {row["group_id"]: row for row in self.groups}
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
@@ -89,24 +94,25 @@ class Facts:
                 yield found
 
     def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:
-        known = tables_known_until(self._reader, self.at)["known_until"]
-        if len(known) and not known.null_count:
-            moment, told = pc.min(known).as_py(), "the tables are {} behind the log of commits"
-        else:
+        key, known = AlertKey(rule.name), self._known_until
+        moment, told = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
+        if not pc.any(known["is_sampled"]).as_py():
             # Nobody samples the log: what is known is when somebody wrote.
             moment = pc.max(self._reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
-            told = "the tables were written to {} ago, and the log has not been sampled since"
-        if moment is not None:
-            behind_ms = (self.at - moment).total_seconds() * 1000
-            if limit.holds(behind_ms):
-                reason = f"{told.format(time_text(behind_ms))} ({limit.text})"
-                yield Finding(AlertKey(rule.name), reason, behind_ms)
+            told = "were written to {} ago, and the log has not been sampled since"
+        behind_ms = 0.0 if moment is None else (self.at - moment).total_seconds() * 1000
+        if moment is not None and limit.holds(behind_ms):
+            reason = f"the tables {told.format(time_text(behind_ms))} ({limit.text})"
+            yield Finding(key, reason, behind_ms)
+        elif moment is None or known["known_until"].null_count:
+            yield Finding(key, None)
+
+    @cached_property
+    def _known_until(self) -> pa.Table:
+        return tables_known_until(self._reader, self.at)
 
     def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
-        try:
-            rows = query(sql, self.at, _NAMES, self._table)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"rule {rule.name}: {error}") from error
+        rows = query(sql, self.at, _SCHEMAS, self._table)
         told = set()
         for row in rows:
             key = AlertKey(rule.name, *(row.get(name) for name in PARTITION_KEY))
@@ -115,43 +121,76 @@ class Facts:
                 told.add(key)
                 yield Finding(key, str(row.get("reason") or _TOLD_AS_SQL), row["value"])
 
-    def _table(self, name: str) -> pa.Table:
+    def _table(self, name: str) -> Queried:
+        if name not in self._queried:
+            self._queried[name] = self._queried_as(name)
+        return self._queried[name]
+
+    def _queried_as(self, name: str) -> Queried:
         if name == "group_lag":
             return self._lags
         if name == "group_status":
-            return pa.Table.from_pylist(self._groups, GROUP_STATUS)
+            return pa.Table.from_pylist(self.groups, GROUP_STATUS)
         if name == "partition_status":
             return pa.Table.from_pylist(self._partitions, PARTITION_STATUS)
-        return self._reader.read(name)
+        return self._reader.dataset(name)
+
+
+def check_sql(rules: AlertRules) -> None:
+    """Whether the SQL of rules can be understood.
+
+    Raises:
+        ConfigurationError: the first that cannot, and why.
+    """
+    for rule in rules.rules:
+        if rule.sql is not None:
+            try:
+                check(rule.sql, _SCHEMAS)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"rule {rule.name}: {error}") from error
 
 
 def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Finding | None:
     """That all of a rule's conditions hold of some rows, or that it is not known whether."""
-    reasons, values, is_known = [], [], True
+    reasons, values = [], []
+    answers: list[bool | None] = []
     if rule.status is not None:
         status = Status(verdict["status"])
-        if status in rule.status:
-            reasons.append(f"{status.value}: {verdict['reason']}")
-        elif status is Status.UNKNOWN:
-            is_known = False
-        else:
-            return None
+        reasons.append(f"{status.value}: {verdict['reason']}")
+        answers.append(_has_status(rule.status, status, rows))
     for name, limit in rule.limits.items():
-        value = _total(name, rows)
-        if value is None:
-            # Without a lag there is nothing to measure, which is not the same as not to know.
-            if all(row["lag"] == 0 for row in rows):
-                return None
-            is_known = False
-        elif limit.holds(value):
+        value, answer = _holds(name, limit, rows)
+        answers.append(answer)
+        if value is not None:
             reasons.append(f"{name} is {value_text(name, value)} ({limit.text})")
             values.append(value)
-        else:
-            return None
-    if not is_known:
+    if False in answers:
+        return None
+    if None in answers:
         return Finding(key, None)
-    value = values[0] if values else _total("lag", rows)
-    return Finding(key, "; ".join(reasons), value)
+    return Finding(key, "; ".join(reasons), values[0] if values else _total("lag", rows))
+
+
+def _has_status(wanted: Sequence[Status], status: Status, rows: Sequence[Row]) -> bool | None:
+    """None where a partition may be in a worse status than the worst one that is known."""
+    if status in wanted:
+        return True
+    is_known = all(row["status"] != Status.UNKNOWN.value for row in rows)
+    return False if is_known and status is not Status.UNKNOWN else None
+
+
+def _holds(name: str, limit: Comparison, rows: Sequence[Row]) -> tuple[float | None, bool | None]:
+    """A measure, and whether it is as asked for; None where what is not known may decide."""
+    measure = MEASURES[name]
+    if measure.is_of_waiting:
+        rows = [row for row in rows if row["lag"] != 0]
+    value = _total(name, rows)
+    is_whole = all(_value(measure, row) is not None for row in rows)
+    if value is None:
+        return None, False if is_whole else None
+    if limit.holds(value):
+        return value, True if is_whole or measure.proves(limit.operator) else None
+    return value, False if is_whole else None
 
 
 def _total(name: str, rows: Sequence[Row]) -> float | None:

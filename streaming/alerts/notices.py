@@ -11,6 +11,7 @@ from typing import Any, Final
 from streaming.alerts.alert import Alert
 
 MOST_LINES: Final = 20
+_LONGEST_LINE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Notice:
 
 def sentences(notices: Sequence[Notice]) -> list[str]:
     """A line each, of the first ones."""
-    lines = [notice.sentence for notice in notices[:MOST_LINES]]
+    lines = [notice.sentence[:_LONGEST_LINE] for notice in notices[:MOST_LINES]]
     if len(notices) > MOST_LINES:
         lines.append(f"and {len(notices) - MOST_LINES} more")
     return lines

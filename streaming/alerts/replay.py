@@ -10,7 +10,6 @@ from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alert_states import next_alerts
 from streaming.alerts.facts import Facts
 from streaming.alerts.rules import AlertRules
-from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 
 MOST_LOOKS = 60
@@ -26,27 +25,23 @@ class Change:
 
 
 def replay(
-    rules: AlertRules, tables: str, *, until: datetime, since: datetime, step: timedelta
+    rules: AlertRules, last: TableReader, *, since: datetime, step: timedelta
 ) -> Iterator[Change]:
     """Look at the tables as of one moment after the other; nobody is told and nothing is kept.
 
     Args:
         rules: the rules.
-        tables: the folder.
-        until: the last moment.
+        last: the tables as of the last moment.
         since: the first one; moments before the tables begin are passed over.
         step: the time between two of them.
 
     Raises:
-        ConfigurationError: the tables have nothing as of `until`, or a rule's SQL fails.
+        ConfigurationError: a rule's SQL fails.
     """
     alerts: dict[AlertKey, Alert] = {}
-    for at in _moments(since, until, step):
-        try:
-            reader = TableReader(tables, as_of=at)
-        except ConfigurationError:
-            if at == until:
-                raise
+    for at in _moments(since, last.moment, step):
+        reader = last if at == last.moment else last.before(at)
+        if reader is None:
             continue
         facts = Facts(reader, at, rules.status_rules)
         findings = {rule.name: facts.findings(rule) for rule in rules.rules}
@@ -57,19 +52,6 @@ def replay(
 def replay_step(rules: AlertRules, span: timedelta) -> timedelta:
     """The rules' own interval, or a longer one where that would be many looks."""
     return max(rules.interval, span / MOST_LOOKS)
-
-
-def only(rules: AlertRules, name: str) -> AlertRules:
-    """The rules without all but one.
-
-    Raises:
-        ConfigurationError: there is no such rule.
-    """
-    chosen = tuple(rule for rule in rules.rules if rule.name == name)
-    if not chosen:
-        names = ", ".join(rule.name for rule in rules.rules)
-        raise ConfigurationError(f"there is no rule {name}; there are {names}")
-    return rules.model_copy(update={"rules": chosen})
 
 
 def _moments(since: datetime, until: datetime, step: timedelta) -> Iterator[datetime]:

@@ -32,6 +32,12 @@ def _repeat(value: Any) -> Any:
     return None if value is False or value == "off" else _duration(value)
 
 
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -163,8 +169,9 @@ class AlertRules(_Model):
     @field_validator("interval")
     @classmethod
     def _is_some_time(cls, interval: timedelta) -> timedelta:
-        if interval < timedelta(milliseconds=100):
-            raise ValueError("at least 0.1s")
+        # Alertmanager takes as over what it has not heard of for some minutes.
+        if not timedelta(milliseconds=100) <= interval <= timedelta(minutes=1):
+            raise ValueError("from 0.1s to 1m")
         return interval
 
     @field_validator("status_rules", mode="before")
@@ -174,13 +181,13 @@ class AlertRules(_Model):
         if not isinstance(value, dict):
             return value
         known = {field.name.removesuffix("_ms"): field.name for field in fields(StatusRules)}
-        unknown = sorted(set(value) - set(known))
+        unknown = sorted(str(name) for name in set(value) - set(known))
         if unknown:
             raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
         found: dict[str, int] = {}
         for name, given in value.items():
             if known[name] == name:
-                found[name] = int(given)
+                found[name] = _whole(given)
             else:
                 found[known[name]] = round(_duration(given).total_seconds() * 1000)
         return StatusRules(**found)

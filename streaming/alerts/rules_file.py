@@ -36,9 +36,9 @@ def load_rules(path: str | Path) -> AlertRules:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
-        raise ConfigurationError(f"{path}{line}: {error.problem or 'no YAML'}") from error
-    except YAMLError as error:
-        raise ConfigurationError(f"{path}: {str(error).splitlines()[0]}") from error
+        raise ConfigurationError(f"{path}{line}: {_problem(error)}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: no YAML: {type(error).__name__}") from None
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{path}: rules are a mapping with the key rules")
     known = dict(document)
@@ -50,7 +50,15 @@ def load_rules(path: str | Path) -> AlertRules:
         faults = [_fault(document, path, **fault) for fault in error.errors(include_url=False)]
         if len(faults) > _MOST_FAULTS:
             faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
-        raise ConfigurationError("; ".join(faults)) from error
+        raise ConfigurationError("; ".join(faults)) from None
+    except (TypeError, ArithmeticError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: no rules: {type(error).__name__}") from None
+
+
+def _problem(error: MarkedYAMLError) -> str:
+    """What a reader of YAML says, without values, which may be secrets."""
+    problem = (error.problem or "no YAML").partition(" with value")[0]
+    return problem if "duplicate" in problem else re.sub(r"(['\"]).*\1", "...", problem)
 
 
 def _resolved(value: Any, path: str | Path) -> Any:

@@ -5,9 +5,12 @@ What a sink is set up with may be secret; it is never part of an error.
 
 from __future__ import annotations
 
+import logging
 import smtplib
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from email.message import EmailMessage
 from typing import Annotated, Any, Final, Literal
@@ -15,7 +18,15 @@ from urllib.parse import urlsplit
 
 import click
 import requests
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 from tenacity import (
     Retrying,
     retry_if_exception_type,
@@ -23,9 +34,13 @@ from tenacity import (
     stop_after_delay,
     wait_exponential,
 )
+from urllib3.exceptions import HTTPError
 
 from streaming.alerts.notices import Notice, headline, sentences
 from streaming.output import json_line, printable
+
+# It logs addresses, which may be secrets, where an answer has odd headers.
+logging.getLogger("urllib3").setLevel(logging.CRITICAL)
 
 _CONNECT_S: Final = 5
 _ANSWER_S: Final = 10
@@ -33,9 +48,11 @@ _ATTEMPTS: Final = 3
 _GIVE_UP_AFTER_S: Final = 20
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 5.0
-_TOO_MANY_REQUESTS: Final = 429
+_HEALING: Final = frozenset({408, 429})
 _SERVER_ERROR: Final = 500
-_ERROR: Final = 400
+_GOOD: Final = range(200, 300)
+_MOST_AT_ONCE: Final = 100
+_SUBJECT_LENGTH: Final = 200
 _PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 _PAGERDUTY_SUMMARY: Final = 1024
 _ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
@@ -46,13 +63,18 @@ class DeliveryError(Exception):
     """A sink did not take a notice, for a reason that holds no secret."""
 
 
-class _TryAgain(DeliveryError):
-    """It may take it yet."""
+class SinkAway(DeliveryError):
+    """It may take it later."""
 
 
 def _checked_url(url: SecretStr) -> SecretStr:
-    parts = urlsplit(url.get_secret_value())
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url.get_secret_value())
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        # It quotes the URL.
+        is_good = False
+    if not is_good:
         raise ValueError("a URL begins with http:// or https:// and a host")
     return url
 
@@ -68,12 +90,19 @@ class _Sink(BaseModel, ABC):
         """Send notices that go together.
 
         Raises:
-            DeliveryError: they were not taken, even after some attempts.
+            SinkAway: nothing was taken, even after some attempts.
+            DeliveryError: these were refused.
         """
 
     def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
         """The notices of a round, as they go together."""
-        return [notices]
+        for first in range(0, len(notices), _MOST_AT_ONCE):
+            yield notices[first : first + _MOST_AT_ONCE]
+
+    @property
+    def is_kept_alive(self) -> bool:
+        """Whether it takes an alert as over that it does not hear of again."""
+        return False
 
     def repeat_of(self, repeat: timedelta | None) -> timedelta | None:
         """How often an alert that goes on is told again, where its rule says `repeat`."""
@@ -130,7 +159,7 @@ class PagerDutySink(_Sink):
             _post(self.url, self._event(notice))
 
     def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
-        return [[notice] for notice in notices]
+        return ([notice] for notice in notices)
 
     def _event(self, notice: Notice) -> dict[str, Any]:
         alert = notice.alert
@@ -166,6 +195,10 @@ class AlertmanagerSink(_Sink):
         url = SecretStr(f"{self.url.get_secret_value().rstrip('/')}/api/v2/alerts")
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         _post(url, [self._alert(notice) for notice in notices], headers)
+
+    @property
+    def is_kept_alive(self) -> bool:
+        return True
 
     def repeat_of(self, _repeat: timedelta | None) -> timedelta | None:
         return _ALERTMANAGER_RESEND
@@ -203,29 +236,57 @@ class EmailSink(_Sink):
         tuple[str, ...], BeforeValidator(lambda to: [to] if isinstance(to, str) else to)
     ] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _has_whole_login(self) -> EmailSink:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together")
+        return self
+
     def send(self, notices: Sequence[Notice]) -> None:
         mail = EmailMessage()
         mail["From"], mail["To"] = self.sender, ", ".join(self.to)
-        mail["Subject"] = printable(headline(notices))
+        # Encoded words would be decoded, line ends in them included.
+        subject = printable(headline(notices)).replace("=?", "= ?")
+        mail["Subject"] = subject[:_SUBJECT_LENGTH]
         mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
         for attempt in _attempts():
             with attempt:
                 self._send(mail)
 
     def _send(self, mail: EmailMessage) -> None:
-        kind = smtplib.SMTP_SSL if self.security == "tls" else smtplib.SMTP
         try:
-            with kind(self.host, self.port, timeout=_ANSWER_S) as server:
-                if self.security == "starttls":
-                    server.starttls()
-                if self.user is not None and self.password is not None:
-                    server.login(self.user, self.password.get_secret_value())
+            server = self._connected()
+            try:
                 server.send_message(mail)
+            finally:
+                # What it says to that changes nothing any more.
+                with suppress(smtplib.SMTPException, OSError):
+                    server.quit()
         except smtplib.SMTPResponseException as error:
-            kind_of_error = _TryAgain if error.smtp_code < _SERVER_ERROR else DeliveryError
-            raise kind_of_error(f"{self.host} answered {error.smtp_code}") from error
+            is_for_good = error.smtp_code >= _SERVER_ERROR
+            kind = DeliveryError if is_for_good else SinkAway
+            raise kind(f"{self.host} answered {error.smtp_code}") from None
+        except (smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError) as error:
+            raise DeliveryError(f"{self.host}: {type(error).__name__}") from None
         except (smtplib.SMTPException, OSError) as error:
-            raise _TryAgain(f"{self.host}: {type(error).__name__}") from error
+            raise SinkAway(f"{self.host}: {type(error).__name__}") from None
+
+    def _connected(self) -> smtplib.SMTP:
+        trusted = ssl.create_default_context()
+        server: smtplib.SMTP
+        if self.security == "tls":
+            server = smtplib.SMTP_SSL(self.host, self.port, timeout=_ANSWER_S, context=trusted)
+        else:
+            server = smtplib.SMTP(self.host, self.port, timeout=_ANSWER_S)
+        try:
+            if self.security == "starttls":
+                server.starttls(context=trusted)
+            if self.user is not None and self.password is not None:
+                server.login(self.user, self.password.get_secret_value())
+        except BaseException:
+            server.close()
+            raise
+        return server
 
 
 Sink = Annotated[
@@ -236,7 +297,7 @@ Sink = Annotated[
 
 def _attempts() -> Retrying:
     return Retrying(
-        retry=retry_if_exception_type(_TryAgain),
+        retry=retry_if_exception_type(SinkAway),
         stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
         wait=wait_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
         reraise=True,
@@ -256,17 +317,20 @@ def _post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> N
     for attempt in _attempts():
         with attempt:
             try:
-                answer = requests.post(
+                # Nobody asked for the body. A credential of ~/.netrc is not meant for this host.
+                with requests.post(
                     address,
                     data=text,
                     headers=told,
                     timeout=(_CONNECT_S, _ANSWER_S),
                     allow_redirects=False,
-                )
-            except requests.RequestException as error:
-                raise _TryAgain(f"{host}: {type(error).__name__}") from None
-            code = answer.status_code
-            if code == _TOO_MANY_REQUESTS or code >= _SERVER_ERROR:
-                raise _TryAgain(f"{host} answered {code}")
-            if code >= _ERROR or answer.is_redirect:
+                    stream=True,
+                    auth=lambda request: request,
+                ) as answer:
+                    code = answer.status_code
+            except (requests.RequestException, HTTPError) as error:
+                raise SinkAway(f"{host}: {type(error).__name__}") from None
+            if code in _HEALING or code >= _SERVER_ERROR:
+                raise SinkAway(f"{host} answered {code}")
+            if code not in _GOOD:
                 raise DeliveryError(f"{host} answered {code}")

@@ -56,12 +56,12 @@ def run(*, rules_file: str, tables: str) -> None:
     from streaming.alerts.alert_run import AlertRun
 
     with stop_on_signals() as stop:
-        alerts = AlertRun(tables, rules_file)
+        alerts = AlertRun(tables, rules_file, stop)
         write_note(
             f"{rules_file}: {len(alerts.rules.rules)} rules over {tables}, "
             f"to {', '.join(alerts.rules.sinks)}"
         )
-        alerts.run(stop)
+        alerts.run()
 
 
 @alert.command()
@@ -103,14 +103,19 @@ def test(
     from datetime import datetime, timedelta
 
     from streaming.alerts.alert import Alert, AlertKey, AlertState
-    from streaming.alerts.replay import only, replay, replay_step
+    from streaming.alerts.facts import check_sql
+    from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
+    from streaming.errors import ConfigurationError
     from streaming.tables.reader import TableReader, parse_as_of
 
     rules = load_rules(rules_file)
-    if rule is not None:
-        rules = only(rules, rule)
-    until = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of)).moment
+    check_sql(rules)
+    names = [one.name for one in rules.rules]
+    if rule is not None and rule not in names:
+        raise ConfigurationError(f"there is no rule {rule}; there are {', '.join(names)}")
+    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    until = reader.moment
     begin = until - max(one.hold for one in rules.rules)
     if since is not None:
         parsed = parse_as_of(since)
@@ -120,8 +125,11 @@ def test(
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)
     last: dict[AlertKey, Alert] = {}
     rows = []
-    for change in replay(rules, tables, until=until, since=begin, step=span):
+    for change in replay(rules, reader, since=begin, step=span):
         told = change.alert
+        # The others may mute it.
+        if rule not in (None, told.rule):
+            continue
         last[told.key] = told
         rows.append(
             {

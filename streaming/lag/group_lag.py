@@ -193,13 +193,24 @@ class _Measures:
 
 
 def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Table:
-    """Log partitions with `known_until`, the moment up to which the tables have their records."""
+    """Log partitions with `known_until`, the moment up to which the tables have their records.
+
+    It is looked for in the samples of some hours, where the newest ones do not tell. `is_sampled`
+    says whether the log has been sampled of late.
+    """
     now = at or reader.moment
     progress = reader.read("load_progress", ["log_partition", "next_offset"])
     logs = Logs.of(_own_logs(progress))
-    found = logs.histories(reader, since=now - _SETTLED, until=now)
-    moments = _known_until(found, logs.of_rows, progress, _ms(now))
-    return progress.select(["log_partition"]).append_column("known_until", moments)
+    is_sampled = None
+    for window in _WINDOWS:
+        found = logs.histories(reader, since=now - window, until=now)
+        is_sampled = found.is_known[logs.of_rows] if is_sampled is None else is_sampled
+        moments = _known_until(found, logs.of_rows, progress, _ms(now))
+        # Older samples tell more of those only that are sampled and behind.
+        if not (pc.is_null(moments).to_numpy() & is_sampled).any():
+            break
+    told = progress.select(["log_partition"]).append_column("known_until", moments)
+    return told.append_column("is_sampled", pa.array(is_sampled))
 
 
 def _own_logs(progress: pa.Table) -> pa.Table:

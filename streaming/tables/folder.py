@@ -34,8 +34,10 @@ LOCK_FILE = "_coordinator_state.lock"
 
 
 @contextmanager
-def locked(tables: str) -> Iterator[None]:
+def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
     """Hold the folder against another writer on this machine, and make it where it is missing.
+
+    Who writes other tables has another `lock_file`.
 
     Delta would notice two writers, but only after both did the work.
 
@@ -48,7 +50,7 @@ def locked(tables: str) -> Iterator[None]:
     try:
         folder = Path(tables)
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK_FILE).open("w") as lock:
+        with (folder / lock_file).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

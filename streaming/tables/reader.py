@@ -171,15 +171,27 @@ class TableReader:
         if table is LOAD_PROGRESS:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
-        version = self.table_versions.get(name)
+        opened = self._opened(table)
+        if opened is None:
+            return table.schema.empty_table().select(wanted)
+        return self._rows(opened, table, files, columns=wanted, filter=condition)
+
+    def dataset(self, name: str) -> Dataset:
+        """One table of the snapshot for an engine that chooses rows and columns by itself."""
+        table = _TABLES[name]
+        opened = None if table is LOAD_PROGRESS else self._opened(table)
+        if opened is None:
+            return dataset(self.read(name))
+        return self._dataset(opened, table, None)
+
+    def _opened(self, table: Table) -> DeltaTable | None:
+        """A table at the version of the snapshot, None where there is none."""
+        version = self.table_versions.get(table.name)
         path = table.path(self.tables)
         is_missing = version is None and table is not LOG_OFFSETS
         if table is ALERTS:
             is_missing = not DeltaTable.is_deltatable(path)
-        if is_missing:
-            return table.schema.empty_table().select(wanted)
-        opened = _open(path, self.tables, version=version)
-        return self._rows(opened, table, files, columns=wanted, filter=condition)
+        return None if is_missing else _open(path, self.tables, version=version)
 
     def own(
         self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None

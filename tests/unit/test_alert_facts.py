@@ -15,6 +15,7 @@ from streaming.alerts.rules import Rule
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from tests.status_tables import NOW, at, create_status_tables
+from tests.tables_folder import apply_micro_batch, create_tables, write_rows
 
 Found = dict[tuple[str | int | None, ...], tuple[str | None, float | None]]
 
@@ -88,6 +89,24 @@ def test_what_tables_of_before_say_is_not_known(tables: str) -> None:
     assert found_unknown[0] is not None
 
 
+def test_a_partition_that_is_not_known_decides_where_it_may(tmp_path: Path) -> None:
+    folder = create_status_tables(tmp_path)
+    reader = TableReader(folder)
+    unseen = [
+        row if row["topic"] != "t" or row["partition"] else {**row, "sampled_at": at(7_200)}
+        for row in reader.read("log_offsets").to_pylist()
+    ]
+    write_rows(folder, "log_offsets", [row for row in unseen if row["sampled_at"] > at(3_600)])
+    of_old: dict[str, Any] = {"groups": "old"}
+    assert findings(folder, lag="> 90", **of_old) == {
+        ("old", None, None): ("lag is 97 (> 90)", 97.0)
+    }
+    assert findings(folder, lag="> 97", **of_old) == {("old", None, None): (None, None)}
+    assert findings(folder, lag="< 100", **of_old) == {("old", None, None): (None, None)}
+    assert findings(folder, status="STOP", **of_old) == {("old", None, None): (None, None)}
+    assert list(findings(folder, status="DATA_LOSS", **of_old)) == [("old", None, None)]
+
+
 def test_where_all_is_read_nothing_is_unknown(tables: str) -> None:
     assert findings(tables, retention_margin="< 1h", groups="idle") == {}
     assert findings(tables, retention_margin="< 1h", groups="nothing") == {}
@@ -113,6 +132,28 @@ def test_how_far_the_tables_are_behind(tables: str, behind_s: int, reason: str |
         assert told.startswith(reason)
 
 
+def test_tables_that_are_written_to_and_far_behind(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    apply_micro_batch(
+        folder, progress=[{"next_offset": 110, "high_watermark": 500, "updated_at": at(1)}]
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": "__consumer_offsets", "partition": 0, "state": "present"},
+                **{"topic_id": "T", "sampled_at": at(ago), "day": NOW.date()},
+                **{"log_start_offset": 0, "log_end_offset": 2_000 - ago},
+                "last_stable_offset": 2_000 - ago,
+            }
+            for ago in range(0, 2_000, 30)
+        ],
+    )
+    (found,) = findings(folder, tables_behind="> 2m").values()
+    assert found[0] == "the tables are 1890 s behind the log of commits (> 2m)"
+
+
 def test_sql(tables: str) -> None:
     sql = """
         SELECT l.group_id, l.topic, sum(l.lag) AS value, 'much of ' || l.topic AS reason
@@ -132,19 +173,30 @@ def test_sql(tables: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "fault"),
     [
-        ("SELEC", "rule rule: Parser Error"),
-        ("SELECT nothing FROM group_lag", "rule rule: Binder Error"),
-        ("SELECT * FROM read_text('/etc/hostname')", "rule rule: Permission Error"),
-        ("COPY (SELECT 1) TO '/tmp/x'", "rule rule: Permission Error"),
-        ("SELECT 'x' AS value", "rule rule: value 'x' is no number"),
-        ("SELECT 'x' AS partition", "rule rule: partition 'x' is no number"),
-        ("SELECT 1 AS group_id", "rule rule: group_id 1 is no text"),
+        ("SELEC", "Parser Error"),
+        ("SELECT nothing FROM group_lag", "Binder Error"),
+        ("SELECT * FROM read_text('/etc/hostname')", "Permission Error"),
+        ("COPY (SELECT 1) TO '/tmp/x'", "Permission Error"),
+        ("SELECT 'x' AS value", "value 'x' is no number"),
+        ("SELECT 'x' AS partition", "partition 'x' is no number"),
+        ("SELECT 3000000000 AS partition", "partition 3000000000 is none"),
+        ("SELECT 1 AS group_id", "group_id 1 is no text"),
         ("", "sql"),
     ],
 )
 def test_sql_that_is_wrong(tables: str, sql: str, fault: str) -> None:
     with pytest.raises((ConfigurationError, ValueError), match=fault):
         findings(tables, sql=sql)
+
+
+def test_sql_may_have_any_other_columns_and_numbers(tables: str) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS value, TIMESTAMP 'infinity' AS never, 'x' AS topic"
+    assert findings(tables, sql=sql) == {(None, "x", None): ("the query has a row", None)}
+
+
+def test_sql_that_has_many_rows_of_history_is_answered_by_files_it_needs(tables: str) -> None:
+    sql = "SELECT count(*) AS value FROM group_events WHERE event = 'rebalance' HAVING count(*) > 0"
+    assert list(findings(tables, sql=sql).values()) == [("the query has a row", 8)]
 
 
 def test_sql_is_of_the_moment(tables: str) -> None:

@@ -136,8 +136,19 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             "status_rules: there is no stop",
         ),
         ("status_rules: {stop_after: 1}\nrules: [{name: a, lag: '> 1'}]", "'1' is no duration"),
-        ("interval: 0s\nrules: [{name: a, lag: '> 1'}]", "alerts.yaml:1: interval: at least 0.1s"),
+        (
+            "interval: 0s\nrules: [{name: a, lag: '> 1'}]",
+            "alerts.yaml:1: interval: from 0.1s",
+        ),
         ("rules:\n- {name: a, lag: '> 1'}\nrules: []\n", "alerts.yaml:3: found duplicate key"),
+        (
+            "sinks:\n  s: {type: email, host: h, from: a, to: b, user: u}\nrules: []\n",
+            "alerts.yaml:2: sinks.s.email: user and password go together",
+        ),
+        ("status_rules: {rebalances: }\nrules: []", "None is no whole number"),
+        ("status_rules: {1: 2}\nrules: []", "status_rules: there is no 1"),
+        ("rules:\n- {name: a, lag: '> 1', for: 999999999999d}\n", "'999999999999d' is too long"),
+        ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: no YAML: ValueError"),
         ("sinks: {s: {type: slack, url: '${NO}'}}\n", "the environment has no NO"),
         ("sinks: {s: {type: slack, url: '${file:/no}'}}\n", "cannot read ${file:/no}"),
     ],
@@ -147,6 +158,18 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, fault: s
         rules_of(tmp_path, text)
     assert fault in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url", [f"*{SECRET}", f"'http://user:{SECRET}\u2100@h/'", f"'http://[{SECRET}]/'"]
+)
+def test_a_secret_that_is_wrong_is_not_told(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        rules_of(tmp_path, f"sinks: {{s: {{type: slack, url: {url}}}}}\nrules: []\n")
+    assert SECRET not in str(error.value)
+    twice = f"sinks: {{s: {{type: slack, url: http://h/{SECRET}, url: http://h/b{SECRET}}}}}"
+    with pytest.raises(ConfigurationError, match=r'found duplicate key "url"$') as error:
+        rules_of(tmp_path, twice)
 
 
 def test_many_faults_are_not_all_told(tmp_path: Path) -> None:

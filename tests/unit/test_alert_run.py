@@ -15,11 +15,12 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.alerts.alert import AlertState
-from streaming.alerts.alert_run import AlertRun
+from streaming.alerts.alert_run import LOCK_FILE, AlertRun
 from streaming.alerts.alerts_table import read_alerts
 from streaming.alerts.replay import replay
 from streaming.alerts.rules_file import load_rules
 from streaming.errors import ConfigurationError
+from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from tests.command_line import call, json_lines
 from tests.integration.command_line import command_of
@@ -145,9 +146,7 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     run.round()
     run.round()
     assert len(receiver.answers) == 0
-    assert caplog.messages == [
-        "sink hook: 1 notices are not sent: 127.0.0.1 answered 500; trying again"
-    ]
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 500: trying again"]
     time.sleep(0.3)
     run.round()
     assert told(receiver) == ["firing"]
@@ -180,12 +179,12 @@ def test_rules_are_read_again_when_they_change(
     run.round()
     write_rules(tmp_path, receiver.url, condition="lag: 10")
     run.round()
-    assert "the rules of before hold" in caplog.messages[0]
+    assert caplog.messages[0].startswith("rules (those of before hold): ")
     assert "alerts.yaml:5: rules.behind.lag: 10 is no comparison" in caplog.messages[0]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
     assert told(receiver) == ["firing", "resolved"]
-    assert caplog.messages[1:] == ["rules: well again"]
+    assert caplog.messages[1:] == ["rules (those of before hold): well again"]
 
 
 def test_tables_that_cannot_be_read_change_nothing(
@@ -198,7 +197,8 @@ def test_tables_that_cannot_be_read_change_nothing(
     log.rename(f"{log}-away")
     run.round()
     run.round()
-    assert [m.startswith(f"tables: {tables} cannot be read") for m in caplog.messages] == [True]
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"tables: {tables}/load_progress is no Delta table")
     Path(f"{log}-away").rename(log)
     run.round()
     assert told(receiver) == ["firing"]
@@ -210,6 +210,98 @@ def test_sql_that_fails_is_told_before_anything_runs(
     rules = write_rules(tmp_path, receiver.url, condition="sql: SELECT nothing FROM group_lag")
     with pytest.raises(ConfigurationError, match="rule behind: Binder Error"):
         AlertRun(tables, rules)
+
+
+def test_sql_that_some_data_makes_fail_is_no_reason_to_stop(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql = "SELECT split_part(group_id, '-', 2)::INT AS value FROM groups"
+    rules = write_rules(tmp_path, receiver.url)
+    with Path(rules).open("a") as file:
+        file.write(f"- name: numbers\n  sql: {sql}\n")
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    run.round()
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("rule numbers: Conversion Error")
+
+
+def test_rules_with_wrong_sql_are_not_taken(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = write_rules(tmp_path, receiver.url)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    write_rules(tmp_path, receiver.url, condition="sql: SELEC")
+    run.round()
+    assert "Parser Error" in caplog.messages[0]
+    assert told(receiver) == ["firing"]
+
+
+def test_a_notice_that_is_refused_holds_back_no_other(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = write_rules(tmp_path, receiver.url)
+    with Path(rules).open("a") as file:
+        file.write("- {name: also, lag: '> 20'}\n")
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    receiver.answers = [400, 400]
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["also"]
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 400: trying again"]
+    time.sleep(0.3)
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["also", "behind"]
+
+
+def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.sinks._ALERTMANAGER_RESEND", timedelta(0))
+    rules = Path(write_rules(tmp_path, receiver.url))
+    rules.write_text(rules.read_text().replace("webhook", "alertmanager"))
+    lag_of(tables, 50)
+    run = AlertRun(tables, str(rules))
+    run.round()
+    Path(tables, "load_progress").rename(Path(tables, "away"))
+    run.round()
+    assert len(receiver.posted) == 2
+    # What is told every minute is not written every minute.
+    assert DeltaTable(f"{tables}/alerts").version() == 1
+
+
+def test_a_sink_of_any_kind_of_failure_ends_nothing(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = Path(write_rules(tmp_path, receiver.url))
+    bad = "bad: {type: webhook, url: 'http://a..b/s3cr3t'}"
+    worse = f"worse: {{type: webhook, url: '{receiver.url}', headers: {{X: s3cr3t\u2019}}}}"
+    rules.write_text(rules.read_text().replace("{hook:", f"{{{bad}, {worse}, hook:"))
+    lag_of(tables, 50)
+    run = AlertRun(tables, str(rules))
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert sorted(message.split(":")[0] for message in caplog.messages) == [
+        "sink bad",
+        "sink worse",
+    ]
+    assert "s3cr3t" not in caplog.text
+
+
+def test_old_versions_of_the_table_go(
+    tables: str, rules_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.alert_run._TIDY_EVERY_S", 0)
+    monkeypatch.setattr("streaming.alerts.alerts_table.KEPT_HOURS", 168)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    run.round()
+    assert list(Path(tables, "alerts", "_delta_log").glob("*.checkpoint.parquet"))
+    assert AlertRun(tables, rules_file).alerts == run.alerts
 
 
 # --- the commands --------------------------------------------------------------------------------
@@ -254,6 +346,13 @@ def test_the_command_goes_on_where_it_was_killed(
     assert (row["rule"], row["group_id"], row["state"]) == ("behind", "g", "resolved")
 
 
+def test_one_runs_at_a_time(tables: str, rules_file: str) -> None:
+    command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
+    with locked(tables, LOCK_FILE):
+        refused = call(*command, exit_code=2)
+    assert f"another run is writing to {tables}" in refused.stderr
+
+
 def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("rules:\n- name: a\n")
@@ -288,6 +387,11 @@ def test_rules_are_tested_against_the_past(tables: str, tmp_path: Path) -> None:
     changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.1s"))
     assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
     assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
+    # By version, all that version has counts.
+    at_once = write_rules(tmp_path, "http://127.0.0.1:1/")
+    version = TableReader(tables, as_of=fires).version
+    (row,) = json_lines(call(*arguments, "--as-of", str(version), exit_code=1))
+    assert (row["state"], at_once) == ("firing", rules)
     result = call(*arguments, "other", exit_code=2)
     assert "there is no rule other; there are behind" in result.stderr
     assert not Path(tables, "alerts").exists()
@@ -296,7 +400,9 @@ def test_rules_are_tested_against_the_past(tables: str, tmp_path: Path) -> None:
 def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> None:
     rules = load_rules(write_rules(tmp_path, "http://127.0.0.1:1/"))
     now = datetime.now(timezone.utc)
+    lag_of(tables, 50)
     long_ago = now - timedelta(days=1)
-    assert list(replay(rules, tables, until=now, since=long_ago, step=timedelta(hours=5))) == []
-    with pytest.raises(ConfigurationError, match="has nothing as of"):
-        list(replay(rules, tables, until=long_ago, since=long_ago, step=timedelta(1)))
+    last = TableReader(tables, as_of=now)
+    assert list(replay(rules, last, since=long_ago, step=timedelta(hours=5))) == []
+    (found,) = replay(rules, TableReader(tables), since=long_ago, step=timedelta(hours=5))
+    assert found.alert.reason == "lag is 50 (> 10)"

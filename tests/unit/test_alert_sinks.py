@@ -27,6 +27,7 @@ from tests.receivers import HttpReceiver, http_receiver, mail_server
 SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
 START = datetime(2026, 11, 22, 3, tzinfo=timezone.utc)
 HOSTILE = 'g"<!channel>\n\x1b[31m&'
+ENCODED_WORD = "=?utf-8?q?a=0d=0aBcc:_x=40y=0d=0a=0d=0aALL_IS_WELL?="
 
 FIRING = Notice(
     alert=Alert(
@@ -234,6 +235,37 @@ def test_a_mail_has_a_subject_that_is_one_line() -> None:
     assert two["Subject"] == "1 firing, 1 resolved alerts" == headline([FIRING, RESOLVED])
 
 
+def test_an_encoded_word_in_a_group_id_stays_one_line() -> None:
+    notice = replace(FIRING, alert=replace(FIRING.alert, key=AlertKey("r", ENCODED_WORD)))
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": "none"}
+        send(sink(**mail, **{"from": "a@example.org", "to": "b@example.org"}), notice)
+        (found,) = mailbox.mails
+    parsed = email.message_from_bytes(found.content, policy=email.policy.default)
+    assert parsed["Bcc"] is None
+    assert found.rcpt_tos == ["b@example.org"]
+    assert "ALL_IS_WELL" in parsed["Subject"]
+
+
+def test_mail_that_is_to_be_encrypted_is_not_sent_in_the_open() -> None:
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port}
+        to = sink(**mail, **{"from": "a@example.org", "to": "b@example.org"})
+        with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: SMTPNotSupportedError$"):
+            send(to, FIRING)
+        assert mailbox.mails == []
+
+
+def test_a_credential_for_others_goes_to_nobody(
+    receiver: HttpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"default login me password {SECRET}\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    send(sink(type="webhook", url=receiver.url, headers={"Authorization": "Bearer k"}), FIRING)
+    assert receiver.posted[0].headers["Authorization"] == "Bearer k"
+
+
 def test_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     send(sink(type="stdout"), RESOLVED, FIRING)
     send(sink(type="stdout", output="json"), FIRING)
@@ -251,7 +283,8 @@ def test_what_may_heal_is_tried_again(receiver: HttpReceiver, answers: list[int]
 
 
 @pytest.mark.parametrize(
-    ("answers", "fault"), [([400, 500], "answered 400"), ([302], "302"), ([500] * 3, "500")]
+    ("answers", "fault"),
+    [([400, 500], "answered 400"), ([302], "302"), ([304], "304"), ([500] * 3, "500")],
 )
 def test_what_does_not_heal_is_told_without_secrets(
     receiver: HttpReceiver, answers: list[int], fault: str

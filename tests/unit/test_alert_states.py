@@ -184,10 +184,47 @@ def test_another_alert_inhibits(equal: list[str], others: list[AlertKey], is_mut
     rules.look(0, BEHIND, *others)
     assert (rules.muted_by() == "alert stopped") is is_muted
     assert ((0, "behind", "chat", "firing") in rules.told) is not is_muted
-    # Two that mute each other: neither mutes itself.
+    # What mutes is not muted by it.
     assert all(alert.muted_by is None for alert in rules.alerts.values() if alert.rule == "stopped")
     rules.look(1, BEHIND)
     assert any(told[1:] == ("behind", "chat", "firing") for told in rules.told)
+
+
+def test_alerts_do_not_mute_each_other() -> None:
+    names = ["critical-a", "critical-b", "other"]
+    rules = Rules(names=names, inhibit=[{"when": "critical-*", "mute": "*"}])
+    rules.look(0, *(AlertKey(name, "g") for name in names))
+    assert [rule for _, rule, *_ in rules.told] == ["critical-a", "critical-b"]
+
+
+def test_a_sink_that_there_is_no_more_keeps_nothing() -> None:
+    rules = Rules()
+    rules.look(0, BEHIND)
+    rules.rules = Rules(sinks={"new": {"type": "stdout"}}).rules
+    rules.look(1)
+    rules.look(2 + 86_400)
+    assert rules.alerts == {}
+
+
+def test_a_sink_that_is_away_for_good_keeps_nothing_for_ever() -> None:
+    rules = Rules()
+    rules.look(0, BEHIND)
+    rules.broken = {"chat"}
+    rules.look(1)
+    rules.look(6 * 86_400)
+    assert rules.state() is AlertState.RESOLVED
+    rules.look(8 * 86_400)
+    assert rules.alerts == {}
+
+
+def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
+    sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
+    late = {"from": START + timedelta(seconds=5), "until": START + timedelta(hours=1)}
+    rules = Rules(sinks=sinks, silences=[late])
+    other = AlertKey("behind", "h")
+    for second in (0, 60, 120):
+        rules.look(second, BEHIND, *([other] if second else []))
+    assert [at for at, *_ in rules.told] == [0, 60, 120]
 
 
 def test_a_rule_that_goes_resolves_its_alerts() -> None:
