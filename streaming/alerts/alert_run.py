@@ -125,8 +125,6 @@ class AlertRun:
         reader = TableReader(self.tables)
         now = reader.moment
         facts = Facts(reader, now, self.rules.status_rules)
-        # Of tables that cannot be read, nothing is said once for each rule.
-        _ = facts.groups
         findings = {rule.name: self._findings(facts, rule) for rule in self.rules.rules}
         self._cluster_id = reader.cluster_id
         self._keep(next_alerts(self.alerts, findings, self.rules, now))

@@ -67,8 +67,7 @@ class Facts:
         return judged_partitions(self._reader, self.at, None, self._status_rules, self._lags)
 
     @cached_property
-    def groups(self) -> list[Row]:
-        """Rows of `group_status`."""
+    def _groups(self) -> list[Row]:
         return judged_groups(self._reader, self.at, None, self._status_rules, self._partitions)
 
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
@@ -83,7 +82,7 @@ class Facts:
         judged = {}
         if rule.by == "group" and rule.topics == EVERY:
             # A group has a status of its own, also without offsets.
-            judged = {row["group_id"]: row for row in self.groups}
+            judged = {row["group_id"]: row for row in self._groups}
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
@@ -130,7 +129,7 @@ class Facts:
         if name == "group_lag":
             return self._lags
         if name == "group_status":
-            return pa.Table.from_pylist(self.groups, GROUP_STATUS)
+            return pa.Table.from_pylist(self._groups, GROUP_STATUS)
         if name == "partition_status":
             return pa.Table.from_pylist(self._partitions, PARTITION_STATUS)
         return self._reader.dataset(name)
