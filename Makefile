@@ -7,8 +7,6 @@ VENV       := .venv
 BIN        := $(VENV)/bin
 INSTALLED  := $(VENV)/.installed
 WHEELHOUSE := .cache/wheelhouse
-# Most of the time tests wait for a broker or for Spark; each worker has one of both.
-PYTEST_WORKERS ?= 2
 PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST     := $(BIN)/python -m pytest
 COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
@@ -37,8 +35,8 @@ venv: $(INSTALLED) ## Make .venv with everything in it; the second time nothing 
 demo: check-java venv ## A broker, live consumer groups, the tables beside the broker's own answers (DEMO_ARGS=...)
 	@$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
 
-test: check-java lint ## Lint, then every test, two files at once (PYTEST_WORKERS=..., PYTEST_ARGS=...)
-	$(PYTEST) --numprocesses $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+test: check-java lint ## Lint, then every test (PYTEST_ARGS=...)
+	$(PYTEST) $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

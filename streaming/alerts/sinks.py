@@ -34,7 +34,6 @@ from tenacity import (
     stop_after_delay,
     wait_exponential,
 )
-from urllib3.exceptions import HTTPError
 
 from streaming.alerts.notices import Notice, headline, sentences
 from streaming.output import json_line, printable
@@ -328,7 +327,7 @@ def _post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> N
                     auth=lambda request: request,
                 ) as answer:
                     code = answer.status_code
-            except (requests.RequestException, HTTPError) as error:
+            except (requests.RequestException, ValueError) as error:
                 raise SinkAway(f"{host}: {type(error).__name__}") from None
             if code in _HEALING or code >= _SERVER_ERROR:
                 raise SinkAway(f"{host} answered {code}")
