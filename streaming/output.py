@@ -99,12 +99,20 @@ def output_of(name: str) -> Output:
     return OUTPUTS[name]()
 
 
+class _PrintableFormatter(logging.Formatter):
+    """What names come from clients is escaped, a trace keeps its lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+
 class StderrHandler(logging.Handler):
     """Log records as lines on stderr, whatever stands for it while a progress line is shown."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)

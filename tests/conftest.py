@@ -6,10 +6,13 @@ every run, so a red run is red again) or `exhaustive` (many and new ones, kept w
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,8 +26,17 @@ settings.register_profile("deterministic", _UNTIMED, derandomize=True)
 settings.register_profile("exhaustive", _UNTIMED, max_examples=5_000)
 settings.load_profile(os.environ.get("COORDINATOR_STATE_HYPOTHESIS", "deterministic"))
 
+T = TypeVar("T")
+
+_POLL_S = 0.05
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("spark", "integration")
+
+
+class Eventually(Protocol):
+    """Polls `look` until it returns something true; fails with the last answer at the deadline."""
+
+    def __call__(self, look: Callable[[], T], timeout_s: float = 30.0) -> T: ...
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,3 +62,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Eventually:
+    """A function that waits for a condition with a deadline."""
+    pause = threading.Event()
+
+    def wait(look: Callable[[], T], timeout_s: float = 30.0) -> T:
+        deadline = time.monotonic() + timeout_s
+        while not (answer := look()):
+            if time.monotonic() > deadline:
+                pytest.fail(f"not so within {timeout_s} s, last answer: {answer!r}")
+            pause.wait(_POLL_S)
+        return answer
+
+    return wait
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Commands configure logging for the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    for name in ("coordinator_state", "streaming"):
+        logging.getLogger(name).setLevel(logging.NOTSET)

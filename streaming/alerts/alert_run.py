@@ -15,12 +15,12 @@ from pathlib import Path
 from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import read_alerts, tidy_alerts, write_alerts
+from streaming.alerts.delivery import DeliveryError, SinkAway
 from streaming.alerts.facts import Facts, check_sql
 from streaming.alerts.notices import Notice
 from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.rules_file import load_rules
-from streaming.alerts.sinks import DeliveryError, Sink, SinkAway
-from streaming.output import printable
+from streaming.alerts.sinks import Sink
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 
@@ -90,6 +90,8 @@ class AlertRun:
             ConfigurationError: another process runs rules over this folder.
         """
         with locked(self.tables, LOCK_FILE):
+            # The run that this one takes over from may have told somebody since.
+            self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
                 began = time.monotonic()
                 self.round()
@@ -177,7 +179,7 @@ class AlertRun:
         found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.rules}
         for alert in self.alerts.values():
-            for name, is_repeat in due(alert, self.rules, self.rules.sinks, now).items():
+            for name, is_repeat in due(alert, self.rules, now).items():
                 found[name].append(
                     Notice(
                         alert=alert,
@@ -225,7 +227,7 @@ class AlertRun:
 
     def _trouble(self, what: str, message: str) -> None:
         if self._troubles.get(what) != message:
-            logger.warning("%s: %s", what, printable(message))
+            logger.warning("%s: %s", what, message)
         self._troubles[what] = message
 
     def _well(self, what: str) -> None:

@@ -52,12 +52,12 @@ def next_alerts(
     return {alert.key: alert for alert in left if not _is_over(alert, now)}
 
 
-def due(alert: Alert, rules: AlertRules, sinks: Iterable[str], now: datetime) -> dict[str, bool]:
+def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
     """The sinks that are to be told of an alert now, and whether they have been told before."""
     found = {}
     last = {sent.sink: sent for sent in alert.sent}
     rule = next((rule for rule in rules.rules if rule.name == alert.rule), None)
-    for name in sinks:
+    for name, sink in rules.sinks.items():
         before = last.get(name)
         is_known = before is not None and before.state is AlertState.FIRING
         if alert.state is AlertState.RESOLVED:
@@ -65,9 +65,9 @@ def due(alert: Alert, rules: AlertRules, sinks: Iterable[str], now: datetime) ->
                 found[name] = False
         elif alert.state is AlertState.FIRING and rule is not None:
             is_muted = alert.muted_by is not None
-            if is_muted and not (is_known and rules.sinks[name].is_kept_alive):
+            if is_muted and not (is_known and sink.is_kept_alive):
                 continue
-            repeat = rules.sinks[name].repeat_of(rule.repeat)
+            repeat = sink.repeat_of(rule.repeat)
             if name not in rules.sinks_of(rule):
                 continue
             if before is None or not is_known:

@@ -38,7 +38,10 @@ def write_alerts(tables: str, alerts: Alerts) -> None:
             ALERTS.path(tables),
             pa.Table.from_pylist(rows, schema=ALERTS.schema),
             mode="overwrite",
-            configuration={"delta.logRetentionDuration": f"interval {KEPT_HOURS} hours"},
+            configuration={
+                "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
+                "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
+            },
         )
     except (DeltaError, OSError) as error:
         first_line = (str(error) or type(error).__name__).splitlines()[0]
@@ -51,7 +54,7 @@ def tidy_alerts(tables: str) -> None:
     if DeltaTable.is_deltatable(path):
         opened = DeltaTable(path)
         opened.create_checkpoint()
-        opened.vacuum(KEPT_HOURS, dry_run=False)
+        opened.vacuum(dry_run=False)
         opened.cleanup_metadata()
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, PARTITION_KEY, AlertRules, Rule, fits
+from streaming.alerts.rules import EVERY, AlertRules, Rule, fits
 from streaming.alerts.sql import Queried, check, query
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, group_lag, tables_known_until
@@ -24,6 +24,7 @@ from streaming.lag.group_status import (
     judged_groups,
     judged_partitions,
 )
+from streaming.lag.recent_commits import KEY
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS
 
@@ -114,7 +115,7 @@ class Facts:
         rows = query(sql, self.at, _SCHEMAS, self._table)
         told = set()
         for row in rows:
-            key = AlertKey(rule.name, *(row.get(name) for name in PARTITION_KEY))
+            key = AlertKey(rule.name, *(row.get(name) for name in KEY))
             is_wanted = fits(rule.groups, key.group_id) and fits(rule.topics, key.topic)
             if is_wanted and key not in told:
                 told.add(key)

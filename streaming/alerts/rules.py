@@ -21,6 +21,8 @@ from coordinator_state.group_status import Status, StatusRules
 from streaming.alerts.conditions import MEASURES, Comparison
 from streaming.alerts.sinks import Sink, StdoutSink
 from streaming.durations import parse_duration
+from streaming.lag.group_lag import TOTALS_BY
+from streaming.lag.recent_commits import KEY
 
 
 def _duration(value: Any) -> Any:
@@ -58,8 +60,6 @@ TimeLimit = Annotated[Comparison | None, BeforeValidator(_time)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 
 EVERY = ("*",)
-LEVELS = {"group": ("group_id",), "topic": ("group_id", "topic")}
-PARTITION_KEY = ("group_id", "topic", "partition")
 
 
 class _Model(BaseModel):
@@ -125,7 +125,7 @@ class Rule(_Model):
     @property
     def key(self) -> tuple[str, ...]:
         """What one of its alerts is about."""
-        return LEVELS.get(self.by, PARTITION_KEY)
+        return TOTALS_BY.get(self.by, tuple(KEY))
 
 
 class Silence(_Model):

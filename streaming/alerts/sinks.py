@@ -5,7 +5,6 @@ What a sink is set up with may be secret; it is never part of an error.
 
 from __future__ import annotations
 
-import logging
 import smtplib
 import ssl
 from abc import ABC, abstractmethod
@@ -17,7 +16,6 @@ from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import click
-import requests
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,43 +25,24 @@ from pydantic import (
     SecretStr,
     model_validator,
 )
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_exponential,
-)
 
+from streaming.alerts.delivery import (
+    ANSWER_S,
+    SERVER_ERROR,
+    DeliveryError,
+    SinkAway,
+    attempts,
+    post,
+)
 from streaming.alerts.notices import Notice, headline, sentences
 from streaming.output import json_line, printable
 
-# It logs addresses, which may be secrets, where an answer has odd headers.
-logging.getLogger("urllib3").setLevel(logging.CRITICAL)
-
-_CONNECT_S: Final = 5
-_ANSWER_S: Final = 10
-_ATTEMPTS: Final = 3
-_GIVE_UP_AFTER_S: Final = 20
-_FIRST_WAIT_S: Final = 0.5
-_LONGEST_WAIT_S: Final = 5.0
-_HEALING: Final = frozenset({408, 429})
-_SERVER_ERROR: Final = 500
-_GOOD: Final = range(200, 300)
 _MOST_AT_ONCE: Final = 100
 _SUBJECT_LENGTH: Final = 200
 _PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 _PAGERDUTY_SUMMARY: Final = 1024
 _ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
 """As often as Prometheus does; Alertmanager takes what it is not told again as resolved."""
-
-
-class DeliveryError(Exception):
-    """A sink did not take a notice, for a reason that holds no secret."""
-
-
-class SinkAway(DeliveryError):
-    """It may take it later."""
 
 
 def _checked_url(url: SecretStr) -> SecretStr:
@@ -130,7 +109,7 @@ class WebhookSink(_Sink):
     def send(self, notices: Sequence[Notice]) -> None:
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         alerts = [notice.fields() for notice in notices]
-        _post(self.url, {"version": 1, "alerts": alerts}, headers)
+        post(self.url, {"version": 1, "alerts": alerts}, headers)
 
 
 class SlackSink(_Sink):
@@ -143,7 +122,7 @@ class SlackSink(_Sink):
         # The three characters by which Slack knows links and mentions.
         text = "\n".join(map(printable, sentences(notices)))
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        _post(self.url, {"text": text})
+        post(self.url, {"text": text})
 
 
 class PagerDutySink(_Sink):
@@ -155,7 +134,7 @@ class PagerDutySink(_Sink):
 
     def send(self, notices: Sequence[Notice]) -> None:
         for notice in notices:
-            _post(self.url, self._event(notice))
+            post(self.url, self._event(notice))
 
     def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
         return ([notice] for notice in notices)
@@ -193,7 +172,7 @@ class AlertmanagerSink(_Sink):
     def send(self, notices: Sequence[Notice]) -> None:
         url = SecretStr(f"{self.url.get_secret_value().rstrip('/')}/api/v2/alerts")
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
-        _post(url, [self._alert(notice) for notice in notices], headers)
+        post(url, [self._alert(notice) for notice in notices], headers)
 
     @property
     def is_kept_alive(self) -> bool:
@@ -248,7 +227,7 @@ class EmailSink(_Sink):
         subject = printable(headline(notices)).replace("=?", "= ?")
         mail["Subject"] = subject[:_SUBJECT_LENGTH]
         mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
-        for attempt in _attempts():
+        for attempt in attempts():
             with attempt:
                 self._send(mail)
 
@@ -262,7 +241,7 @@ class EmailSink(_Sink):
                 with suppress(smtplib.SMTPException, OSError):
                     server.quit()
         except smtplib.SMTPResponseException as error:
-            is_for_good = error.smtp_code >= _SERVER_ERROR
+            is_for_good = error.smtp_code >= SERVER_ERROR
             kind = DeliveryError if is_for_good else SinkAway
             raise kind(f"{self.host} answered {error.smtp_code}") from None
         except (smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError) as error:
@@ -274,9 +253,9 @@ class EmailSink(_Sink):
         trusted = ssl.create_default_context()
         server: smtplib.SMTP
         if self.security == "tls":
-            server = smtplib.SMTP_SSL(self.host, self.port, timeout=_ANSWER_S, context=trusted)
+            server = smtplib.SMTP_SSL(self.host, self.port, timeout=ANSWER_S, context=trusted)
         else:
-            server = smtplib.SMTP(self.host, self.port, timeout=_ANSWER_S)
+            server = smtplib.SMTP(self.host, self.port, timeout=ANSWER_S)
         try:
             if self.security == "starttls":
                 server.starttls(context=trusted)
@@ -292,44 +271,3 @@ Sink = Annotated[
     StdoutSink | WebhookSink | SlackSink | PagerDutySink | AlertmanagerSink | EmailSink,
     Field(discriminator="type"),
 ]
-
-
-def _attempts() -> Retrying:
-    return Retrying(
-        retry=retry_if_exception_type(SinkAway),
-        stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
-        wait=wait_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S),
-        reraise=True,
-    )
-
-
-def _post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> None:
-    """POST JSON; what may heal is tried again.
-
-    Raises:
-        DeliveryError: it was not taken; names the host only, since the path may be a secret.
-    """
-    address = url.get_secret_value()
-    host = urlsplit(address).hostname
-    told = {"Content-Type": "application/json", **(headers or {})}
-    text = json_line(body).encode()
-    for attempt in _attempts():
-        with attempt:
-            try:
-                # Nobody asked for the body. A credential of ~/.netrc is not meant for this host.
-                with requests.post(
-                    address,
-                    data=text,
-                    headers=told,
-                    timeout=(_CONNECT_S, _ANSWER_S),
-                    allow_redirects=False,
-                    stream=True,
-                    auth=lambda request: request,
-                ) as answer:
-                    code = answer.status_code
-            except (requests.RequestException, ValueError) as error:
-                raise SinkAway(f"{host}: {type(error).__name__}") from None
-            if code in _HEALING or code >= _SERVER_ERROR:
-                raise SinkAway(f"{host} answered {code}")
-            if code not in _GOOD:
-                raise DeliveryError(f"{host} answered {code}")

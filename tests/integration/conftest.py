@@ -5,30 +5,18 @@ A broker's log stays readable until its test is over; the folders are pytest's t
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
-
-T = TypeVar("T")
-
-_POLL_S = 0.05
 
 
 class FreshBroker(Protocol):
     """Starts another broker, which is stopped at the end of the test."""
 
     def __call__(self, **arguments: Any) -> EmbeddedBroker: ...
-
-
-class Eventually(Protocol):
-    """Polls `look` until it returns something true; fails with the last answer at the deadline."""
-
-    def __call__(self, look: Callable[[], T], timeout_s: float = 30.0) -> T: ...
 
 
 @pytest.fixture(scope="session")
@@ -59,19 +47,3 @@ def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBrok
     finally:
         for fresh in started:
             fresh.close()
-
-
-@pytest.fixture(scope="session")
-def eventually() -> Eventually:
-    """A function that waits for a condition with a deadline."""
-    pause = threading.Event()
-
-    def wait(look: Callable[[], T], timeout_s: float = 30.0) -> T:
-        deadline = time.monotonic() + timeout_s
-        while not (answer := look()):
-            if time.monotonic() > deadline:
-                pytest.fail(f"not so within {timeout_s} s, last answer: {answer!r}")
-            pause.wait(_POLL_S)
-        return answer
-
-    return wait

@@ -26,7 +26,8 @@ from streaming.broker.embedded import BrokerError, EmbeddedBroker
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Eventually, FreshBroker
+    from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 
 ABORT, COMMIT = 0, 1
 OFFSET_COMMIT = RECORD_TYPES[1]

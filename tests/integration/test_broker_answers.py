@@ -28,7 +28,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka import patient_requests
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
-from tests.integration.conftest import Eventually
+from tests.conftest import Eventually
 from tests.logs import offset_key, offset_value
 from tests.tables_folder import Row, apply_micro_batch, create_tables
 

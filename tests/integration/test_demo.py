@@ -21,7 +21,7 @@ from streaming.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Eventually
+    from tests.conftest import Eventually
 
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(1_200)

@@ -27,7 +27,8 @@ from tests.admin_client import admin_of
 from tests.logs import offset_key, offset_value
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Eventually, FreshBroker
+    from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.config import RunSettings
 from streaming.query import run_query
 from streaming.tables.reader import TableReader
-from tests.integration.conftest import Eventually
+from tests.conftest import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

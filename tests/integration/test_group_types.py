@@ -23,7 +23,8 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.query import run_query
 from streaming.tables.reader import TableReader
 from tests.client_jars import client_jars
-from tests.integration.conftest import Eventually, FreshBroker
+from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from streaming.alerts.alert_run import AlertRun
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.lag.group_lag import group_lag
 from streaming.tables.reader import TableReader
-from tests.integration.conftest import Eventually
+from tests.conftest import Eventually
 from tests.integration.running_query import running
 from tests.receivers import HttpReceiver, http_receiver
 

@@ -20,7 +20,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
 from streaming.tables.reader import TableReader
-from tests.integration.conftest import Eventually
+from tests.conftest import Eventually
 from tests.integration.running_query import running
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
+from tests.conftest import Eventually
 from tests.integration.command_line import command_of, run_command
-from tests.integration.conftest import Eventually, FreshBroker
+from tests.integration.conftest import FreshBroker
 
 pytestmark = pytest.mark.timeout(600)
 

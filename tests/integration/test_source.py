@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from tests.integration.conftest import Eventually, FreshBroker
+    from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 
 Row = Mapping[str, Any]
 

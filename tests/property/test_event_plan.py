@@ -96,7 +96,7 @@ def _is_reset_forward(event: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("semantics", list(Semantics))
-@settings(max_examples=120)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_any_cut_tells_what_happened_from_record_to_record(
     semantics: Semantics, sampled: bool, data: st.DataObject

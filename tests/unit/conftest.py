@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from streaming.source import coordinator_log as source
+from tests.alert_rules import lag_of, write_rules
 from tests.memory_log import MemoryLog, MemoryLogClient
+from tests.receivers import HttpReceiver, http_receiver
+from tests.tables_folder import create_tables
 
 
 @pytest.fixture
@@ -24,12 +27,29 @@ def client(monkeypatch: pytest.MonkeyPatch) -> MemoryLogClient:
     return client
 
 
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    """Commands configure logging for the whole process."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    for name in ("coordinator_state", "streaming"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    """Who is told of alerts."""
+    with http_receiver() as found:
+        yield found
+
+
+@pytest.fixture
+def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sinks that fail are tried again at once."""
+    monkeypatch.setattr("streaming.alerts.delivery.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("streaming.alerts.delivery.LONGEST_WAIT_S", 0.05)
+
+
+@pytest.fixture
+def tables_that_lag(tmp_path: Path) -> str:
+    """Tables with a group that has read all; `lag_of` says otherwise."""
+    folder = create_tables(tmp_path / "tables")
+    lag_of(folder, 0)
+    return folder
+
+
+@pytest.fixture
+def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
+    """Rules that tell the receiver of a lag of more than ten."""
+    return write_rules(tmp_path, receiver.url)

@@ -2,103 +2,33 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from threading import Thread
 
 import pytest
 from deltalake import DeltaTable
 
 from streaming.alerts.alert import AlertState
-from streaming.alerts.alert_run import LOCK_FILE, AlertRun
+from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import read_alerts
-from streaming.alerts.replay import replay
-from streaming.alerts.rules_file import load_rules
 from streaming.errors import ConfigurationError
-from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
-from tests.command_line import call, json_lines
-from tests.integration.command_line import command_of
-from tests.receivers import HttpReceiver, http_receiver
-from tests.tables_folder import apply_micro_batch, create_tables, write_rows
+from tests.alert_rules import lag_of, told, write_rules
+from tests.conftest import Eventually
+from tests.receivers import HttpReceiver
 
-
-def lag_of(folder: str, lag: int) -> None:
-    """A group that is behind by so much now, by samples of now."""
-    now = datetime.now(timezone.utc)
-    apply_micro_batch(
-        folder,
-        progress=[{"updated_at": now}],
-        groups=[{"group_id": "g", "state": "Stable", "member_count": 1}],
-        group_offsets=[
-            {
-                **{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1_000 - lag},
-                "commit_timestamp": now,
-            }
-        ],
-    )
-    write_rows(
-        folder,
-        "log_offsets",
-        [
-            {
-                **{"topic": topic, "partition": 0, "state": "present", "topic_id": "T"},
-                **{"sampled_at": now - timedelta(seconds=ago), "day": now.date()},
-                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
-            }
-            for ago in (40, 0)
-            for topic, end in (("t", 1_000), ("__consumer_offsets", 0))
-        ],
-    )
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> str:
-    folder = create_tables(tmp_path / "tables")
-    lag_of(folder, 0)
-    return folder
-
-
-@pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    with http_receiver() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def attempts_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.alerts.sinks._FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("streaming.alerts.sinks._LONGEST_WAIT_S", 0.05)
-
-
-@pytest.fixture
-def rules_file(tmp_path: Path, receiver: HttpReceiver) -> str:
-    return write_rules(tmp_path, receiver.url)
-
-
-def write_rules(folder: Path, url: str, condition: str = "lag: '> 10'", **more: str) -> str:
-    file = folder / "alerts.yaml"
-    rule = {"note": "x", **more}
-    file.write_text(
-        f"interval: 0.2s\nsinks: {{hook: {{type: webhook, url: '{url}'}}}}\n"
-        f"rules:\n- name: behind\n  {condition}\n"
-        + "".join(f"  {name}: {value}\n" for name, value in rule.items())
-    )
-    return str(file)
+def tables(tables_that_lag: str) -> str:
+    return tables_that_lag
 
 
 def let_time_pass(run: AlertRun) -> None:
     """As if sinks that failed had been left alone for long enough."""
     run._patience.clear()
-
-
-def told(receiver: HttpReceiver) -> list[str]:
-    return [alert["status"] for alert in receiver.alerts]
 
 
 def test_a_restart_neither_repeats_nor_forgets(
@@ -120,6 +50,22 @@ def test_a_restart_neither_repeats_nor_forgets(
     assert alert.state is AlertState.RESOLVED
 
 
+def test_a_run_that_takes_over_knows_what_the_other_told_meanwhile(
+    tables: str, rules_file: str, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    lag_of(tables, 50)
+    takes_over = AlertRun(tables, rules_file)
+    AlertRun(tables, rules_file).round()
+    lag_of(tables, 0)
+    thread = Thread(target=takes_over.run)
+    thread.start()
+    try:
+        eventually(lambda: told(receiver) == ["firing", "resolved"])
+    finally:
+        takes_over.stop.set()
+        thread.join()
+
+
 def test_the_table_is_written_when_something_changes(tables: str, rules_file: str) -> None:
     lag_of(tables, 50)
     run = AlertRun(tables, rules_file)
@@ -130,15 +76,18 @@ def test_the_table_is_written_when_something_changes(tables: str, rules_file: st
 
 
 def test_how_long_a_condition_has_held_is_not_forgotten(
-    tables: str, tmp_path: Path, receiver: HttpReceiver
+    tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
 ) -> None:
     rules = write_rules(tmp_path, receiver.url, **{"for": "1s"})
     lag_of(tables, 50)
     AlertRun(tables, rules).round()
-    time.sleep(1)
     assert told(receiver) == []
-    AlertRun(tables, rules).round()
-    assert told(receiver) == ["firing"]
+
+    def told_by_a_new_run() -> bool:
+        AlertRun(tables, rules).round()
+        return told(receiver) == ["firing"]
+
+    eventually(told_by_a_new_run)
 
 
 def test_a_sink_that_is_down_is_told_once_it_is_back(
@@ -155,6 +104,23 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     run.round()
     assert told(receiver) == ["firing"]
     assert caplog.messages[1:] == ["sink hook: well again"]
+
+
+def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    receiver.answers = [500] * 24
+    waits = []
+    while receiver.answers:
+        run.round()
+        waits.append(run._patience["hook"].wait_s)
+        run._patience["hook"].until = 0
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert run._patience["hook"].wait_s == 0
 
 
 def test_what_cannot_be_written_is_written_later(
@@ -299,114 +265,11 @@ def test_old_versions_of_the_table_go(
     tables: str, rules_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming.alerts.alert_run._TIDY_EVERY_S", 0)
-    monkeypatch.setattr("streaming.alerts.alerts_table.KEPT_HOURS", 168)
+    monkeypatch.setattr("streaming.alerts.alerts_table.KEPT_HOURS", 0)
     lag_of(tables, 50)
     run = AlertRun(tables, rules_file)
     run.round()
     run.round()
     assert list(Path(tables, "alerts", "_delta_log").glob("*.checkpoint.parquet"))
+    assert len(list(Path(tables, "alerts").glob("*.parquet"))) == 1
     assert AlertRun(tables, rules_file).alerts == run.alerts
-
-
-# --- the commands --------------------------------------------------------------------------------
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        command_of(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def until(holds: Callable[[], Any], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def test_the_command_goes_on_where_it_was_killed(
-    tables: str, rules_file: str, receiver: HttpReceiver
-) -> None:
-    command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
-    lag_of(tables, 50)
-    with running(*command):
-        until(lambda: told(receiver) == ["firing"])
-        until(lambda: any(alert.sent for alert in read_alerts(TableReader(tables)).values()))
-    with running(*command) as process:
-        lag_of(tables, 0)
-        until(lambda: len(receiver.alerts) > 1)
-        process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=30)
-        assert process.returncode == 0
-    assert told(receiver) == ["firing", "resolved"]
-    assert stderr.splitlines() == [f"{rules_file}: 1 rules over {tables}, to hook"]
-    (row,) = json_lines(call("show", "alerts", "--tables", tables, "--output", "json"))
-    assert (row["rule"], row["group_id"], row["state"]) == ("behind", "g", "resolved")
-
-
-def test_one_runs_at_a_time(tables: str, rules_file: str) -> None:
-    command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
-    with locked(tables, LOCK_FILE):
-        refused = call(*command, exit_code=2)
-    assert f"another run is writing to {tables}" in refused.stderr
-
-
-def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("rules:\n- name: a\n")
-    for command in ("run", "test"):
-        arguments = ("alert", command, "--rules-file", str(bad), "--tables", tables)
-        result = call(*arguments, exit_code=2)
-        assert result.stderr.splitlines()[0].startswith(f"Error: {bad}:2: rules.a: a rule has")
-        assert len(result.stderr.splitlines()) == 1
-    result = call(
-        *("alert", "test", "--rules-file", str(bad), "--tables", str(tmp_path / "no")), exit_code=2
-    )
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_rules_are_tested_against_the_past(tables: str, tmp_path: Path) -> None:
-    rules = write_rules(tmp_path, "http://127.0.0.1:1/", **{"for": "0.5s"})
-    arguments = ("alert", "test", "--rules-file", rules, "--tables", tables, "--output", "json")
-    assert json_lines(call(*arguments)) == []
-    before = datetime.now(timezone.utc)
-    lag_of(tables, 50)
-    time.sleep(1)
-    fires = datetime.now(timezone.utc)
-    found = json_lines(call(*arguments, exit_code=1))
-    assert [row["state"] for row in found] == ["pending", "firing"]
-    assert found[-1]["reason"] == "lag is 50 (> 10)"
-    lag_of(tables, 0)
-    time.sleep(1)
-    assert json_lines(call(*arguments)) == []
-    # And as it was, without a trace in the tables.
-    (*_, last) = json_lines(call(*arguments, "--as-of", fires.isoformat(), exit_code=1))
-    assert (last["state"], last["group_id"], last["value"]) == ("firing", "g", 50)
-    changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.1s"))
-    assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
-    assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
-    # By version, all that version has counts.
-    at_once = write_rules(tmp_path, "http://127.0.0.1:1/")
-    version = TableReader(tables, as_of=fires).version
-    (row,) = json_lines(call(*arguments, "--as-of", str(version), exit_code=1))
-    assert (row["state"], at_once) == ("firing", rules)
-    result = call(*arguments, "other", exit_code=2)
-    assert "there is no rule other; there are behind" in result.stderr
-    assert not Path(tables, "alerts").exists()
-
-
-def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> None:
-    rules = load_rules(write_rules(tmp_path, "http://127.0.0.1:1/"))
-    now = datetime.now(timezone.utc)
-    lag_of(tables, 50)
-    long_ago = now - timedelta(days=1)
-    last = TableReader(tables, as_of=now)
-    assert list(replay(rules, last, since=long_ago, step=timedelta(hours=5))) == []
-    (found,) = replay(rules, TableReader(tables), since=long_ago, step=timedelta(hours=5))
-    assert found.alert.reason == "lag is 50 (> 10)"

@@ -47,7 +47,7 @@ class Rules:
     def step(self, findings: Any, now: datetime, second: float) -> None:
         self.alerts = next_alerts(self.alerts, findings, self.rules, now)
         for key, alert in list(self.alerts.items()):
-            for sink, is_repeat in due(alert, self.rules, self.rules.sinks, now).items():
+            for sink, is_repeat in due(alert, self.rules, now).items():
                 if sink not in self.broken:
                     self.alerts[key] = self.alerts[key].told(sink, now)
                     word = "again" if is_repeat else alert.state.value

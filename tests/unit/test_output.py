@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 from datetime import date, datetime, timezone
 
 import pytest
 
-from streaming.output import OUTPUTS, json_line, output_of, printable
+from streaming.output import OUTPUTS, StderrHandler, json_line, output_of, printable
 
 HOSTILE = "\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
 
@@ -30,6 +31,15 @@ def test_nothing_that_a_terminal_obeys_is_printed() -> None:
 
     assert shown.isprintable()
     assert shown == r"\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
+
+
+def test_what_is_logged_is_a_line_that_a_terminal_only_shows() -> None:
+    text = StderrHandler().format(
+        logging.LogRecord("streaming.x", logging.WARNING, "", 0, "group %s", (HOSTILE,), None)
+    )
+
+    assert text.endswith(rf"WARNING streaming.x: group {printable(HOSTILE)}")
+    assert text.isprintable()
 
 
 def test_what_can_be_printed_stays() -> None:
