@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import trustme
 from aiosmtpd.controller import Controller
 
 from streaming.broker.configuration import free_port
@@ -85,10 +87,23 @@ class Mailbox:
 
 
 @contextmanager
-def mail_server() -> Iterator[Mailbox]:
-    """An SMTP server on a free port while the block runs."""
+def mail_server(authority: trustme.CA | None = None, *, is_tls: bool = False) -> Iterator[Mailbox]:
+    """An SMTP server on a free port while the block runs.
+
+    With an authority it has a certificate of it, for STARTTLS or for TLS from the first byte.
+    """
     mailbox = Mailbox(free_port())
-    controller = Controller(mailbox, hostname="127.0.0.1", port=mailbox.port)
+    context = None
+    if authority is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+    controller = Controller(
+        mailbox,
+        hostname="127.0.0.1",
+        port=mailbox.port,
+        ssl_context=context if is_tls else None,
+        tls_context=None if is_tls else context,
+    )
     controller.start()
     try:
         yield mailbox

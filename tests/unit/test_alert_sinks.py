@@ -7,22 +7,23 @@ import email.policy
 import json
 import shutil
 import subprocess
-import time
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from pydantic import TypeAdapter
 
 from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.delivery import DeliveryError
 from streaming.alerts.notices import Notice, headline
-from streaming.alerts.sinks import DeliveryError, Sink
+from streaming.alerts.sinks import Sink
 from streaming.broker.configuration import free_port
-from tests.receivers import HttpReceiver, http_receiver, mail_server
+from tests.conftest import Eventually
+from tests.receivers import HttpReceiver, mail_server
 
 SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
 START = datetime(2026, 11, 22, 3, tzinfo=timezone.utc)
@@ -64,16 +65,7 @@ def send(to: Sink, *notices: Notice) -> None:
         to.send(some)
 
 
-@pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    with http_receiver() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.alerts.sinks._FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("streaming.alerts.sinks._LONGEST_WAIT_S", 0.05)
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
 
 
 def test_a_webhook_has_everything(receiver: HttpReceiver) -> None:
@@ -110,6 +102,11 @@ def test_a_notice_is_known_by_its_id() -> None:
     same = replace(FIRING, alert=replace(FIRING.alert, state=AlertState.RESOLVED), is_repeat=True)
     assert same.alert_id == FIRING.alert_id
     assert replace(FIRING, cluster_id="other").alert_id != FIRING.alert_id
+
+
+def test_a_hundred_go_together_at_most(receiver: HttpReceiver) -> None:
+    send(sink(type="webhook", url=receiver.url), *[FIRING] * 150)
+    assert [len(posted.body["alerts"]) for posted in receiver.posted] == [100, 50]
 
 
 def test_slack_has_a_line_each_and_nobody_writes_mentions_into_it(receiver: HttpReceiver) -> None:
@@ -175,9 +172,11 @@ def test_alertmanager_has_labels(receiver: HttpReceiver) -> None:
 
 
 @pytest.mark.skipif(
-    shutil.which("prometheus-alertmanager") is None, reason="Alertmanager is not installed"
+    shutil.which("prometheus-alertmanager") is None,
+    reason="there is no prometheus-alertmanager (Debian's package); without it "
+    "test_alertmanager_has_labels holds what is sent",
 )
-def test_alertmanager_itself_takes_it(tmp_path: Path) -> None:
+def test_alertmanager_itself_takes_it(tmp_path: Path, eventually: Eventually) -> None:
     config = tmp_path / "alertmanager.yml"
     config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
     url = f"http://127.0.0.1:{free_port()}"
@@ -189,30 +188,23 @@ def test_alertmanager_itself_takes_it(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
 
-    def active() -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
-            found: list[dict[str, Any]] = json.load(answer)
-            return found
+    def active() -> list[dict[str, Any]] | None:
+        try:
+            with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
+                found: list[dict[str, Any]] = json.load(answer)
+                return found
+        except OSError:
+            return None
 
     try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                active()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+        eventually(lambda: active() == [])
         recent = replace(FIRING.alert, fired_at=datetime.now(timezone.utc))
         manager = sink(type="alertmanager", url=url)
         send(manager, replace(FIRING, alert=recent))
-        while not (found := active()):
-            assert time.monotonic() < deadline
-        assert found[0]["labels"]["group"] == HOSTILE
+        eventually(lambda: [one["labels"]["group"] for one in active() or ()] == [HOSTILE])
         over = replace(recent, state=AlertState.RESOLVED, resolved_at=datetime.now(timezone.utc))
         send(manager, replace(FIRING, alert=over))
-        while active():
-            assert time.monotonic() < deadline
+        eventually(lambda: active() == [])
     finally:
         process.terminate()
         process.wait(30)
@@ -254,6 +246,26 @@ def test_mail_that_is_to_be_encrypted_is_not_sent_in_the_open() -> None:
         with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: SMTPNotSupportedError$"):
             send(to, FIRING)
         assert mailbox.mails == []
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_mail_goes_to_a_server_that_is_trusted(
+    security: str, is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    trusted = tmp_path / "trusted.pem"
+    (authority if is_trusted else trustme.CA()).cert_pem.write_to_path(str(trusted))
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with mail_server(authority, is_tls=security == "tls") as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": security}
+        to = sink(**mail, **{"from": "a@example.org", "to": "b@example.org"})
+        if is_trusted:
+            send(to, FIRING)
+        else:
+            with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: SSLCertVerificationError$"):
+                send(to, FIRING)
+        assert len(mailbox.mails) == is_trusted
 
 
 def test_a_credential_for_others_goes_to_nobody(
