@@ -1,8 +1,9 @@
 """Offset commits to fill a log with: repeatable, and their outcome is known without any replay.
 
 Groups commit for ten partitions each. Every key is committed once, in a random order, and from then
-on keys come at random. Committed offsets are random too, so that the greatest is hardly ever the
-last one. Every second topic has an id and is committed as version 4, the others as version 3.
+on keys come at random. Offsets go forward, and a hundredth of the commits sets its offset back, so
+that the greatest is not always the last one. Every second topic has an id and is committed as
+version 4, the others as version 3.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from streaming.broker.load_summary import OFFSETS_TOPIC
 
 PARTITIONS_PER_GROUP = 10
 _TOPICS = 200
-_OFFSETS = 1 << 40
+_OFFSETS_AT_ONCE = 1 << 20
+_SET_BACK_ONE_OF = 100
 _LEADER_EPOCHS = (NO_LEADER_EPOCH, 0, 7)
 # Most commits carry no metadata.
 _METADATA = ("", "", "", "host-1", "Größe: 5 €")
@@ -68,12 +70,16 @@ class Commits:
         choose = random.Random(self.seed)
         keys = [_key(number) for number in range(self.key_count)]
         choose.shuffle(keys)
+        offsets = dict.fromkeys(keys, 0)
         for number in range(self.count):
             key = keys[number] if number < len(keys) else choose.choice(keys)
+            is_set_back = choose.randrange(_SET_BACK_ONE_OF) == 0
+            step = choose.randrange(1, _OFFSETS_AT_ONCE)
+            offsets[key] = offsets[key] // 2 if is_set_back else offsets[key] + step
             yield (
                 key,
                 Committed(
-                    offset=choose.randrange(_OFFSETS),
+                    offset=offsets[key],
                     leader_epoch=choose.choice(_LEADER_EPOCHS),
                     metadata=choose.choice(_METADATA),
                     commit_timestamp_ms=self.from_ms + number,

@@ -23,6 +23,7 @@ import pyarrow as pa
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.log_rows import (
     LOG_ROW_SCHEMA,
+    MOST_STEPS_BACK,
     ROW_KIND_MARKER,
     ROW_KIND_OFFSET,
     ROW_KIND_RECORD,
@@ -189,9 +190,12 @@ def _compacted(rows: list[Row]) -> list[Row]:
     stay, and those around a tombstone or a transaction's record of their key, and the first of each
     key, which may be lower than what came before `rows`. So does the last before a record of its
     group: what that does may depend on whether a commit made the group.
+
+    Of the steps back, the last `MOST_STEPS_BACK` stay.
     """
     kept: set[int] = set()
     records_behind: Counter[str] = Counter()
+    steps_back = 0
     following: dict[tuple[str, str, int], _Commit] = {}
     for index in reversed(range(len(rows))):
         row = rows[index]
@@ -209,7 +213,9 @@ def _compacted(rows: list[Row]) -> list[Row]:
         commit = _Commit(index, row["committed_offset"], records_behind[row["group_id"]])
         if later is None or later.records_behind != commit.records_behind:
             kept.add(index)
-        if later is not None and commit.committed_offset > later.committed_offset:
+        is_step_back = later is not None and commit.committed_offset > later.committed_offset
+        if later is not None and is_step_back and steps_back < MOST_STEPS_BACK:
+            steps_back += 1
             kept |= {index, later.place}
         following[key] = commit
     kept.update(first.place for first in following.values())

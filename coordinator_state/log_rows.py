@@ -22,6 +22,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+MOST_STEPS_BACK = 5_000
+"""Of a record set, the last so many commits that set an offset back survive compaction."""
+
 ROW_KIND_OFFSET = "offset"
 ROW_KIND_MARKER = "marker"
 ROW_KIND_RECORD = "record"

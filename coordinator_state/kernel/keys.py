@@ -20,6 +20,7 @@ from coordinator_state.kernel.numbers import (
     uint8,
     word,
 )
+from coordinator_state.log_rows import MOST_STEPS_BACK
 
 _HASH: Final = 0
 _KEY: Final = 1
@@ -48,14 +49,15 @@ KIND_PLAIN_COMMIT: Final = 1
 KIND_OTHER_OFFSET: Final = 2
 KIND_GROUP_RECORD: Final = 3
 
-State = tuple[Integers, Bytes, int, int]
-"""The table, the copies of the keys, where these end, and how many there are."""
+State = tuple[Integers, Bytes, int, int, int]
+"""The table, the copies of the keys, where these end, how many there are, and how many steps back
+between two commits are kept."""
 
 
 def no_keys() -> State:
     """The state behind the end of a log."""
     slots = np.full((_LEAST_SLOTS, _SLOT_COLUMNS), _EMPTY, dtype=np.int64)
-    return slots, np.empty(64 * _LEAST_SLOTS, dtype=np.uint8), 0, 0
+    return slots, np.empty(64 * _LEAST_SLOTS, dtype=np.uint8), 0, 0, 0
 
 
 @compiled
@@ -76,7 +78,8 @@ def mark_superseded(
 
     Who set an offset back, and from where, is told by the commits on both sides of that; so they
     stay, and those around a tombstone or a transaction's record of their key, and the first of each
-    key among these rows, which may be lower than what came before.
+    key among these rows, which may be lower than what came before. Of these steps, the last
+    `MOST_STEPS_BACK` stay: logs that go back and forth are no larger for it than others.
 
     What a record of a group does may depend on whether a commit made the group before it. So of the
     commits before and behind such a record, one of each key stays; `barriers` says how many places
@@ -86,7 +89,7 @@ def mark_superseded(
     through from the last to the first; the states that come back, of the commits' keys and of the
     groups with records, are those before the first row, and lead on to earlier ones.
     """
-    slots, copies, copies_end, count = keys
+    slots, copies, copies_end, count, steps_back = keys
     for row in range(len(positions) - 1, -1, -1):
         if kinds[row] == KIND_OTHER:
             continue
@@ -104,7 +107,9 @@ def mark_superseded(
         epoch = _epoch(groups, data, group_positions[row], group_lengths[row], barriers[row])
         if is_known:
             is_superseded[row] = slots[slot, _EPOCH] == epoch
-            if committed_offsets[row] > slots[slot, _NEXT_OFFSET]:
+            is_step_back = committed_offsets[row] > slots[slot, _NEXT_OFFSET]
+            if is_step_back and steps_back < MOST_STEPS_BACK:
+                steps_back += 1
                 is_superseded[row] = False
                 _keep_next(slots, slot, is_superseded)
         else:
@@ -119,7 +124,7 @@ def mark_superseded(
         if 2 * count > len(slots):
             slots = _doubled(slots)
     _keep_firsts(slots, is_superseded)
-    return (slots, copies, copies_end, count), groups
+    return (slots, copies, copies_end, count, steps_back), groups
 
 
 @inlined
@@ -148,7 +153,7 @@ def _keep_next(slots: Integers, slot: int, is_superseded: Mask) -> None:
 @inlined
 def _records_of(groups: State, data: Bytes, position: int, length: int) -> int:
     """How many records a group has behind a place."""
-    slots, copies, _, _ = groups
+    slots, copies, _, _, _ = groups
     slot = _find(slots, copies, _hash(data, position, length), data, position, length)
     return slots[slot, _EPOCH] if slots[slot, _KEY] != _EMPTY else 0
 
@@ -156,7 +161,7 @@ def _records_of(groups: State, data: Bytes, position: int, length: int) -> int:
 @compiled
 def _with_record(groups: State, data: Bytes, position: int, length: int) -> State:
     """One more record of a group."""
-    slots, copies, copies_end, count = groups
+    slots, copies, copies_end, count, _ = groups
     key_hash = _hash(data, position, length)
     slot = _find(slots, copies, key_hash, data, position, length)
     if slots[slot, _KEY] != _EMPTY:
@@ -169,7 +174,7 @@ def _with_record(groups: State, data: Bytes, position: int, length: int) -> Stat
     copies_end = copy_bytes(data, position, length, copies, copies_end)
     if 2 * (count + 1) > len(slots):
         slots = _doubled(slots)
-    return slots, copies, copies_end, count + 1
+    return slots, copies, copies_end, count + 1, 0
 
 
 @inlined

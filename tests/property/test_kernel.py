@@ -24,6 +24,7 @@ from coordinator_state.kernel import decoder
 from coordinator_state.kernel.numbers import read_only
 from coordinator_state.kernel.utf8 import is_utf8
 from coordinator_state.log_decoder import DecodedRecordSet
+from coordinator_state.log_rows import MOST_STEPS_BACK
 from coordinator_state.record_batch import write_record_batch
 from tests.logs import Event, offset_key, offset_value, segment
 from tests.random_batches import batch_logs, damaged_logs, header_like_bytes
@@ -265,3 +266,18 @@ def test_works_whether_or_not_anything_can_be_cached(
     environment["PYTHONPATH"] = str(tmp_path)
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
     assert bool(list(tmp_path.rglob("*.nbi"))) == can_write
+
+
+def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
+    commits = [
+        Event(key=offset_key(f"g-{number % 7}", "t", 0), value=offset_value(number * 31 % 1_000))
+        for number in range(3 * MOST_STEPS_BACK)
+    ]
+    raw, next_offset = segment(commits)
+    _assert_same(raw, 0, next_offset, compact=True)
+    found = kernel.decode_record_set(
+        raw, log_partition=0, from_offset=0, to_offset=next_offset, compact=True
+    )
+    assert MOST_STEPS_BACK < found.rows.num_rows <= 2 * MOST_STEPS_BACK + 2 * 7
+    with mock.patch.multiple(decoder, WINDOW_BATCHES=1_000):
+        _assert_same(raw, 0, next_offset, compact=True)
