@@ -96,7 +96,8 @@ class AlertRun:
                 began = time.monotonic()
                 self.round()
                 took_s = time.monotonic() - began
-                self.stop.wait(max(self.rules.interval.total_seconds() - took_s, 0))
+                # Tables that take long to look at do not take a whole core.
+                self.stop.wait(max(self.rules.interval.total_seconds() - took_s, took_s))
 
     def round(self) -> None:
         """Look once; whatever goes wrong is said once, and tried again with the next round."""

@@ -159,7 +159,7 @@ class Inhibition(_Model):
 class AlertRules(_Model):
     """A file of rules."""
 
-    interval: Duration = timedelta(seconds=5)
+    interval: Duration = timedelta(seconds=2)
     status_rules: StatusRules = StatusRules()
     sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
     rules: tuple[Rule, ...]

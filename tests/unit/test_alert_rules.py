@@ -27,7 +27,7 @@ def test_a_rule_has_defaults(tmp_path: Path) -> None:
     (rule,) = rules.rules
     assert (rule.by, rule.severity, rule.hold) == ("group", "warning", timedelta(0))
     assert rule.repeat == timedelta(hours=4)
-    assert rules.interval == timedelta(seconds=5)
+    assert rules.interval == timedelta(seconds=2)
     assert rules.sinks == {"stdout": StdoutSink(type="stdout")}
     assert rules.sinks_of(rule) == ("stdout",)
 
