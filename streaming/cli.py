@@ -17,6 +17,7 @@ import click
 
 from streaming.commands.alert import alert
 from streaming.commands.broker import broker
+from streaming.commands.dashboard import dashboard
 from streaming.commands.decode import decode
 from streaming.commands.demo import demo
 from streaming.commands.expiring_offsets import expiring_offsets
@@ -27,6 +28,7 @@ from streaming.commands.partition_for import partition_for
 from streaming.commands.redecode import redecode
 from streaming.commands.run import run
 from streaming.commands.show import show
+from streaming.commands.sql import sql
 from streaming.commands.verify import verify
 from streaming.errors import ConfigurationError
 from streaming.output import StderrHandler, write_error
@@ -174,9 +176,11 @@ for _command in (
     run,
     demo,
     show,
+    sql,
     offsets,
     expiring_offsets,
     verify,
+    dashboard,
     alert,
     metrics,
     decode,

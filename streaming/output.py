@@ -8,14 +8,19 @@ rows to an `Output`.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import sys
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -41,6 +46,21 @@ def printable(text: str) -> str:
 def json_line(value: Any) -> str:
     """One JSON document on one line; bytes as base64, times as ISO 8601 in UTC."""
     return json.dumps(value, default=_json_value, separators=(",", ":"))
+
+
+def csv_lines(rows: Iterable[Row], columns: Sequence[str]) -> Iterator[str]:
+    r"""Rows as CSV, the names first.
+
+    >>> list(csv_lines([{"a": 'x"y', "b": None}, {"a": 1, "b": [2]}], ["a", "b"]))
+    ['a,b\r\n', '"x""y",\r\n', '1,[2]\r\n']
+    """
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    for cells in chain([columns], ([_csv_cell(row[name]) for name in columns] for row in rows)):
+        writer.writerow(cells)
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
 
 
 def write_error(message: str) -> None:
@@ -91,6 +111,17 @@ class TextOutput(Output):
             click.echo(printable(line))
 
 
+class CsvOutput(Output):
+    """RFC 4180 with a line of names; null is empty, what is nested is JSON."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        for line in csv_lines(rows, columns):
+            click.echo(line, nl=False)
+
+    def result(self, fields: Row, _text: str, /) -> None:
+        self.rows([fields], list(fields))
+
+
 OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
 
 
@@ -123,9 +154,20 @@ def _json_value(value: Any) -> Any:
         return b64encode(value).decode("ascii")
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        # What SQL sums up is one, of whole numbers too.
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, timedelta | UUID):
+        return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool | list | dict | bytes | date | time | Decimal):
+        return json_line(value).strip('"')
+    return value
 
 
 def _cell(value: Any) -> str:
@@ -140,7 +182,7 @@ def _cell(value: Any) -> str:
             return value.hex()
         case list() | tuple():
             return printable(", ".join(_element(element) for element in value))
-        case dict() | date():
+        case dict() | date() | time() | Decimal():
             return printable(json_line(value).strip('"'))
         case _:
             return str(value)

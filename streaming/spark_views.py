@@ -8,7 +8,7 @@ Each query reads the tables as they are then, or as of the option `as_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,37 +16,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from streaming.answers.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
 from streaming.errors import ConfigurationError
-from streaming.lag.group_lag import GROUP_LAG, group_lag
-from streaming.lag.group_status import (
-    GROUP_STATUS,
-    PARTITION_STATUS,
-    group_statuses,
-    partition_statuses,
-)
+from streaming.snapshot import VIEWS, Snapshot
 from streaming.tables.reader import TableReader, parse_as_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "coordinator_state"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A view: its columns, and how its rows are found."""
-
-    schema: pa.Schema
-    rows: Callable[[TableReader], pa.Table]
-
-
-VIEWS = {
-    "group_lag": View(GROUP_LAG, group_lag),
-    "group_status": View(GROUP_STATUS, group_statuses),
-    "partition_status": View(PARTITION_STATUS, partition_statuses),
-    "expiring_offsets": View(EXPIRING_OFFSETS, expiring_offsets),
-}
 
 
 class CoordinatorStateViews(DataSource):
@@ -65,7 +42,7 @@ class CoordinatorStateViews(DataSource):
         """The view's columns in Spark's types."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(self._view.schema)
+        return from_arrow_schema(VIEWS[self._view])
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Reads in one task: the tables are small, and a view is one computation."""
@@ -74,22 +51,23 @@ class CoordinatorStateViews(DataSource):
         return _ViewReader(self._view, self.options["path"], self.options.get("as_of"))
 
     @property
-    def _view(self) -> View:
-        name = self.options.get("view")
+    def _view(self) -> str:
+        name = self.options.get("view", "")
         if name not in VIEWS:
             raise ConfigurationError(f"view is one of {', '.join(VIEWS)}, not {name}")
-        return VIEWS[name]
+        return name
 
 
 @dataclass
 class _ViewReader(DataSourceReader):
-    view: View
+    view: str
     tables: str
     as_of: str | None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         as_of = None if self.as_of is None else parse_as_of(self.as_of)
-        yield from self.view.rows(TableReader(self.tables, as_of=as_of)).to_batches()
+        found: pa.Table = Snapshot(TableReader(self.tables, as_of=as_of)).queried(self.view)
+        yield from found.to_batches()
 
 
 def create_views(session: SparkSession, tables: str) -> None:

@@ -21,13 +21,17 @@ def offset(group_id: str, committed_offset: int, seconds_ago: float, partition: 
     }
 
 
+VERSION = 1
+"""The version of `load_progress` in which they are, written at `NOW`."""
+
+
 def create_status_tables(in_folder: Path) -> str:
     """Groups in several states as of `NOW`."""
     folder = create_tables(in_folder)
     commits = [offset("back", 90, 60), offset("back", 5, 30), offset("back", 6, 10)]
     apply_micro_batch(
         folder,
-        progress=[{}],
+        progress=[{"updated_at": NOW}],
         groups=[
             *(
                 {"group_id": group, "member_count": 1, "state": "Stable"}

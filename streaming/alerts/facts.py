@@ -15,26 +15,17 @@ from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
 from streaming.alerts.rules import EVERY, AlertRules, Rule, fits
-from streaming.alerts.sql import Queried, check, query
+from streaming.alerts.sql import found_by
 from streaming.errors import ConfigurationError
-from streaming.lag.group_lag import GROUP_LAG, group_lag, tables_known_until
-from streaming.lag.group_status import (
-    GROUP_STATUS,
-    PARTITION_STATUS,
-    judged_groups,
-    judged_partitions,
-)
+from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
+from streaming.snapshot import Snapshot
+from streaming.sql import check
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS
+from streaming.tables.schemas import LOAD_PROGRESS
 
 Row = dict[str, Any]
 
-_SCHEMAS: Final[dict[str, pa.Schema]] = {
-    **{table.name: table.schema for table in ALL_TABLES},
-    **{"group_lag": GROUP_LAG, "group_status": GROUP_STATUS, "partition_status": PARTITION_STATUS},
-}
-"""What a query may name."""
 _TOLD_AS_SQL: Final = "the query has a row"
 
 
@@ -43,9 +34,7 @@ class Facts:
 
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
         self.at = at
-        self._reader = reader
-        self._status_rules = status_rules
-        self._queried: dict[str, Queried] = {}
+        self._snapshot = Snapshot(reader, at=at, status_rules=status_rules)
 
     def findings(self, rule: Rule) -> list[Finding]:
         """Of what a rule's condition holds, and of what this is not known.
@@ -59,22 +48,10 @@ class Facts:
             return list(self._tables_behind(rule, rule.tables_behind))
         return list(self._by_measures(rule))
 
-    @cached_property
-    def _lags(self) -> pa.Table:
-        return group_lag(self._reader, at=self.at)
-
-    @cached_property
-    def _partitions(self) -> list[Row]:
-        return judged_partitions(self._reader, self.at, None, self._status_rules, self._lags)
-
-    @cached_property
-    def _groups(self) -> list[Row]:
-        return judged_groups(self._reader, self.at, None, self._status_rules, self._partitions)
-
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
         wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         fitting: dict[tuple[str, str], bool] = {}
-        for row in self._partitions:
+        for row in self._snapshot.partitions:
             at = row["group_id"], row["topic"]
             if at not in fitting:
                 fitting[at] = fits(rule.groups, at[0]) and fits(rule.topics, at[1])
@@ -83,7 +60,7 @@ class Facts:
         judged = {}
         if rule.by == "group" and rule.topics == EVERY:
             # A group has a status of its own, also without offsets.
-            judged = {row["group_id"]: row for row in self._groups}
+            judged = {row["group_id"]: row for row in self._snapshot.groups}
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
@@ -98,7 +75,7 @@ class Facts:
         moment, told = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
         if not pc.any(known["is_sampled"]).as_py():
             # Nobody samples the log: what is known is when somebody wrote.
-            moment = pc.max(self._reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
+            moment = pc.max(self._snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
             told = "were written to {} ago, and the log has not been sampled since"
         behind_ms = 0.0 if moment is None else (self.at - moment).total_seconds() * 1000
         if moment is not None and limit.holds(behind_ms):
@@ -109,31 +86,16 @@ class Facts:
 
     @cached_property
     def _known_until(self) -> pa.Table:
-        return tables_known_until(self._reader, self.at)
+        return tables_known_until(self._snapshot.reader, self.at)
 
     def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
-        rows = query(sql, self.at, _SCHEMAS, self._table)
         told = set()
-        for row in rows:
+        for row in found_by(sql, self._snapshot):
             key = AlertKey(rule.name, *(row.get(name) for name in KEY))
             is_wanted = fits(rule.groups, key.group_id) and fits(rule.topics, key.topic)
             if is_wanted and key not in told:
                 told.add(key)
                 yield Finding(key, str(row.get("reason") or _TOLD_AS_SQL), row["value"])
-
-    def _table(self, name: str) -> Queried:
-        if name not in self._queried:
-            self._queried[name] = self._queried_as(name)
-        return self._queried[name]
-
-    def _queried_as(self, name: str) -> Queried:
-        if name == "group_lag":
-            return self._lags
-        if name == "group_status":
-            return pa.Table.from_pylist(self._groups, GROUP_STATUS)
-        if name == "partition_status":
-            return pa.Table.from_pylist(self._partitions, PARTITION_STATUS)
-        return self._reader.dataset(name)
 
 
 def check_sql(rules: AlertRules) -> None:
@@ -145,7 +107,7 @@ def check_sql(rules: AlertRules) -> None:
     for rule in rules.rules:
         if rule.sql is not None:
             try:
-                check(rule.sql, _SCHEMAS)
+                check(rule.sql)
             except ConfigurationError as error:
                 raise ConfigurationError(f"rule {rule.name}: {error}") from error
 

@@ -139,6 +139,11 @@ class TableReader:
         written_at: datetime | None = pc.max(self._progress["updated_at"]).as_py()
         return self._opened_at if self._as_of is None else written_at or self._opened_at
 
+    @property
+    def begins_at(self) -> datetime:
+        """The earliest moment that the tables reach back to."""
+        return _begins_at(_open(LOAD_PROGRESS.path(self.tables), self.tables))
+
     def before(self, moment: datetime) -> TableReader | None:
         """The snapshot that was the newest one at a moment, None where the tables begin later."""
         try:
@@ -276,11 +281,10 @@ class TableReader:
         written_at = pc.max(self._progress["updated_at"]).as_py()
         if written_at is not None and written_at <= as_of:
             return
-        first_ms = min(commit["timestamp"] for commit in progress.history())
-        if as_of.timestamp() * 1000 < first_ms:
-            first = datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc).isoformat()
+        first = _begins_at(progress)
+        if as_of < first:
             raise ConfigurationError(
-                f"{self.tables} has nothing as of {as_of}: it begins at {first}"
+                f"{self.tables} has nothing as of {as_of}: it begins at {first.isoformat()}"
             )
 
     def _check_format(self) -> None:
@@ -342,6 +346,11 @@ def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
         raise ConfigurationError(
             f"{tables} has nothing as of {as_of}: {_first_line(error)}"
         ) from error
+
+
+def _begins_at(progress: DeltaTable) -> datetime:
+    first_ms = min(commit["timestamp"] for commit in progress.history())
+    return datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from streaming.spark_views import VIEWS, create_views
+from streaming.snapshot import VIEWS, Snapshot
+from streaming.spark_views import create_views
 from streaming.tables.reader import TableReader
 from tests.tables_folder import apply_micro_batch, create_tables
 
@@ -33,7 +35,7 @@ def test_a_view_has_the_rows_of_the_local_reader(
 ) -> None:
     create_views(spark, tables)
     found = spark.table(name).toArrow()
-    expected = VIEWS[name].rows(TableReader(tables))
+    expected: pa.Table = Snapshot(TableReader(tables)).queried(name)
     assert found.column_names == expected.column_names
     times = [n for n in found.column_names if n.endswith("_age_ms")]
     assert found.drop_columns(times).to_pylist() == expected.drop_columns(times).to_pylist()

@@ -1,0 +1,133 @@
+"""`coordinator-state dashboard`; its Python twin is `streaming.dashboard.app.create_app`."""
+
+from __future__ import annotations
+
+import re
+import socket
+import webbrowser
+from threading import Thread
+
+import click
+
+from streaming.commands.options import Duration, option
+from streaming.commands.signals import stop_on_signals
+from streaming.errors import ConfigurationError
+from streaming.output import write_note
+
+DEFAULT_PORT = 8050
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
+
+
+@click.command()
+@option(
+    "--tables",
+    type=click.Path(),
+    multiple=True,
+    required=True,
+    metavar="[NAME=]DIR",
+    help="Folder of the tables of a cluster; several with a name each.",
+)
+@option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Where to listen; 0 takes any free port.",
+)
+@option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; any other needs a token or --auth-header.",
+)
+@option(
+    "--token",
+    help="What visitors have to give; not on the command line, which others can read, but as "
+    "COORDINATOR_STATE_TOKEN or in the config file.",
+)
+@option(
+    "--auth-header",
+    metavar="HEADER",
+    help="A header that a reverse proxy puts into every request of who may see the page.",
+)
+@option(
+    "--refresh",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    help="How often an open page is loaded again.",
+)
+@option("--browser/--no-browser", default=True, help="Open the page in a browser.")
+@click.pass_context
+def dashboard(
+    ctx: click.Context,
+    *,
+    tables: tuple[str, ...],
+    port: int,
+    host: str,
+    token: str | None,
+    auth_header: str | None,
+    refresh: float,
+    browser: bool,
+) -> None:
+    """Show the tables as a web page: groups in trouble, since when and why.
+
+    It reads the tables without Spark, changes nothing, and loads nothing from elsewhere. On another
+    address than 127.0.0.1 it asks for the token of COORDINATOR_STATE_TOKEN (or `token` in the
+    --config file). The Python twin is streaming.dashboard.app.create_app, a WSGI application.
+
+    \b
+    Examples:
+      coordinator-state dashboard --tables tables
+      coordinator-state dashboard --tables prod=/data/prod --tables stage=/data/stage
+      coordinator-state dashboard --tables tables --port 9000 --no-browser
+    """
+    from waitress.server import create_server
+
+    from streaming.dashboard.access import Access
+    from streaming.dashboard.app import create_app
+    from streaming.tables.reader import TableReader
+
+    if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "a command line can be read by others: set COORDINATOR_STATE_TOKEN instead"
+        )
+    clusters = _clusters(tables)
+    for folder in clusters.values():
+        TableReader(folder)
+    access = Access(host, token, auth_header)
+    app = create_app(clusters, access=access, refresh_s=refresh)
+    listening = _listening(host, port)
+    server = create_server(app, sockets=[listening], threads=8, ident=None)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}/"
+    with stop_on_signals() as stop:
+        thread = Thread(target=server.run, daemon=True)
+        thread.start()
+        write_note(f"the page is at {address}")
+        if browser:
+            webbrowser.open(address)
+        stop.wait()
+        server.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
+        ) from error
+
+
+def _clusters(folders: tuple[str, ...]) -> dict[str, str]:
+    """Folders by name; one alone may be without."""
+    found: dict[str, str] = {}
+    for given in folders:
+        named = _NAMED.fullmatch(given)
+        name, folder = named.groups() if named else ("tables", given)
+        if name in found:
+            raise click.UsageError(f"two folders have the name {name}: give each one, NAME=DIR")
+        found[name] = folder
+    return found

@@ -1,0 +1,49 @@
+"""`coordinator-state sql`; its Python twin is `CoordinatorTables.sql`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from streaming.commands.options import as_of_option, option, tables_option
+from streaming.output import OUTPUTS, CsvOutput, Output
+
+
+@click.command()
+@click.argument("select", metavar="SELECT")
+@tables_option
+@as_of_option
+@option(
+    "--output",
+    type=click.Choice([*OUTPUTS, "csv"]),
+    default="text",
+    show_default=True,
+    help="Aligned columns, one JSON object per line, or CSV.",
+)
+@option("--parquet", type=click.Path(dir_okay=False), help="Write the rows to this file instead.")
+def sql(*, select: str, tables: str, as_of: str | None, output: str, parquet: str | None) -> None:
+    """Answer a SELECT over all tables and views, as of one micro-batch.
+
+    SELECT is in DuckDB's SQL, - reads it from stdin. It sees the tables of the README and the
+    views group_lag, group_status, partition_status and expiring_offsets, and nothing else of this
+    machine; moment() is when the tables are looked at. Spark is not needed. The Python twin is
+    CoordinatorTables.sql in streaming.coordinator_tables.
+
+    \b
+    Examples:
+      coordinator-state sql "SELECT group_id, sum(lag) FROM group_lag GROUP BY ALL" --tables tables
+      coordinator-state sql "FROM group_events WHERE group_id = 'payments'" --tables tables
+      coordinator-state sql "FROM group_offsets" --tables tables --parquet offsets.parquet
+    """
+    from streaming.coordinator_tables import CoordinatorTables
+
+    text = sys.stdin.read() if select == "-" else select
+    found = CoordinatorTables(tables, as_of=as_of).sql(text)
+    if parquet is None:
+        outputs: dict[str, type[Output]] = {**OUTPUTS, "csv": CsvOutput}
+        outputs[output]().rows(found, found.arrow.column_names)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(found.arrow, parquet)

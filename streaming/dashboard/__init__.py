@@ -1,0 +1,1 @@
+"""The page: what the tables say, for people; read without Spark, rendered on the server."""

@@ -1,0 +1,120 @@
+"""Who may see the page: on this machine everybody, from elsewhere whoever has the token.
+
+A page on 127.0.0.1 takes no other name for it, so that no site can read it through a visitor's
+browser (DNS rebinding). One that listens elsewhere asks for a token, or takes the word of a reverse
+proxy that puts a header into every request.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from hashlib import sha256
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from flask import Flask, Response, abort, redirect, render_template, request, session, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from streaming.errors import ConfigurationError
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_OPEN = frozenset({"login", "static"})
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine only.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in _LOOPBACK_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request has to show.
+
+    Args:
+        host: the address to listen on.
+        token: to be given once per browser, or as a bearer token with each request.
+        auth_header: a header that a reverse proxy puts into the requests of those it let in.
+
+    Raises:
+        ConfigurationError: the page would be open to others without a token or a proxy.
+    """
+
+    host: str
+    token: str | None = None
+    auth_header: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.token is None and self.auth_header is None and not is_loopback(self.host):
+            raise ConfigurationError(
+                f"on {self.host} others could see the page: set a token "
+                "(COORDINATOR_STATE_TOKEN, or token in the config file), or --auth-header for a "
+                "reverse proxy that lets people in"
+            )
+
+    def guard(self, app: Flask) -> None:
+        """Refuse requests that may not see the page, and limit what a page may load."""
+        # Another token ends every session.
+        app.secret_key = sha256(f"session {self.token}".encode()).digest()
+        app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Strict")
+        app.before_request(self._check)
+        app.after_request(_limit)
+        app.add_url_rule("/login", "login", self._login, methods=["GET", "POST"])
+
+    def _check(self) -> AnyResponse | None:
+        if is_loopback(self.host) and urlsplit(f"//{request.host}").hostname not in _LOOPBACK_NAMES:
+            abort(403, "This page answers to 127.0.0.1 and localhost only.")
+        if self.auth_header is not None and not request.headers.get(self.auth_header):
+            abort(403, "Come here through the reverse proxy.")
+        if self.token is None or request.endpoint in _OPEN or self._has_token():
+            return None
+        if request.accept_mimetypes.accept_html:
+            return redirect(url_for("login", to=request.full_path))
+        abort(401, "A bearer token is needed.")
+
+    def _has_token(self) -> bool:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        return bool(session.get("may_see")) or (scheme == "Bearer" and self._is_token(given))
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), (self.token or "").encode())
+
+    def _login(self) -> AnyResponse | tuple[str, int] | str:
+        if self.token is None:
+            return redirect("/")
+        if request.method == "GET":
+            return render_template("login.html", is_wrong=False)
+        if not self._is_token(request.form.get("token", "")):
+            return render_template("login.html", is_wrong=True), 403
+        session["may_see"] = True
+        to = request.args.get("to", "/")
+        # Only to pages of our own.
+        return redirect(to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/")
+
+
+def _limit(response: Response) -> Response:
+    response.headers["Content-Security-Policy"] = _POLICY
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
+    if request.endpoint != "static":
+        response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,109 @@
+"""The pages and their addresses.
+
+Every page is of one cluster, and of now or of the moment `at` of its address; what it shows, how
+it is sorted and filtered, all is in the address, so that it can be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from flask import Flask, abort, current_app, g, redirect, render_template, request, url_for
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from streaming.dashboard import changes, group, health, overview, queries, topic
+from streaming.dashboard.access import Access
+from streaming.dashboard.cluster import Cluster
+from streaming.dashboard.shown import add_filters
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import parse_as_of
+
+DEFAULT_REFRESH_S = 5.0
+_CLUSTERS = "coordinator_state"
+
+
+def create_app(
+    clusters: Mapping[str, str],
+    *,
+    access: Access | None = None,
+    refresh_s: float = DEFAULT_REFRESH_S,
+) -> Flask:
+    """The WSGI application.
+
+    Args:
+        clusters: tables folders by the name of the cluster.
+        access: who may see it; those on this machine where there is none.
+        refresh_s: how often a page that shows now is loaded again.
+    """
+    app = Flask(__name__)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    (access or Access("127.0.0.1")).guard(app)
+    add_filters(app)
+    known = {name: Cluster(name, tables) for name, tables in clusters.items()}
+    app.extensions[_CLUSTERS] = known
+    app.before_request(lambda: g.setdefault("refresh_s", refresh_s) and None)
+    app.url_value_preprocessor(_find_cluster)
+    app.url_defaults(_stay)
+    app.add_template_global(here)
+    app.add_url_rule("/", "index", _index)
+    for page in (overview, group, topic, changes, queries, health):
+        for address, name, view in page.PAGES:
+            app.add_url_rule(f"/c/<cluster>/{address}", name, view)
+    app.register_error_handler(ConfigurationError, _refused)
+    app.register_error_handler(HTTPException, _failed)
+    return app
+
+
+def _find_cluster(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    """The cluster of an address, and the moment that it asks for."""
+    known = current_app.extensions[_CLUSTERS]
+    g.clusters, g.cluster, g.at = list(known), None, None
+    if values is not None and "cluster" in values:
+        g.cluster = known.get(values.pop("cluster"))
+        if g.cluster is None:
+            abort(404, "There is no such cluster.")
+        g.at = _moment(request.args.get("at", ""))
+
+
+def _stay(endpoint: str, values: dict[str, Any]) -> None:
+    """Links lead to the same cluster at the same moment."""
+    if not g.get("cluster") or not current_app.url_map.is_endpoint_expecting(endpoint, "cluster"):
+        return
+    if values.setdefault("cluster", g.cluster.name) == g.cluster.name and g.at:
+        utc = g.at.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        values.setdefault("at", utc)
+
+
+def here(**other: Any) -> str:
+    """The address of this page with some of its arguments changed, without those of None."""
+    arguments: dict[str, Any] = {"at": None, **request.args.to_dict(), **other}
+    return url_for(request.endpoint or "index", **arguments)
+
+
+def _index() -> str | Response:
+    """The overview of the one cluster there is, or all of them."""
+    known: Mapping[str, Cluster] = current_app.extensions[_CLUSTERS]
+    if len(known) == 1:
+        return redirect(url_for("overview", cluster=next(iter(known))))
+    return render_template("clusters.html", clusters=overview.of_clusters(known.values()))
+
+
+def _moment(text: str) -> datetime | None:
+    if not text:
+        return None
+    found = parse_as_of(text)
+    if isinstance(found, int):
+        raise ConfigurationError(f"{text} is no time such as 2026-11-21T03:14:00Z")
+    return found
+
+
+def _refused(error: ConfigurationError) -> tuple[str, int]:
+    return render_template("error.html", title="This cannot be shown", message=str(error)), 400
+
+
+def _failed(error: HTTPException) -> tuple[str, int]:
+    title = error.name or "Error"
+    return render_template("error.html", title=title, message=error.description), error.code or 500

@@ -1,0 +1,94 @@
+"""The tables of one cluster, as a page shows them: as they are now, or as of a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from streaming.dashboard.page_snapshot import PageSnapshot
+from streaming.errors import ConfigurationError
+from streaming.lag.standing import standing_since
+from streaming.tables.reader import TableReader
+
+_FRESH_S = 2.0
+"""Whoever asks within so long after a look gets what it found."""
+_SHARE = 4
+"""A look that takes a second is good for four: one that looks often does not take a whole core."""
+_MOST_PAST = 8
+_MOST_LOOKED_BACK = 200
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Snapshots of a tables folder, computed once and shared by all who look.
+
+    Args:
+        name: as it stands in addresses.
+        tables: the folder, or an address that delta-rs can open.
+    """
+
+    name: str
+    tables: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _newest: PageSnapshot | None = None
+    _good_until: float = 0.0
+    _past: OrderedDict[datetime, PageSnapshot] = field(default_factory=OrderedDict)
+    _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+
+    def snapshot(self, at: datetime | None = None) -> PageSnapshot:
+        """The tables with their views, as of a moment or as they are now.
+
+        Raises:
+            ConfigurationError: they cannot be read, or do not reach back that far.
+        """
+        with self._lock:
+            return self._now() if at is None else self._of_the_past(at)
+
+    def since(self, group_id: str, status: str, snapshot: PageSnapshot) -> datetime | None:
+        """Since when a group is in trouble, at least; None where nobody has looked yet."""
+        if snapshot is not self._newest:
+            return snapshot.standing.get(group_id)
+        seen = self._since.get(group_id)
+        return seen[1] if seen is not None and seen[0] == status else None
+
+    def _now(self) -> PageSnapshot:
+        if self._newest is None or time.monotonic() > self._good_until:
+            began = time.monotonic()
+            self._newest = _computed(TableReader(self.tables))
+            took_s = time.monotonic() - began
+            self._good_until = time.monotonic() + max(_FRESH_S, _SHARE * took_s)
+            # Nobody waits for it; the page is loaded again soon.
+            threading.Thread(target=self._look_back, args=(self._newest,), daemon=True).start()
+        return self._newest
+
+    def _look_back(self, snapshot: PageSnapshot) -> None:
+        """Note since when groups are in trouble; those that were before are from before."""
+        known = {
+            group_id: seen
+            for group_id, seen in self._since.items()
+            if snapshot.in_trouble.get(group_id) == seen[0]
+        }
+        worst = [group_id for group_id in snapshot.in_trouble if group_id not in known]
+        new = {group_id: snapshot.in_trouble[group_id] for group_id in worst[:_MOST_LOOKED_BACK]}
+        since = standing_since(snapshot.reader, new, snapshot.at)
+        self._since = known | {group_id: (new[group_id], at) for group_id, at in since.items()}
+
+    def _of_the_past(self, at: datetime) -> PageSnapshot:
+        if at not in self._past:
+            if at > datetime.now(timezone.utc):
+                raise ConfigurationError(f"{at.isoformat()} is yet to come")
+            self._past[at] = _computed(TableReader(self.tables, as_of=at))
+        self._past.move_to_end(at)
+        while len(self._past) > _MOST_PAST:
+            self._past.popitem(last=False)
+        return self._past[at]
+
+
+def _computed(reader: TableReader) -> PageSnapshot:
+    """With what every page needs."""
+    found = PageSnapshot(reader)
+    _ = found.groups
+    return found

@@ -1,0 +1,71 @@
+"""How the tables themselves are: loading, accounting, the last micro-batches; and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from deltalake import DeltaTable
+from flask import g, render_template, request
+
+from streaming.dashboard.page_snapshot import PageSnapshot, Row
+from streaming.dashboard.tables_of_rows import rows_page
+from streaming.tables.schemas import LOAD_PROGRESS
+
+_SORTED_BY = (
+    *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
+    *("records_pending", "updated_at", "batch_id"),
+)
+_ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
+_MOST_BATCHES = 20
+_MOST_QUARANTINED = 50
+
+
+def page() -> str:
+    """Whether what the pages show can be believed."""
+    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    rows = [_accounted(row) for row in snapshot.progress]
+    quarantined = snapshot.reader.read("quarantine").sort_by([("record_timestamp", "descending")])
+    return render_template(
+        "health.html",
+        snapshot=snapshot,
+        progress=rows_page(
+            rows, request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
+        ),
+        accounted=_ACCOUNTED,
+        totals={
+            name: sum(row[f"records_{name}"] for row in rows) for name in ("read", *_ACCOUNTED)
+        },
+        unequal=[row["log_partition"] for row in rows if row["difference"]],
+        batches=_batches(snapshot),
+        quarantined=quarantined.slice(0, _MOST_QUARANTINED).to_pylist(),
+    )
+
+
+def alerts() -> str:
+    """What the rules of `alert run` found."""
+    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    return render_template("alerts.html", snapshot=snapshot)
+
+
+def _accounted(row: Row) -> Row:
+    told = sum(row[f"records_{name}"] for name in _ACCOUNTED)
+    behind = row["high_watermark"] - row["next_offset"]
+    return {**row, "behind": behind, "difference": row["records_read"] - told}
+
+
+def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
+    """The last versions of `load_progress`: one for each micro-batch."""
+    reader = snapshot.reader
+    opened = DeltaTable(LOAD_PROGRESS.path(reader.tables), version=reader.version)
+    return [
+        {
+            "version": reader.version - number,
+            "written_at": datetime.fromtimestamp(commit["timestamp"] / 1000, tz=timezone.utc),
+        }
+        for number, commit in enumerate(opened.history(_MOST_BATCHES))
+    ]
+
+
+PAGES = (("health", "health", page), ("alerts", "alerts", alerts))

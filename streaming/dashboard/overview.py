@@ -1,0 +1,65 @@
+"""The overview: which groups are in trouble, since when and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flask import g, render_template, request
+
+from streaming.dashboard.cluster import Cluster
+from streaming.dashboard.page_snapshot import PageSnapshot
+from streaming.dashboard.tables_of_rows import rows_page
+from streaming.errors import ConfigurationError
+
+_SORTED_BY = (
+    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag"),
+    *("max_time_lag_ms", "min_retention_margin_ms"),
+)
+
+
+def page() -> str:
+    """All groups, worst first."""
+    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    wanted, part = request.args.get("status", ""), request.args.get("search", "").casefold()
+    groups = rows_page(
+        snapshot.group_rows,
+        request.args,
+        sort="-rank",
+        columns=_SORTED_BY,
+        fits=lambda row: (
+            part in row["group_id"].casefold() and (not wanted or row["status"] == wanted)
+        ),
+    )
+    return render_template(
+        "overview.html", snapshot=snapshot, groups=groups, tiles=_tiles(snapshot)
+    )
+
+
+def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
+    """Each cluster with the counts of its statuses, or why it cannot be shown."""
+    found: list[dict[str, Any]] = []
+    for cluster in clusters:
+        try:
+            snapshot = cluster.snapshot()
+            worst = sorted(snapshot.group_rows, key=lambda row: -row["rank"])[:5]
+            found.append({"name": cluster.name, "snapshot": snapshot, "worst": worst})
+        except ConfigurationError as error:
+            found.append({"name": cluster.name, "fault": str(error)})
+    return found
+
+
+def _tiles(snapshot: PageSnapshot) -> dict[str, Any]:
+    known = snapshot.known_until
+    return {
+        "behind_ms": None if known is None else (snapshot.at - known).total_seconds() * 1000,
+        "loading": sum(row["state"] != "current" for row in snapshot.progress),
+        "lag": sum(row["lag"] or 0 for row in snapshot.groups),
+        "time_lag_ms": max((row["max_time_lag_ms"] or 0 for row in snapshot.groups), default=None),
+        "hanging": sum(row["is_hanging"] for row in snapshot.transactions),
+        "pending": len(snapshot.transactions),
+        "firing": sum(row["state"] == "firing" for row in snapshot.alerts),
+    }
+
+
+PAGES = (("", "overview", page),)

@@ -1,0 +1,149 @@
+"""A snapshot with what several pages show of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow.compute as pc
+
+from coordinator_state.group_status import Status
+from streaming.lag.group_lag import lag_totals, tables_known_until
+from streaming.lag.standing import standing_since
+from streaming.snapshot import Snapshot
+
+Row = dict[str, Any]
+_WELL = frozenset({Status.OK, Status.IDLE})
+
+
+class PageSnapshot(Snapshot):
+    """The tables as of one micro-batch, for pages."""
+
+    @cached_property
+    def group_rows(self) -> Sequence[Row]:
+        """Each group with its status, its members and the least of its retention margins."""
+        margins = lag_totals(self.lags, "group")
+        known = dict(
+            zip(
+                margins["group_id"].to_pylist(),
+                margins["min_retention_margin_ms"].to_pylist(),
+                strict=True,
+            )
+        )
+        counts = self.reader.own("groups", ["member_count"])
+        members = dict(
+            zip(counts["group_id"].to_pylist(), counts["member_count"].to_pylist(), strict=True)
+        )
+        return [
+            {
+                **row,
+                "rank": Status(row["status"]).rank,
+                "members": members.get(row["group_id"]),
+                "min_retention_margin_ms": known.get(row["group_id"]),
+            }
+            for row in self.groups
+        ]
+
+    def partitions_of(self, group_id: str) -> Sequence[Row]:
+        """Rows of `group_lag` of a group with their status."""
+        return self._with_status(pc.field("group_id") == group_id)
+
+    def partitions_of_topic(self, topic: str) -> Sequence[Row]:
+        """Rows of `group_lag` of all groups that have committed offsets of a topic."""
+        return self._with_status(pc.field("topic") == topic)
+
+    def _with_status(self, condition: pc.Expression) -> Sequence[Row]:
+        return [
+            {**row, "status": status, "reason": reason, "rank": Status(status).rank}
+            for row in self.lags.filter(condition).to_pylist()
+            for status, reason in [self._judged[row["group_id"], row["topic"], row["partition"]]]
+        ]
+
+    @cached_property
+    def _judged(self) -> Mapping[tuple[str, str, int], tuple[str, str]]:
+        return {
+            (row["group_id"], row["topic"], row["partition"]): (row["status"], row["reason"])
+            for row in self.partitions
+        }
+
+    @cached_property
+    def by_status(self) -> Mapping[str, int]:
+        """How many groups are in each status, worst first."""
+        counted = Counter(row["status"] for row in self.groups)
+        return {
+            status.value: counted[status.value]
+            for status in sorted(Status, key=lambda status: -status.rank)
+            if counted[status.value]
+        }
+
+    @cached_property
+    def in_trouble(self) -> Mapping[str, str]:
+        """The status of each group that is not well, the worst first."""
+        rows = sorted(self.group_rows, key=lambda row: -row["rank"])
+        return {
+            row["group_id"]: row["status"] for row in rows if Status(row["status"]) not in _WELL
+        }
+
+    @cached_property
+    def standing(self) -> Mapping[str, datetime]:
+        """Since when at least groups are in trouble."""
+        return standing_since(self.reader, self.in_trouble, self.at)
+
+    @cached_property
+    def known_until(self) -> datetime | None:
+        """Up to when the tables have every commit, None where nobody samples the log."""
+        found: datetime | None = pc.min(
+            tables_known_until(self.reader, self.at)["known_until"]
+        ).as_py()
+        return found
+
+    @cached_property
+    def progress(self) -> Sequence[Row]:
+        """Rows of `load_progress`."""
+        found: list[Row] = self.reader.read("load_progress").to_pylist()
+        return sorted(found, key=lambda row: row["log_partition"])
+
+    @cached_property
+    def quarantined(self) -> int:
+        """How many records could not be read."""
+        return sum(row["records_quarantined"] for row in self.progress)
+
+    @cached_property
+    def transactions(self) -> Sequence[Row]:
+        """Transactions that hold committed offsets back, the oldest first."""
+        by_producer: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
+        for row in self.reader.read("pending_offsets").to_pylist():
+            key = row["log_partition"], row["producer_id"], row["group_id"]
+            by_producer[key].append(row)
+        hanging = {
+            (row["group_id"], row["topic"], row["partition"])
+            for row in self.partitions
+            if row["status"] == Status.HANGING_TRANSACTION.value
+        }
+        found = []
+        for (log_partition, producer_id, group_id), rows in by_producer.items():
+            since = min(row["record_timestamp"] or row["commit_timestamp"] for row in rows)
+            places = [(group_id, row["topic"], row["partition"]) for row in rows]
+            found.append(
+                {
+                    "log_partition": log_partition,
+                    "producer_id": producer_id,
+                    "producer_epoch": max(row["producer_epoch"] for row in rows),
+                    "group_id": group_id,
+                    "since": since,
+                    "age_ms": (self.at - since).total_seconds() * 1000,
+                    "is_hanging": any(place in hanging for place in places),
+                    "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
+                }
+            )
+        return sorted(found, key=lambda row: row["since"])
+
+    @cached_property
+    def alerts(self) -> Sequence[Row]:
+        """Rows of `alerts`, those that fire first; they are as of now, whatever the moment."""
+        found: list[Row] = self.reader.read("alerts").to_pylist()
+        order = {"firing": 0, "pending": 1, "resolved": 2}
+        return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))

@@ -1,0 +1,97 @@
+"""How values are shown: filters of the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from flask import Flask
+from markupsafe import Markup
+
+from coordinator_state.group_status import Status, time_text
+from streaming.output import printable
+
+_NONE = Markup('<span class="none" title="not known">-</span>')
+_LEVELS = {
+    **dict.fromkeys((Status.OK, Status.IDLE), "good"),
+    **dict.fromkeys((Status.UNKNOWN,), "unknown"),
+    **dict.fromkeys((Status.EXPIRING, Status.WARN, Status.REBALANCING_LOOP), "warning"),
+}
+
+
+def number(value: float | None) -> str:
+    """A number with its thousands apart.
+
+    >>> number(1234567), number(0.25), number(1234.5)
+    ('1,234,567', '0.25', '1,234')
+    """
+    if value is None:
+        return _NONE
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def duration(ms: float | None) -> str:
+    """A time in ms as people say it."""
+    return _NONE if ms is None else time_text(ms)
+
+
+def moment(value: datetime | None) -> str:
+    """A moment: UTC as it leaves here, the reader's own zone once the script has seen it."""
+    if value is None:
+        return _NONE
+    utc = value.astimezone(timezone.utc)
+    told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), told)
+
+
+def text(value: str | None) -> str:
+    """What some client chose, with what a screen would not show written as an escape."""
+    if value is None:
+        return _NONE
+    return printable(value) if value else Markup('<span class="none">(empty)</span>')
+
+
+def level(status: str) -> str:
+    """How bad a status is, for its colour."""
+    return _LEVELS.get(Status(status), "bad")
+
+
+def assignment(partitions: Iterable[Mapping[str, Any]] | None) -> str:
+    """Topic partitions, those of a topic together: `orders 0-2, 5`."""
+    if partitions is None:
+        return _NONE
+    topics: dict[str, list[int]] = {}
+    for one in partitions:
+        topics.setdefault(one["topic"] or one["topic_id"] or "?", []).append(one["partition"])
+    told = (f"{printable(topic)} {_ranges(sorted(found))}" for topic, found in topics.items())
+    return "; ".join(told) or "none"
+
+
+def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
+    """Tasks of a streams group."""
+    told = (f"{t['task_type']} {t['subtopology_id']}_{t['partition']}" for t in of_member or ())
+    return printable(", ".join(told))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Numbers, those in a row together.
+
+    >>> _ranges([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    runs: list[list[int]] = []
+    for one in numbers:
+        if runs and one == runs[-1][1] + 1:
+            runs[-1][1] = one
+        else:
+            runs.append([one, one])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def add_filters(app: Flask) -> None:
+    """Give the templates these functions."""
+    for function in (number, duration, moment, text, level, assignment, tasks):
+        app.template_filter(function.__name__)(function)

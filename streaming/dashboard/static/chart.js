@@ -1,0 +1,124 @@
+// Charts of a group: what the server answers in JSON, drawn by uPlot, and the same as a table.
+"use strict";
+
+const AGAIN_MS = 30000;
+
+function drawCharts(root) {
+  for (const place of root.querySelectorAll("[data-chart]:not([data-drawn])")) {
+    place.dataset.drawn = "yes";
+    draw(place);
+  }
+}
+
+async function draw(place) {
+  try {
+    const answer = await fetch(place.dataset.chart);
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    show(place, await answer.json());
+  } catch (error) {
+    place.textContent = `The charts cannot be drawn: ${error.message}`;
+  }
+  // The past stays as it is.
+  if (document.body.dataset.refreshS) {
+    setTimeout(() => {
+      if (place.isConnected && !document.hidden && sessionStorage.getItem("refreshing") !== "no") draw(place);
+      else delete place.dataset.drawn;
+    }, AGAIN_MS);
+  }
+}
+
+function show(place, data) {
+  const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
+  place.replaceChildren(
+    statusStrip(data.statuses),
+    chart("Lag", data, [["lag", "records", "#2f7ed8"]], width),
+    chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width)
+  );
+}
+
+function statusStrip(statuses) {
+  const figure = element("figure", "Status");
+  figure.className = "strip";
+  const list = document.createElement("ol");
+  for (const one of statuses) {
+    const item = document.createElement("li");
+    item.dataset.level = one.level;
+    const at = new Date(1000 * one.at).toLocaleTimeString();
+    item.title = `${at}: ${one.status}: ${one.reason}`;
+    const text = document.createElement("span");
+    text.className = "hidden";
+    text.textContent = `${at}: ${one.status}`;
+    item.append(text);
+    list.append(item);
+  }
+  figure.append(list);
+  return figure;
+}
+
+function chart(title, data, series, width) {
+  const figure = element("figure", title);
+  const known = series.flatMap(([name]) => data[name]).filter((value) => value !== null);
+  if (known.length === 0) {
+    const none = document.createElement("p");
+    none.className = "note";
+    none.textContent = "Nothing is known of this time.";
+    figure.append(none);
+    return figure;
+  }
+  const ink = getComputedStyle(document.body).color;
+  const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
+  const plot = document.createElement("div");
+  plot.setAttribute("role", "img");
+  const last = series.map(([name, label]) => `${label}: ${shown(data[name].findLast((value) => value !== null))} at last`);
+  plot.setAttribute("aria-label", `${title} over time; ${last.join(", ")}, ${shown(Math.max(...known))} at most`);
+  figure.append(plot);
+  new uPlot(
+    {
+      width,
+      height: 200,
+      series: [{}, ...series.map(([, label, stroke]) => ({ label, stroke, width: 2, value: (_, value) => shown(value) }))],
+      axes: [axis, { ...axis, size: 70, values: (_, values) => values.map(shown) }],
+      scales: { y: { range: (_, least, most) => [Math.min(least, 0), most > 0 ? most * 1.05 : 1] } },
+    },
+    [data.at, ...series.map(([name]) => data[name])],
+    plot
+  );
+  figure.append(asTable(title, data, series));
+  return figure;
+}
+
+function asTable(title, data, series) {
+  const details = document.createElement("details");
+  const summary = document.createElement("summary");
+  summary.textContent = `${title} as a table`;
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const label of ["Time", ...series.map(([, name]) => name)]) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = label;
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  data.at.forEach((at, number) => {
+    if (number % 10 !== 0 && number !== data.at.length - 1) return;
+    const row = body.insertRow();
+    row.insertCell().textContent = new Date(1000 * at).toLocaleString();
+    for (const [name] of series) row.insertCell().textContent = shown(data[name][number]);
+  });
+  details.append(summary, table);
+  return details;
+}
+
+function element(name, title) {
+  const found = document.createElement(name);
+  const caption = document.createElement("figcaption");
+  caption.textContent = title;
+  found.append(caption);
+  return found;
+}
+
+function shown(value) {
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
+}

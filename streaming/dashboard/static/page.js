@@ -1,0 +1,145 @@
+// What the page does by itself: times in the reader's zone, filters as one types, and refreshing.
+// Without it every page works all the same, in UTC and with its buttons.
+"use strict";
+
+(() => {
+  const SOON_MS = 150;
+  let isRefreshing = sessionStorage.getItem("refreshing") !== "no";
+  let timer = 0;
+  let asked = 0;
+
+  const two = (number) => String(number).padStart(2, "0");
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time")) {
+      const at = new Date(time.dateTime);
+      if (time.title || Number.isNaN(at.getTime())) continue;
+      time.title = time.textContent;
+      time.textContent =
+        `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
+        `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    }
+  }
+
+  // A time that says no zone is one of the reader's: the server takes it for UTC.
+  function inUtc(text) {
+    const trimmed = text.trim();
+    if (!trimmed || /(Z|[+-]\d\d:?\d\d)$/i.test(trimmed)) return trimmed;
+    const at = new Date(trimmed.replace(" ", "T"));
+    return Number.isNaN(at.getTime()) ? trimmed : at.toISOString();
+  }
+
+  function addressOf(form) {
+    const wanted = new URL(form.action || location.href);
+    wanted.search = new URLSearchParams(
+      [...new FormData(form)].filter(([, value]) => value !== "")
+    ).toString();
+    return wanted;
+  }
+
+  // Put a newer main into the page; what is marked as kept stays as it is.
+  function replaceMain(html) {
+    const next = new DOMParser().parseFromString(html, "text/html");
+    const main = document.getElementById("main");
+    const other = next.getElementById("main");
+    if (!other) return;
+    for (const kept of main.querySelectorAll("[data-keep]")) {
+      for (const new_ of other.querySelectorAll("[data-keep]")) {
+        if (new_.dataset.keep === kept.dataset.keep) new_.replaceWith(kept);
+      }
+    }
+    const active = document.activeElement;
+    const open = new Set([...main.querySelectorAll("details[open] summary")].map((one) => one.textContent));
+    for (const summary of other.querySelectorAll("details summary")) {
+      if (open.has(summary.textContent)) summary.parentElement.open = true;
+    }
+    const scrolled = [...main.querySelectorAll(".wide")].map((one) => one.scrollLeft);
+    // Fields that somebody writes into are not theirs to lose.
+    const form = main.querySelector("form[data-live]");
+    const newForm = other.querySelector("form[data-live]");
+    if (form && newForm && form.contains(active)) newForm.replaceWith(form);
+    const href = active instanceof HTMLAnchorElement && main.contains(active) ? active.getAttribute("href") : null;
+    main.replaceChildren(...other.childNodes);
+    [...main.querySelectorAll(".wide")].forEach((one, number) => { one.scrollLeft = scrolled[number] || 0; });
+    if (form && form.contains(active)) active.focus();
+    if (href) main.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
+    const footer = document.querySelector("footer");
+    footer.replaceChildren(...next.querySelector("footer").childNodes);
+    document.title = next.title;
+    showTimes(document);
+    drawCharts(main);
+  }
+
+  async function load(address) {
+    const number = ++asked;
+    const answer = await fetch(address, { headers: { Accept: "text/html" } });
+    const html = await answer.text();
+    if (number === asked) replaceMain(html);
+  }
+
+  const isBusy = () => {
+    const active = document.activeElement;
+    const isWriting = active?.closest("main form:not([data-live])");
+    return document.hidden || isWriting || String(getSelection()) !== "";
+  };
+
+  async function refresh(seconds) {
+    if (isRefreshing && !isBusy()) {
+      try {
+        await load(location.href);
+        document.body.classList.remove("away");
+      } catch {
+        document.body.classList.add("away");
+      }
+    }
+    setTimeout(refresh, 1000 * seconds, seconds);
+  }
+
+  function showRefreshing(button) {
+    button.setAttribute("aria-pressed", String(isRefreshing));
+    button.textContent = isRefreshing ? "Refreshing" : "Paused";
+  }
+
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form) return;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const wanted = addressOf(form);
+      history.replaceState(null, "", wanted);
+      load(wanted).catch(() => form.submit());
+    }, SOON_MS);
+  });
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    for (const name of ["at", "since", "until"]) {
+      const field = form.elements.namedItem(name);
+      if (field && field.type === "text") field.value = inUtc(field.value);
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.target.closest("form[data-editor]")?.requestSubmit();
+    }
+  });
+
+  document.addEventListener("DOMContentLoaded", () => {
+    showTimes(document);
+    drawCharts(document);
+    const button = document.querySelector("[data-toggle-refresh]");
+    if (button) {
+      showRefreshing(button);
+      button.addEventListener("click", () => {
+        isRefreshing = !isRefreshing;
+        sessionStorage.setItem("refreshing", isRefreshing ? "yes" : "no");
+        showRefreshing(button);
+      });
+    }
+    const seconds = Number(document.body.dataset.refreshS);
+    if (seconds && document.querySelector("main:not(:has(form[data-editor]))")) {
+      setTimeout(refresh, 1000 * seconds, seconds);
+    }
+  });
+})();

@@ -1,0 +1,154 @@
+"""How the lag and the rates of a group went, for a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.lag.log_samples import epoch_ms
+from streaming.lag.recent_commits import recent_commits
+from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.schemas import LOG_OFFSETS
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+TopicPartition: TypeAlias = tuple[str, int]
+
+_HELD_FOR = 2 * CONFIRM_EVERY
+"""After so long without a sample the log end is not known any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagHistory:
+    """Sums over the partitions of a group at moments; None where nothing is known of any of them.
+
+    Rates are offsets per second since the moment before.
+    """
+
+    at: Sequence[datetime]
+    lag: Sequence[float | None]
+    commit_rate_per_s: Sequence[float | None]
+    produce_rate_per_s: Sequence[float | None]
+
+
+def lag_history(
+    reader: TableReader, group_id: str, *, since: datetime, until: datetime, points: int = 120
+) -> LagHistory:
+    """The lag of a group at moments from one to another, evenly apart.
+
+    A committed offset stands until the next one (`--history sampled` keeps the last of each
+    micro-batch), the log end goes evenly from one sample to the next.
+    """
+    grid = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
+    committed = _committed(reader, group_id, since, until, grid)
+    ends = _ends(reader, set(committed), since, until, grid)
+    lags = [_lag(committed[place], *ends[place]) for place in committed if place in ends]
+    return LagHistory(
+        at=[datetime.fromtimestamp(ms / 1000, tz=timezone.utc) for ms in grid],
+        lag=_listed(_sum(lags, grid)),
+        commit_rate_per_s=_listed(_rate(list(committed.values()), grid)),
+        produce_rate_per_s=_listed(_rate([end for end, _ in ends.values()], grid)),
+    )
+
+
+def _committed(
+    reader: TableReader, group_id: str, since: datetime, until: datetime, grid: Floats
+) -> dict[TopicPartition, Floats]:
+    """Committed offsets at the moments of a grid."""
+    columns = ["topic", "partition", "committed_offset", "commit_timestamp"]
+    known = [
+        recent_commits(reader, since, until, of_groups([group_id])).select(columns),
+        *(
+            state.own("group_offsets", columns, [group_id]).select(columns)
+            for state in (reader.before(since), reader)
+            if state is not None
+        ),
+    ]
+    rows_of_all = pa.concat_tables(known, promote_options="default")
+    return {
+        place: _step(rows, "commit_timestamp", "committed_offset", grid)
+        for place, rows in _by_place(rows_of_all, "commit_timestamp")
+    }
+
+
+def _ends(
+    reader: TableReader,
+    places: set[TopicPartition],
+    since: datetime,
+    until: datetime,
+    grid: Floats,
+) -> dict[TopicPartition, tuple[Floats, Floats]]:
+    """Log ends and the markers at them at the moments of a grid."""
+    first = since - _HELD_FOR
+    rows = reader.read(
+        LOG_OFFSETS.name,
+        ["topic", "partition", "sampled_at", "log_end_offset", "end_markers"],
+        [
+            *(("day", ">=", first.date()), ("day", "<=", until.date())),
+            *(("sampled_at", ">=", first), ("sampled_at", "<=", until)),
+            ("topic", "in", sorted({topic for topic, _ in places}) or [""]),
+        ],
+    )
+    rows = rows.filter(pc.is_valid(rows["log_end_offset"]))
+    found = {}
+    for place, samples in _by_place(rows, "sampled_at"):
+        if place in places:
+            times = epoch_ms(samples["sampled_at"]).astype(np.float64)
+            end = np.interp(grid, times, _floats(samples["log_end_offset"]), left=np.nan)
+            end[grid > times[-1] + _HELD_FOR / timedelta(milliseconds=1)] = np.nan
+            found[place] = end, _step(samples, "sampled_at", "end_markers", grid)
+    return found
+
+
+def _by_place(rows: pa.Table, time: str) -> Iterator[tuple[TopicPartition, pa.Table]]:
+    """Rows of each topic partition, by time."""
+    rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", time)])
+    places = list(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
+    first = 0
+    for row in range(1, len(places) + 1):
+        if row == len(places) or places[row] != places[first]:
+            yield places[first], rows.slice(first, row - first)
+            first = row
+
+
+def _step(rows: pa.Table, time: str, value: str, grid: Floats) -> Floats:
+    """The last value before each moment of a grid."""
+    at = np.searchsorted(epoch_ms(rows[time]), grid, side="right") - 1
+    values = _floats(rows[value])
+    return np.where(at < 0, np.nan, values[np.maximum(at, 0)])
+
+
+def _lag(committed: Floats, end: Floats, markers: Floats) -> Floats:
+    behind = np.maximum(end - committed, 0)
+    # Nothing but the markers of transactions is left to read.
+    return np.where(behind <= np.nan_to_num(markers), behind * 0, behind)
+
+
+def _rate(values: Sequence[Floats], grid: Floats) -> Floats:
+    """Change per second of what is known at both ends of each step."""
+    per_s = [np.concatenate([[np.nan], np.diff(one) / np.diff(grid) * 1000]) for one in values]
+    return _sum(per_s, grid)
+
+
+def _sum(values: Sequence[Floats], grid: Floats) -> Floats:
+    if not values:
+        return np.full(grid.size, np.nan)
+    stacked = np.vstack(values)
+    known = ~np.isnan(stacked)
+    return np.where(known.any(axis=0), np.nansum(stacked, axis=0), np.nan)
+
+
+def _floats(column: Any) -> Floats:
+    found: Floats = pc.cast(column, pa.float64()).to_numpy().astype(np.float64)
+    return found
+
+
+def _listed(values: Floats) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]

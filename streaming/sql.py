@@ -1,0 +1,89 @@
+"""SQL over the tables and views of a snapshot: DuckDB, which sees nothing else.
+
+No file, address, environment variable or Python object is within reach of a query, so whoever may
+see the tables may send one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from streaming.errors import ConfigurationError
+from streaming.snapshot import SCHEMAS, Queried, Snapshot
+
+_WORD: Final = re.compile(r"\w+")
+_SEES_NOTHING: Final = {"enable_external_access": "false", "python_enable_replacements": "false"}
+
+
+def query(
+    sql: str, snapshot: Snapshot, *, most_rows: int | None = None, within_s: float | None = None
+) -> pa.Table:
+    """The answer to a SELECT; `moment()` in it is when the snapshot is looked at.
+
+    Args:
+        sql: a SELECT in DuckDB's SQL.
+        snapshot: where tables and views are.
+        most_rows: after so many, the rest is left out.
+        within_s: a query that takes longer ends.
+
+    Raises:
+        ConfigurationError: it cannot be understood, fails, takes too long, or is no SELECT.
+    """
+    with _connected(snapshot.at) as connection:
+        relation = _bound(connection, sql, snapshot.queried)
+        if most_rows is not None:
+            relation = relation.limit(most_rows)
+        if within_s is None:
+            return relation.to_arrow_table()
+        timer = threading.Timer(within_s, connection.interrupt)
+        timer.start()
+        try:
+            return relation.to_arrow_table()
+        except duckdb.InterruptException as error:
+            raise ConfigurationError(f"the query took more than {within_s:g} s") from error
+        finally:
+            timer.cancel()
+
+
+def check(sql: str) -> None:
+    """Whether a query can be understood, whatever is in the tables.
+
+    Raises:
+        ConfigurationError: it cannot, or it is no SELECT.
+    """
+    with _connected(datetime.now(timezone.utc)) as connection:
+        _bound(connection, sql, lambda name: SCHEMAS[name].empty_table())
+
+
+@contextmanager
+def _connected(moment: datetime) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(config=dict(_SEES_NOTHING))
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
+        yield connection
+    except duckdb.Error as error:
+        raise ConfigurationError(str(error).splitlines()[0]) from error
+    finally:
+        connection.close()
+
+
+def _bound(
+    connection: duckdb.DuckDBPyConnection, sql: str, named: Callable[[str], Queried]
+) -> duckdb.DuckDBPyRelation:
+    words = {word.lower() for word in _WORD.findall(sql)}
+    for name in words.intersection(SCHEMAS):
+        connection.register(name, named(name))
+    connection.execute("SET lock_configuration = true")
+    statements = connection.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise ConfigurationError("sql is no SELECT")
+    return connection.sql(sql)

@@ -1,0 +1,374 @@
+"""Rows as Python objects: a class for each table and view, with its columns as they are named.
+
+docs/ and the README say what each column is; None stands for null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TypedDict
+
+
+class TopicPartition(TypedDict):
+    """An element of an assignment."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+
+
+class Task(TypedDict):
+    """A task of a streams group."""
+
+    task_type: str | None
+    subtopology_id: str | None
+    partition: int | None
+
+
+class Told(TypedDict):
+    """What a sink was told last of an alert."""
+
+    sink: str
+    state: str
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """An offset that a group has committed."""
+
+    group_id: str
+    topic: str
+    partition: int
+    log_partition: int
+    committed_offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp: datetime
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    producer_id: int | None
+    record_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffset:
+    """An offset that waits for the end of a transaction."""
+
+    log_partition: int
+    producer_id: int
+    group_id: str
+    topic: str
+    partition: int
+    producer_epoch: int
+    committed_offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp: datetime
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    record_offset: int
+    record_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group as its coordinator has it."""
+
+    group_id: str
+    log_partition: int
+    group_type: str
+    state: str
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    generation: int | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    member_count: int
+    state_timestamp: datetime | None
+    subscribed_topics: list[str] | None
+    replay_warning: str | None
+    record_offset: int
+    created_record_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of a group."""
+
+    group_id: str
+    member_id: str
+    log_partition: int
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    session_timeout_ms: int | None
+    rebalance_timeout_ms: int | None
+    subscribed_topics: list[str] | None
+    subscribed_regex: str | None
+    member_epoch: int | None
+    member_state: str | None
+    assignment: list[TopicPartition] | None
+    target_assignment: list[TopicPartition] | None
+    pending_revocation: list[TopicPartition] | None
+    tasks: list[Task] | None
+    target_tasks: list[Task] | None
+    subscription_bytes: bytes | None
+    assignment_bytes: bytes | None
+    subscription_json: str | None
+    assignment_json: str | None
+    record_offset: int
+    created_record_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorRecord:
+    """The last record of a key, of a type that has no table of its own."""
+
+    group_id: str
+    record_type: int
+    record_type_name: str
+    record_key: str
+    log_partition: int
+    value_version: int | None
+    value: str | None
+    raw_key: bytes
+    raw_value: bytes | None
+    is_tombstone: bool
+    record_offset: int
+    record_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit:
+    """A record of a commit, applied or not."""
+
+    log_partition: int
+    record_offset: int
+    record_timestamp: datetime | None
+    group_id: str
+    topic: str
+    partition: int
+    is_tombstone: bool
+    committed_offset: int | None
+    leader_epoch: int | None
+    metadata: str | None
+    commit_timestamp: datetime | None
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    outcome: str
+    outcome_record_offset: int
+    outcome_timestamp: datetime | None
+    day: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """Something that happened to a group or to one of its offsets."""
+
+    log_partition: int
+    record_offset: int
+    event_number: int
+    record_timestamp: datetime | None
+    event: str
+    group_id: str
+    group_type: str | None
+    member_count: int | None
+    epoch_before: int | None
+    epoch_after: int | None
+    member_id: str | None
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    assignment_before: list[TopicPartition] | None
+    assignment_after: list[TopicPartition] | None
+    tasks_before: list[Task] | None
+    tasks_after: list[Task] | None
+    topic: str | None
+    partition: int | None
+    offset_before: int | None
+    offset_after: int | None
+    producer_id: int | None
+    outcome: str | None
+    duration_ms: int | None
+    day: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRecord:
+    """A record that could not be read."""
+
+    log_partition: int
+    record_offset: int
+    record_timestamp: datetime | None
+    record_type: int | None
+    reason: str
+    raw_key: bytes | None
+    raw_value: bytes | None
+    producer_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """How far a log partition is materialised."""
+
+    log_partition: int
+    state: str
+    next_offset: int
+    high_watermark: int
+    leader_epoch: int | None
+    cluster_id: str
+    topic_id: str
+    semantics: str
+    records_read: int
+    records_applied: int
+    records_superseded: int
+    records_ignored: int
+    records_quarantined: int
+    records_pending: int
+    bytes_read: int
+    query_id: str
+    batch_id: int
+    table_versions: dict[str, int] | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSample:
+    """The ends of a topic partition, as sampled."""
+
+    topic: str
+    partition: int
+    sampled_at: datetime
+    state: str
+    topic_id: str | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    last_stable_offset: int | None
+    end_markers: int | None
+    day: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """What the rules found of one thing."""
+
+    rule: str
+    group_id: str | None
+    topic: str | None
+    partition: int | None
+    severity: str
+    state: str
+    since: datetime
+    fired_at: datetime | None
+    resolved_at: datetime | None
+    value: float | None
+    reason: str
+    muted_by: str | None
+    sent: list[Told]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    """How far a group is behind in a partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+    group_type: str
+    group_state: str
+    topic_state: str | None
+    committed_offset: int
+    pending_offset: int | None
+    pending_since: datetime | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lag_to_last_stable: int | None
+    markers: int | None
+    data_lost: int | None
+    time_lag_ms: int | None
+    time_lag_unknown: str | None
+    retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    time_to_catch_up_ms: int | None
+    commit_timestamp: datetime
+    commit_age_ms: int
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    sampled_at: datetime | None
+    known_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagTotals:
+    """How far a group is behind, in all or in one topic: sums, maxima and minima."""
+
+    group_id: str
+    topic: str | None = None
+    group_state: str
+    partitions: int
+    partitions_unknown: int
+    lag: int | None
+    max_lag: int | None
+    data_lost: int | None
+    lag_to_last_stable: int | None
+    max_time_lag_ms: int | None
+    min_retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    max_time_to_catch_up_ms: int | None
+    last_commit_timestamp: datetime
+    min_commit_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """In what state a group is, and why."""
+
+    group_id: str
+    group_type: str
+    group_state: str
+    status: str
+    reason: str
+    topic: str | None
+    partition: int | None
+    partitions: int
+    partitions_not_ok: int
+    lag: int
+    max_time_lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """In what state a group is with a partition, and why."""
+
+    group_id: str
+    topic: str
+    partition: int
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiringOffset:
+    """When a committed offset expires."""
+
+    group_id: str
+    topic: str
+    partition: int
+    log_partition: int
+    group_type: str | None
+    state: str | None
+    committed_offset: int
+    commit_timestamp: datetime
+    expires_at: datetime | None
+    reason: str

@@ -1,0 +1,257 @@
+"""The page without a browser: what each address answers, and to whom."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pyarrow.parquet as pq
+import pytest
+from flask.testing import FlaskClient
+
+from streaming.dashboard.access import Access
+from streaming.dashboard.app import create_app
+from streaming.errors import ConfigurationError
+from streaming.output import printable
+from streaming.questions import QUESTIONS, Question
+from streaming.tables.reader import TableReader
+from tests.dashboard_tables import (
+    GROUPS,
+    HOSTILE,
+    REWOUND,
+    DashboardTables,
+    create_dashboard_tables,
+)
+
+PAGES = (
+    "/c/prod/",
+    f"/c/prod/group?{urlencode({'group': HOSTILE})}",
+    f"/c/prod/group?group={REWOUND}",
+    f"/c/prod/topic?{urlencode({'topic': HOSTILE})}",
+    *(f"/c/prod/{name}" for name in ("transactions", "changes", "alerts", "sql", "health")),
+    f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}",
+)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
+    return create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
+
+
+@pytest.fixture(scope="module")
+def client(tables: DashboardTables) -> FlaskClient:
+    return create_app({"prod": tables.folder}).test_client()
+
+
+class Page(HTMLParser):
+    """The elements, names of attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def text_of(client: FlaskClient, address: str, status: int = 200) -> str:
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def groups_of(page: str) -> list[str]:
+    """The groups of the overview's table."""
+    table = page[page.index('<table id="groups">') : page.index("</table>")]
+    return [unescape(name) for name in re.findall(r"<a href=\"[^\"]*group\?[^>]*>([^<]*)<", table)]
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_what_clients_chose_is_only_shown(client: FlaskClient, address: str) -> None:
+    page = Page(text_of(client, address))
+    assert "main" in page.elements
+    assert page.elements.isdisjoint({"img", "style", "iframe"})
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", page.text)
+    # The policy forbids what stands in the page itself.
+    policy = client.get(address).headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert not [name for name in page.attributes if name == "style" or name.startswith("on")]
+
+
+def test_links_with_any_name_lead_there(client: FlaskClient) -> None:
+    for page, heading in (("group", "Group"), ("topic", "Topic")):
+        links = re.findall(rf'href="(/c/prod/{page}\?[^"]*img[^"]*)"', text_of(client, PAGES[2]))
+        if page == "topic":
+            assert links
+        for link in links:
+            shown = unescape(text_of(client, unescape(link)))
+            assert f"<h1>{heading} {printable(HOSTILE)}</h1>" in shown
+
+
+def test_the_overview_tells_what_is_wrong_first(client: FlaskClient) -> None:
+    page = text_of(client, "/c/prod/")
+    assert groups_of(page)[:2] == [printable(HOSTILE), REWOUND]
+    assert "HANGING_TRANSACTION" in page
+    assert "went back from 990" in page
+    assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
+
+
+def test_it_is_filtered_sorted_and_paged_by_the_address(client: FlaskClient) -> None:
+    assert groups_of(text_of(client, "/c/prod/?search=GROUP-01&sort=-group_id")) == [
+        f"group-01{number}" for number in range(9, -1, -1)
+    ]
+    assert groups_of(text_of(client, "/c/prod/?status=REWIND")) == [REWOUND]
+    assert "No group fits." in text_of(client, "/c/prod/?search=nobody")
+    second = text_of(client, "/c/prod/?search=group-&sort=group_id&page=2")
+    assert groups_of(second)[0] == "group-050"
+    assert "page 2 of 3" in second
+    for odd in ("?page=x", "?page=99", "?sort=nothing", "?sort=-"):
+        assert groups_of(text_of(client, f"/c/prod/{odd}"))
+
+
+def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardTables) -> None:
+    at = urlencode({"at": tables.before.isoformat()})
+    then = text_of(client, f"/c/prod/?{at}")
+    assert "went back" not in then
+    assert "This is the past" in then
+    found = text_of(client, f"/c/prod/?{at}&search={REWOUND}")
+    (link,) = re.findall(rf'<a href="([^"]*group\?[^"]*group={REWOUND}[^"]*)"', found)
+    group = text_of(client, unescape(link))
+    assert "This is the past" in group
+    assert "offset rewind" not in group
+    assert "data-refresh-s" not in group
+    assert "offset rewind" in text_of(client, f"/c/prod/group?group={REWOUND}")
+
+
+def test_what_changed_between_two_moments(client: FlaskClient, tables: DashboardTables) -> None:
+    moments = {"since": tables.before.isoformat(), "until": tables.after.isoformat()}
+    page = unescape(text_of(client, f"/c/prod/changes?{urlencode(moments)}"))
+    assert f"from 990 to 100 by {printable(HOSTILE)} at /10.0.0.1" in " ".join(page.split())
+    rows = re.findall(r"<tr><th scope=\"row\"><a [^>]*>([^<]*)</a>", page)
+    assert rows == [REWOUND, REWOUND]
+    # Whichever way they are given.
+    turned = {"since": moments["until"], "until": moments["since"]}
+    assert "from 990 to 100" in text_of(client, f"/c/prod/changes?{urlencode(turned)}")
+
+
+def test_the_charts_of_a_group(client: FlaskClient) -> None:
+    chart = client.get(f"/c/prod/group/chart?group={REWOUND}&span=15m").get_json()
+    assert len(chart["at"]) == len(chart["lag"]) == len(chart["commit_rate"]) == 120
+    # Both partitions went back from ten behind to nine hundred.
+    assert chart["lag"][-1] == 2 * 900
+    assert chart["statuses"][-1]["status"] == "REWIND"
+    assert chart["statuses"][-1]["level"] == "bad"
+    nobody = client.get("/c/prod/group/chart?group=nobody").get_json()
+    assert set(nobody["lag"]) == {None}
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
+def test_every_example_of_sql_can_be_asked(client: FlaskClient, question: Question) -> None:
+    page = text_of(client, f"/c/prod/sql?{urlencode({'query': question.sql})}")
+    assert "fault" not in page
+    assert "<caption>" in page
+
+
+def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
+    select = {"query": f"SELECT '{REWOUND}' AS group_id"}
+    assert f"<td>{REWOUND}</td>" in text_of(client, f"/c/prod/sql?{urlencode(select)}")
+    csv = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'csv'})}")
+    assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
+    assert csv.text == f"group_id\r\n{REWOUND}\r\n"
+    parquet = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'parquet'})}")
+    assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": REWOUND}]
+    twice = {"query": "SELECT 1 AS a, 2 AS a"}
+    page = text_of(client, f"/c/prod/sql?{urlencode(twice)}")
+    assert re.findall(r'<td class="number">(\d)</td>', page) == ["1", "2"]
+
+
+def test_wrong_sql_is_said(client: FlaskClient) -> None:
+    page = unescape(text_of(client, f"/c/prod/sql?{urlencode({'query': 'FROM nothing'})}"))
+    assert 'role="alert">Catalog Error: Table with name nothing does not exist!' in page
+    long = {"query": "SELECT range AS a FROM range(2000)"}
+    assert "1,000 rows; there are more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "message"),
+    [
+        ("/c/other/", 404, "There is no such cluster."),
+        ("/c/prod/group?group=nobody", 404, "There is no group 'nobody'"),
+        ("/c/prod/topic?topic=none", 404, "No group has a committed offset"),
+        ("/c/prod/?at=yesterday", 400, "'yesterday' is neither a version nor a time"),
+        ("/c/prod/?at=7", 400, "7 is no time"),
+        ("/c/prod/?at=2001-01-01", 400, "it begins at"),
+        ("/c/prod/?at=2999-01-01", 400, "is yet to come"),
+        ("/nothing", 404, "not found"),
+    ],
+)
+def test_what_there_is_not_is_said(
+    client: FlaskClient, address: str, status: int, message: str
+) -> None:
+    assert message in unescape(text_of(client, address, status))
+
+
+def test_several_clusters(tables: DashboardTables, tmp_path: Path) -> None:
+    several = create_app({"prod": tables.folder, "stage": str(tmp_path / "gone")}).test_client()
+    page = unescape(text_of(several, "/"))
+    assert f"{REWOUND}</a>: went back" in page
+    assert "there is no folder" in page
+    assert '<a href="/c/prod/" aria-current="true">prod</a>' in text_of(several, "/c/prod/")
+    text_of(several, "/c/stage/", 400)
+
+
+class TestAccess:
+    def test_a_page_for_this_machine_answers_to_no_other_name(self, client: FlaskClient) -> None:
+        assert client.get("/c/prod/", headers={"Host": "evil.example"}).status_code == 403
+        assert client.get("/c/prod/", headers={"Host": "127.0.0.1:8050"}).status_code == 200
+
+    def test_elsewhere_it_needs_a_token_or_a_proxy(self) -> None:
+        with pytest.raises(ConfigurationError, match="others could see the page: set a token"):
+            Access("0.0.0.0")  # noqa: S104 - that it is refused
+
+    def test_a_token_is_asked_for_once(self, tables: DashboardTables) -> None:
+        access = Access("0.0.0.0", token="s3cr3t")  # noqa: S104, S106 - of this test
+        client = create_app({"prod": tables.folder}, access=access).test_client()
+        sent = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
+        assert sent.status_code == 302
+        assert client.get("/c/prod/", headers={"Accept": "application/json"}).status_code == 401
+        bearer = {"Authorization": "Bearer s3cr3t"}
+        assert client.get("/c/prod/", headers=bearer).status_code == 200
+        login = sent.headers["Location"]
+        assert client.get(login).status_code == 200
+        assert "That is not the token." in client.post(login, data={"token": "x"}).text
+        led = client.post(login, data={"token": "s3cr3t"})
+        assert led.headers["Location"] == "/c/prod/?search=x"
+        cookie = led.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert "s3cr3t" not in cookie
+        assert client.get("/c/prod/").status_code == 200
+        elsewhere = client.post("/login?to=//evil.example/", data={"token": "s3cr3t"})
+        assert elsewhere.headers["Location"] == "/"
+
+    def test_a_proxy_lets_in(self, tables: DashboardTables) -> None:
+        access = Access("0.0.0.0", auth_header="X-User")  # noqa: S104 - of this test
+        client = create_app({"prod": tables.folder}, access=access).test_client()
+        assert client.get("/c/prod/").status_code == 403
+        assert client.get("/c/prod/", headers={"X-User": "me"}).status_code == 200
+
+
+def test_nothing_is_written(client: FlaskClient, tables: DashboardTables) -> None:
+    files = sorted(Path(tables.folder).rglob("*"))
+    for address in PAGES:
+        text_of(client, address)
+    assert sorted(Path(tables.folder).rglob("*")) == files
+    assert client.post("/c/prod/").status_code == 405
+    assert TableReader(tables.folder).version == 2
