@@ -25,13 +25,14 @@ class DashboardTables:
 def create_dashboard_tables(in_folder: Path) -> DashboardTables:
     """Two micro-batches: all is well, and then a group is set back by somebody."""
     folder = create_tables(in_folder)
-    _write(folder, committed=990)
+    set_back(folder, committed=990)
     before = datetime.now(timezone.utc)
-    _write(folder, committed=100)
+    set_back(folder, committed=100)
     return DashboardTables(folder, before, datetime.now(timezone.utc))
 
 
-def _write(folder: str, committed: int) -> None:
+def set_back(folder: str, committed: int) -> None:
+    """A micro-batch in which `payments` commits an offset; 990 is where it was."""
     now = datetime.now(timezone.utc)
     is_rewound = committed < 990
     commits = [(20, 980), (10, 990), *([(0, committed)] if is_rewound else [])]

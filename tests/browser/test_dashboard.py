@@ -1,0 +1,223 @@
+"""The page in a real browser: what a person does with it, and what everybody can use."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from streaming.output import printable
+from tests.dashboard_tables import (
+    GROUPS,
+    HOSTILE,
+    REWOUND,
+    DashboardTables,
+    create_dashboard_tables,
+    set_back,
+)
+from tests.integration.command_line import command_of
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="there is no Chromium (Debian's package); without it tests/unit/test_dashboard.py looks "
+    "at what the server sends",
+)
+# It asks hosts of its own maker for updates otherwise.
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+PAGES = (
+    "",
+    *(f"group?{urlencode({'group': name})}" for name in (REWOUND, HOSTILE)),
+    f"topic?{urlencode({'topic': HOSTILE})}",
+    *("transactions", "changes", "alerts", "sql", "health"),
+    f"sql?{urlencode({'query': 'FROM group_offsets'})}",
+    *("group?group=nobody", "?search=nobody", "?at=yesterday", "sql?query=FROM+nothing"),
+)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
+    return create_dashboard_tables(tmp_path_factory.mktemp("browser") / "tables")
+
+
+@pytest.fixture(scope="module")
+def address(tables: DashboardTables) -> Iterator[str]:
+    """Where the command serves the tables."""
+    command = ("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
+    with subprocess.Popen(
+        command_of(*command, "--refresh", "1s"),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        found = re.search(r"http://\S+", process.stderr.readline())
+        assert found is not None
+        try:
+            yield f"{found.group()}c/tables/"
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
+    """Opens pages; fails if a script did, or if anything was asked of another host."""
+    faults: list[str] = []
+    contexts = []
+
+    def opened(path: str, **context: str) -> Page:
+        contexts.append(browser.new_context(**context))  # type: ignore[arg-type]
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda told: (
+                faults.append(told.text)
+                if told.type == "error" and "Failed to load resource" not in told.text
+                else None
+            ),
+        )
+        page.on(
+            "request",
+            lambda request: (
+                faults.append(request.url)
+                if not request.url.startswith((address.partition("/c/")[0], "blob:", "data:"))
+                else None
+            ),
+        )
+        page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
+        page.goto(f"{address}{path}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_everybody_can_use_it(open_page: Callable[..., Page], path: str, color_scheme: str) -> None:
+    page = open_page(path, color_scheme=color_scheme)
+    expect(page.locator("main h1")).to_be_visible()
+    if page.locator("[data-chart]").count():
+        expect(page.locator(".charts figure").first).to_be_visible()
+    found = Axe().run(
+        page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+    )
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_an_incident_from_the_overview_to_its_cause(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("")
+    page.get_by_label("Status", exact=True).select_option("REWIND")
+    row = page.locator("#groups tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("went back from 990")
+    row.get_by_role("link", name=REWOUND).click()
+    expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
+    event = page.locator("section[aria-labelledby=events] tbody tr").first
+    expect(event).to_contain_text("from 990 to 100")
+    expect(event).to_contain_text(f"by {printable(HOSTILE)} at /10.0.0.1")
+    expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
+    expect(page.locator(".strip li").last).to_have_attribute("data-level", "bad")
+
+
+def test_a_search_narrows_as_one_types_and_can_be_shared(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("")
+    expect(page.locator(".pages")).to_contain_text(f"{GROUPS + 2} of {GROUPS + 2} groups")
+    page.get_by_label("Group", exact=True).press_sequentially("group-11")
+    expect(page.locator("#groups tbody tr")).to_have_count(10)
+    expect(page).to_have_url(re.compile(r"\?search=group-11$"))
+    expect(page.get_by_label("Group", exact=True)).to_be_focused()
+    shared = open_page(page.url.rpartition("/")[2])
+    expect(shared.locator("#groups tbody tr")).to_have_count(10)
+    shared.get_by_role("columnheader", name="Group").get_by_role("link").click()
+    expect(shared.locator("#groups tbody th").first).to_have_text("group-110")
+    expect(shared.locator("th[aria-sort=ascending]")).to_have_text("Group")
+
+
+def test_the_keyboard_is_enough(open_page: Callable[..., Page]) -> None:
+    page = open_page("")
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == REWOUND:
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
+
+
+def test_the_past_is_another_page_of_the_same(
+    open_page: Callable[..., Page], tables: DashboardTables
+) -> None:
+    page = open_page(f"group?group={REWOUND}", timezone_id="Asia/Kathmandu")
+    expect(page.locator(".verdict")).to_contain_text("went back")
+    page.get_by_label("As of").fill(tables.before.isoformat())
+    page.get_by_role("button", name="Go").click()
+    expect(page.get_by_role("status")).to_contain_text("This is the past")
+    expect(page.locator(".verdict")).not_to_contain_text("went back")
+    # In the reader's own zone, without one in the text, UTC on hover.
+    time = page.locator("[role=status] time")
+    expect(time).to_have_attribute("title", re.compile(r"UTC$"))
+    page.get_by_label("As of").fill(time.inner_text())
+    page.get_by_role("button", name="Go").click()
+    utc = tables.before.isoformat(timespec="seconds").replace("+00:00", ".000Z")
+    expect(page).to_have_url(re.compile(re.escape(urlencode({"at": utc}))))
+    page.get_by_role("link", name="Now", exact=True).click()
+    expect(page.locator(".verdict")).to_contain_text("went back")
+
+
+def test_sql_is_run_and_taken_away(open_page: Callable[..., Page], tmp_path: Path) -> None:
+    page = open_page("sql")
+    page.get_by_role("link", name="Which groups are in trouble, and why?").click()
+    expect(page.locator("main table")).to_contain_text(REWOUND)
+    page.get_by_role("textbox", name=re.compile("^A SELECT")).fill("SELECT 6 * 7 AS answer")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("main td")).to_have_text("42")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    file = tmp_path / "query.csv"
+    download.value.save_as(file)
+    assert file.read_bytes() == b"answer\r\n42\r\n"
+
+
+def test_it_refreshes_unless_it_is_told_not_to(
+    open_page: Callable[..., Page], tables: DashboardTables
+) -> None:
+    page = open_page(f"group?group={REWOUND}")
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text("1,800")
+    page.get_by_role("button", name="Refreshing").click()
+    expect(page.get_by_role("button", name="Paused")).to_be_visible()
+    other = open_page(f"group?group={REWOUND}")
+    set_back(tables.folder, committed=50)
+    expect(other.locator(".facts")).to_contain_text("1,900", timeout=20_000)
+    expect(facts).not_to_contain_text("1,900")
+    page.get_by_role("button", name="Paused").click()
+    expect(facts).to_contain_text("1,900", timeout=20_000)
