@@ -26,6 +26,9 @@ settings.register_profile("deterministic", _UNTIMED, derandomize=True)
 settings.register_profile("exhaustive", _UNTIMED, max_examples=5_000)
 settings.load_profile(os.environ.get("COORDINATOR_STATE_HYPOTHESIS", "deterministic"))
 
+# JVMs of tests live for seconds: their second compiler costs more time than it saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 T = TypeVar("T")
 
 _POLL_S = 0.05
