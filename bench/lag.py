@@ -19,6 +19,7 @@ import click
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
 from coordinator_state.lag import PRESENT
 from coordinator_state.offsets import Semantics
@@ -148,6 +149,16 @@ class Cluster:
             _append(tables, LOG_OFFSETS, columns)
 
 
+def create(session: SparkSession, tables: str) -> None:
+    """Empty tables, as a run makes them."""
+    progress = LoadProgress.nothing(
+        cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR
+    )
+    tables_folder.create(
+        session, tables, progress, log_partitions=LOG_PARTITIONS, change_data_feed=False
+    )
+
+
 _GROUP = {
     "group_type": "classic",
     "state": "Stable",
@@ -209,12 +220,7 @@ def bench(*, groups: int, partitions_per_group: int, topic_partitions: int, runs
     shape = groups, partitions_per_group, topic_partitions
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables:
         session = build_session()
-        progress = LoadProgress.nothing(
-            cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR
-        )
-        tables_folder.create(
-            session, tables, progress, log_partitions=LOG_PARTITIONS, change_data_feed=False
-        )
+        create(session, tables)
         Cluster(*shape, now=datetime.now(timezone.utc)).write(tables)
         create_views(session, tables)
         measured = {

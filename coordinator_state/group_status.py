@@ -238,11 +238,11 @@ def _waiting(facts: PartitionFacts, lag: int) -> str:
 def time_text(ms: float | None) -> str:
     """A time as people say it.
 
-    >>> [time_text(ms) for ms in (250, 4_210, 312_000, 7_200_000, 259_200_000)]
-    ['0.25 s', '4.2 s', '312 s', '2 h', '3 d']
+    >>> [time_text(ms) for ms in (250, 4_210, 99_700, 312_000, 7_200_000, 259_200_000)]
+    ['0.25 s', '4.2 s', '100 s', '312 s', '2 h', '3 d']
     """
     seconds = (ms or 0) / 1000
     for unit, size, least in (("d", 86_400, 2 * 86_400), ("h", 3_600, 2 * 3_600)):
         if seconds >= least:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.2g} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
-import webbrowser
-from threading import Thread
 
 import click
 
 from streaming.commands.options import Duration, option
 from streaming.commands.signals import stop_on_signals
-from streaming.errors import ConfigurationError
 from streaming.output import write_note
 
 DEFAULT_PORT = 8050
@@ -57,7 +53,11 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
     show_default=True,
     help="How often an open page is loaded again.",
 )
-@option("--browser/--no-browser", default=True, help="Open the page in a browser.")
+@option(
+    "--browser/--no-browser",
+    default=True,
+    help="Open the page in a browser, where there is a screen.",
+)
 @click.pass_context
 def dashboard(
     ctx: click.Context,
@@ -82,10 +82,9 @@ def dashboard(
       coordinator-state dashboard --tables prod=/data/prod --tables stage=/data/stage
       coordinator-state dashboard --tables tables --port 9000 --no-browser
     """
-    from waitress.server import create_server
-
     from streaming.dashboard.access import Access
     from streaming.dashboard.app import create_app
+    from streaming.dashboard.server import open_browser, serving
     from streaming.tables.reader import TableReader
 
     if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
@@ -97,28 +96,11 @@ def dashboard(
         TableReader(folder)
     access = Access(host, token, auth_header)
     app = create_app(clusters, access=access, refresh_s=refresh)
-    listening = _listening(host, port)
-    server = create_server(app, sockets=[listening], threads=8, ident=None)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}/"
-    with stop_on_signals() as stop:
-        thread = Thread(target=server.run, daemon=True)
-        thread.start()
+    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
         write_note(f"the page is at {address}")
         if browser:
-            webbrowser.open(address)
+            open_browser(address)
         stop.wait()
-        server.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
-        ) from error
 
 
 def _clusters(folders: tuple[str, ...]) -> dict[str, str]:

@@ -16,14 +16,20 @@ from streaming.commands.signals import interrupt_on_sigterm
     type=click.FloatRange(min=0),
     help="How long the traffic runs. [default: until Ctrl-C]",
 )
+@option(
+    "--dashboard/--no-dashboard",
+    default=True,
+    help="Serve the page while the traffic runs, and open it where there is a screen.",
+)
 @output_option
 @click.pass_context
-def demo(ctx: click.Context, *, seconds: float | None, output: str) -> None:
+def demo(ctx: click.Context, *, seconds: float | None, dashboard: bool, output: str) -> None:
     """Run it all on this machine: broker, live groups, query, both answers.
 
     Starts a Kafka broker on this machine, lets several real consumer groups commit (one of them
-    in a transaction that never ends), materialises their log and prints what the tables say
-    beside what the broker says. Leaves nothing running. The Python twin is
+    in a transaction that never ends; to another an incident happens every minute), materialises
+    their log, serves the page (see dashboard), and prints what the tables say beside what the
+    broker says. Leaves nothing running. The Python twin is
     streaming.demo.demo.run_demo.
 
     \b
@@ -34,4 +40,10 @@ def demo(ctx: click.Context, *, seconds: float | None, output: str) -> None:
     from streaming.demo.demo import run_demo
 
     with interrupt_on_sigterm():
-        ctx.exit(run_demo(seconds=math.inf if seconds is None else seconds, output=output))
+        ctx.exit(
+            run_demo(
+                seconds=math.inf if seconds is None else seconds,
+                output=output,
+                dashboard=dashboard,
+            )
+        )

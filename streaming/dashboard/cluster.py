@@ -19,6 +19,7 @@ _SHARE = 4
 """A look that takes a second is good for four: one that looks often does not take a whole core."""
 _MOST_PAST = 8
 _MOST_LOOKED_BACK = 200
+_LOOK_BACK_S = 0.5
 
 
 @dataclass(slots=True)
@@ -60,8 +61,12 @@ class Cluster:
             self._newest = _computed(TableReader(self.tables))
             took_s = time.monotonic() - began
             self._good_until = time.monotonic() + max(_FRESH_S, _SHARE * took_s)
-            # Nobody waits for it; the page is loaded again soon.
-            threading.Thread(target=self._look_back, args=(self._newest,), daemon=True).start()
+            # What it has not found soon is there when the page is loaded again.
+            looking_back = threading.Thread(
+                target=self._look_back, args=(self._newest,), daemon=True
+            )
+            looking_back.start()
+            looking_back.join(_LOOK_BACK_S)
         return self._newest
 
     def _look_back(self, snapshot: PageSnapshot) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from flask import abort, g, jsonify, render_template, request
 from werkzeug.wrappers import Response
 
-from coordinator_state.group_status import StatusRules
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import rows_page
@@ -90,16 +89,17 @@ def chart() -> Response:
 def _statuses(
     reader: TableReader, group_id: str, since: datetime, until: datetime
 ) -> Iterator[dict[str, Any]]:
-    """What the status was at moments evenly apart; none where the tables begin later."""
+    """What the status was at moments evenly apart; none where there was no such group."""
     for look in range(_LOOKS + 1):
         at = since + (until - since) * look / _LOOKS
         before = reader if look == _LOOKS else reader.before(at)
+        rows = []
         if before is not None:
-            for row in group_statuses(
-                before, at=at, group_ids=[group_id], rules=StatusRules()
-            ).to_pylist():
-                told = {"status": row["status"], "reason": row["reason"]}
-                yield {"at": at.timestamp(), "level": level(row["status"]), **told}
+            rows = group_statuses(before, at=at, group_ids=[group_id]).to_pylist()
+        told = {"level": "none", "status": "not there", "reason": "no such group was known"}
+        for row in rows:
+            told = {"level": level(row["status"])} | {n: row[n] for n in ("status", "reason")}
+        yield {"at": at.timestamp(), **told}
 
 
 def _events(snapshot: PageSnapshot, group_id: str) -> list[dict[str, Any]]:

@@ -19,6 +19,8 @@ from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verify import verify
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.config import RunSettings
+from streaming.dashboard.app import create_app
+from streaming.dashboard.server import open_browser, serving
 from streaming.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.demo.report import DemoReport, read_report, show_report
 from streaming.demo.traffic import Traffic
@@ -38,7 +40,11 @@ _PATIENCE_S = 600.0
 
 
 def run_demo(
-    *, seconds: float = math.inf, output: str = "text", folder: Path | str | None = None
+    *,
+    seconds: float = math.inf,
+    output: str = "text",
+    folder: Path | str | None = None,
+    dashboard: bool = True,
 ) -> int:
     """Run the demo and print its outcome; return the exit status, 0 where both sides are equal.
 
@@ -48,19 +54,20 @@ def run_demo(
         output: `text` or `json`.
         folder: a new or empty one, where broker data, tables and checkpoint stay. Without one, a
             temporary folder that is removed.
+        dashboard: whether the page is served while the traffic runs.
 
     Raises:
         ConfigurationError: no Java, no jars, or `folder` holds something.
         TimeoutError: the query or a group did not get going.
     """
     with ExitStack() as running:
-        report = _run(running, _work_folder(running, folder), seconds)
+        report = _run(running, _work_folder(running, folder), seconds, dashboard)
         show_report(report, output_of(output), is_json=output == "json")
         write_note("stopping the query, the groups and the broker ...")
     return 0 if report.is_equal else EXIT_DIFFERENT
 
 
-def _run(running: ExitStack, work: Path, seconds: float) -> DemoReport:
+def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> DemoReport:
     tables = str(work / "tables")
     with ProgressDisplay(is_terminal=sys.stderr.isatty()) as display:
         write_note("starting the broker ...")
@@ -74,6 +81,10 @@ def _run(running: ExitStack, work: Path, seconds: float) -> DemoReport:
         query.start()
         query.wait_until_ready()
         write_note(f"the tables will be in {tables}")
+        if dashboard:
+            address = running.enter_context(serving(create_app({"demo": tables})))
+            write_note(f"the page is at {address}")
+            open_browser(address)
         _let_run(traffic, query, seconds)
         write_note("ending the traffic; one transaction stays open ...")
         traffic.stop(_PATIENCE_S)

@@ -8,6 +8,7 @@ its clients stay connected, so that groups keep their members; closing the gener
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ more, which makes all members join once more, or believes that it has joined and
 _CLOSE_MS = 5_000
 _AUTO_COMMIT_MS = 500
 _STEPS_BETWEEN_REBALANCES = 10
+_INCIDENT_EVERY_S = 60.0
+_STUCK_FOR_S = 100.0
+"""Long enough to be taken for stuck."""
 _ORDERS_PER_STEP = (5, 3)
 """Into each partition, so that no two offsets are equal by chance."""
 
@@ -155,6 +159,24 @@ def _join_and_leave(clients: Clients, group_id: str) -> Steps:
                 yield times_left > 0
         for _ in range(_STEPS_BETWEEN_REBALANCES):
             yield False
+
+
+def _meet_incidents(clients: Clients, group_id: str) -> Steps:
+    """Every other minute set back to the beginning, every other minute stuck."""
+    # So few at once that one can watch how it catches up.
+    with clients.consumer(group_id, enable_auto_commit=False, max_poll_records=20) as consumer:
+        consumer.assign(ORDERS_PARTITIONS)
+        for number in count():
+            well_until = time.monotonic() + _INCIDENT_EVERY_S
+            while time.monotonic() < well_until:
+                _commit_positions(consumer)
+                yield True
+            if number % 2 == 0:
+                consumer.seek_to_beginning()
+            else:
+                stuck_until = time.monotonic() + _STUCK_FOR_S
+                while time.monotonic() < stuck_until:
+                    yield True
 
 
 def _delete_offset(clients: Clients, group_id: str) -> Steps:
@@ -297,4 +319,5 @@ DEMO_GROUPS = (
     HANGING,
     DemoGroup("returns", "has an offset deleted", (_delete_offset,)),
     DemoGroup("trial", "is deleted", (_delete_group,)),
+    DemoGroup("reports", "meets with an incident each minute", (_meet_incidents,)),
 )

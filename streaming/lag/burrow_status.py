@@ -68,7 +68,10 @@ def burrow_group_statuses(
                 "partitions": len(found),
                 "partitions_not_ok": sum(row["status"] != Status.OK.value for row in found),
                 "lag": sum(row["lag"] or 0 for row in found),
-                "max_time_lag_ms": max(row["time_lag_ms"] or 0 for row in found),
+                "max_time_lag_ms": max(
+                    (row["time_lag_ms"] for row in found if row["time_lag_ms"] is not None),
+                    default=None,
+                ),
             }
         )
     return pa.Table.from_pylist(rows, GROUP_STATUS)

@@ -125,7 +125,10 @@ def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
         "partitions": len(partitions),
         "partitions_not_ok": sum(Status(row["status"]) not in _WELL for row in partitions),
         "lag": sum(row["lag"] or 0 for row in partitions),
-        "max_time_lag_ms": max((row["time_lag_ms"] or 0 for row in partitions), default=None),
+        "max_time_lag_ms": max(
+            (row["time_lag_ms"] for row in partitions if row["time_lag_ms"] is not None),
+            default=None,
+        ),
     }
     if worst is not None:
         found |= {name: worst[name] for name in ("topic", "partition", "status", "reason")}

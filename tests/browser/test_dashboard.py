@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.output import printable
+from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -24,17 +24,11 @@ from tests.dashboard_tables import (
 )
 from tests.integration.command_line import command_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
     reason="there is no Chromium (Debian's package); without it tests/unit/test_dashboard.py looks "
     "at what the server sends",
 )
-# It asks hosts of its own maker for updates otherwise.
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 PAGES = (
     "",
     *(f"group?{urlencode({'group': name})}" for name in (REWOUND, HOSTILE)),

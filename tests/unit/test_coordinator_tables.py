@@ -9,9 +9,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
+import duckdb
 import polars
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from streaming.coordinator_tables import CoordinatorTables, Rows
 from streaming.errors import ConfigurationError
@@ -146,3 +148,13 @@ def test_the_past(tables: CoordinatorTables) -> None:
     assert tables.as_of(tables.version).version == tables.version
     assert tables.as_of("1").moment == NOW
     assert tables.refreshed().moment > NOW
+
+
+def test_other_engines_read_them(tables: CoordinatorTables) -> None:
+    path = f"{tables.reader.tables}/group_offsets"
+    expected = sorted(row.committed_offset for row in tables.offsets())
+    opened = DeltaTable(path)
+    assert sorted(opened.to_pandas()["committed_offset"]) == expected
+    assert sorted(polars.scan_delta(path).collect()["committed_offset"]) == expected
+    queried = duckdb.from_arrow(opened.to_pyarrow_dataset()).order("committed_offset")
+    assert [row[0] for row in queried.project("committed_offset").fetchall()] == expected

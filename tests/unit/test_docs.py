@@ -18,6 +18,7 @@ from streaming.alerts.notices import Notice
 from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
 from streaming.alerts.rules_file import load_rules
 from streaming.lag.group_lag import GROUP_LAG
+from streaming.questions import QUESTIONS
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, GROUP_EVENTS
 from tests.status_tables import NOW, create_status_tables
@@ -111,3 +112,26 @@ def test_the_example_of_alert_rules_is_one(
     found = {rule.name: facts.findings(rule) for rule in rules.rules}
     assert [finding.key.group_id for finding in found["stopped"]] == ["old"]
     assert found["somebody-set-offsets-back"] == []
+
+
+def test_every_question_is_answered_as_the_page_answers_it(repository: Path) -> None:
+    page = (repository / "docs" / "sql.md").read_text()
+    found = re.findall(r"^### (.*?)\n\n```sql\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL)
+    assert found == [(question.text, question.sql) for question in QUESTIONS]
+
+
+def test_every_page_is_explained(repository: Path) -> None:
+    page = (repository / "docs" / "dashboard.md").read_text()
+    base = (repository / "streaming" / "dashboard" / "templates" / "base.html").read_text()
+    (menu,) = re.findall(r"for endpoint, label in \((.*)\) %}", base)
+    labels = re.findall(r'\("\w+", "([^"]+)"\)', menu)
+    explained = re.findall(r"^\| ([A-Z]\w+) \|", page, re.MULTILINE)
+    assert set(labels) <= set(explained)
+
+
+def test_the_example_of_python_runs(repository: Path, tmp_path: Path) -> None:
+    page = (repository / "docs" / "sql.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    folder = create_status_tables(tmp_path / "tables")
+    example = example.replace('"tables"', repr(folder)).replace('"2026-11-21T03:14:00Z"', "1")
+    exec(example.replace('lag("payments")', 'lag("back")'), {})  # noqa: S102 - of our own page

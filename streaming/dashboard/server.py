@@ -1,0 +1,54 @@
+"""Serving the page."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+from flask import Flask
+from waitress.server import create_server
+
+from streaming.errors import ConfigurationError
+
+_THREADS = 8
+
+
+@contextmanager
+def serving(app: Flask, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve while the block runs; gives the address, port 0 takes any free one.
+
+    Raises:
+        ConfigurationError: nobody can listen there.
+    """
+    listening = _listening(host, port)
+    server = create_server(app, sockets=[listening], threads=_THREADS, ident=None)
+    Thread(target=server.run, name="page", daemon=True).start()
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        yield f"http://{shown}:{listening.getsockname()[1]}/"
+    finally:
+        server.close()
+
+
+def open_browser(address: str) -> None:
+    """Open a page where somebody sits in front of a screen."""
+    has_screen = sys.platform in {"darwin", "win32"} or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    if has_screen and sys.stderr.isatty():
+        webbrowser.open(address)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
+        ) from error
