@@ -8,10 +8,11 @@ proxy that puts a header into every request.
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from flask import Flask, Response, abort, redirect, render_template, request, session, url_for
 from werkzeug.wrappers import Response as AnyResponse
@@ -31,6 +32,10 @@ _POLICY = "; ".join(
     )
 )
 _OPEN = frozenset({"login", "static"})
+_COSTLY = frozenset({"sql", "group_chart"})
+"""No site may have a visitor's browser ask for them."""
+_OWN_PAGE = re.compile(r"/c/[!-\[\]-~]*")
+"""Printable ASCII but for the backslash, which browsers take for a slash."""
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -64,6 +69,8 @@ class Access:
     auth_header: str | None = None
 
     def __post_init__(self) -> None:
+        if any(given is not None and not given.strip() for given in (self.token, self.auth_header)):
+            raise ConfigurationError("a token, or the name of a header, is not empty")
         if self.token is None and self.auth_header is None and not is_loopback(self.host):
             raise ConfigurationError(
                 f"on {self.host} others could see the page: set a token "
@@ -75,21 +82,30 @@ class Access:
         """Refuse requests that may not see the page, and limit what a page may load."""
         # Another token ends every session.
         app.secret_key = sha256(f"session {self.token}".encode()).digest()
-        app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Strict")
+        app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax")
         app.before_request(self._check)
         app.after_request(_limit)
         app.add_url_rule("/login", "login", self._login, methods=["GET", "POST"])
 
     def _check(self) -> AnyResponse | None:
-        if is_loopback(self.host) and urlsplit(f"//{request.host}").hostname not in _LOOPBACK_NAMES:
+        if is_loopback(self.host) and not self._is_own_name(request.host):
             abort(403, "This page answers to 127.0.0.1 and localhost only.")
+        if request.endpoint in _COSTLY and request.headers.get("Sec-Fetch-Site") == "cross-site":
+            abort(403, "Another site asked for this.")
         if self.auth_header is not None and not request.headers.get(self.auth_header):
             abort(403, "Come here through the reverse proxy.")
         if self.token is None or request.endpoint in _OPEN or self._has_token():
             return None
         if request.accept_mimetypes.accept_html:
-            return redirect(url_for("login", to=request.full_path))
+            query = request.query_string.decode("ascii", "replace")
+            return redirect(url_for("login", to=f"{quote(request.path)}?{query}"))
         abort(401, "A bearer token is needed.")
+
+    def _is_own_name(self, given: str) -> bool:
+        try:
+            return urlsplit(f"//{given}").hostname in {*_LOOPBACK_NAMES, self.host}
+        except ValueError:
+            return False
 
     def _has_token(self) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -107,8 +123,7 @@ class Access:
             return render_template("login.html", is_wrong=True), 403
         session["may_see"] = True
         to = request.args.get("to", "/")
-        # Only to pages of our own.
-        return redirect(to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/")
+        return redirect(to if _OWN_PAGE.fullmatch(to) else "/")
 
 
 def _limit(response: Response) -> Response:

@@ -7,8 +7,9 @@ it is sorted and filtered, all is in the address, so that it can be shared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from flask import Flask, abort, current_app, g, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
@@ -17,9 +18,9 @@ from werkzeug.wrappers import Response
 from streaming.dashboard import changes, group, health, overview, queries, topic
 from streaming.dashboard.access import Access
 from streaming.dashboard.cluster import Cluster
+from streaming.dashboard.moments import moment_of
 from streaming.dashboard.shown import add_filters
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import parse_as_of
 
 DEFAULT_REFRESH_S = 5.0
 _CLUSTERS = "coordinator_state"
@@ -44,8 +45,8 @@ def create_app(
     add_filters(app)
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
     app.extensions[_CLUSTERS] = known
-    app.before_request(lambda: g.setdefault("refresh_s", refresh_s) and None)
-    app.url_value_preprocessor(_find_cluster)
+    app.before_request(lambda: _find_cluster(known, refresh_s))
+    app.url_value_preprocessor(_note_cluster)
     app.url_defaults(_stay)
     app.add_template_global(here)
     app.add_url_rule("/", "index", _index)
@@ -57,15 +58,20 @@ def create_app(
     return app
 
 
-def _find_cluster(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+def _note_cluster(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    """The cluster that an address names; whether there is one is for those who may see it."""
+    g.clusters, g.cluster, g.at = [], None, None
+    g.cluster_name = values.pop("cluster", None) if values is not None else None
+
+
+def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
     """The cluster of an address, and the moment that it asks for."""
-    known = current_app.extensions[_CLUSTERS]
-    g.clusters, g.cluster, g.at = list(known), None, None
-    if values is not None and "cluster" in values:
-        g.cluster = known.get(values.pop("cluster"))
+    g.clusters, g.refresh_s = list(known), refresh_s
+    if g.cluster_name is not None:
+        g.cluster = known.get(g.cluster_name)
         if g.cluster is None:
             abort(404, "There is no such cluster.")
-        g.at = _moment(request.args.get("at", ""))
+        g.at = moment_of("at")
 
 
 def _stay(endpoint: str, values: dict[str, Any]) -> None:
@@ -79,8 +85,9 @@ def _stay(endpoint: str, values: dict[str, Any]) -> None:
 
 def here(**other: Any) -> str:
     """The address of this page with some of its arguments changed, without those of None."""
-    arguments: dict[str, Any] = {"at": None, **request.args.to_dict(), **other}
-    return url_for(request.endpoint or "index", **arguments)
+    arguments = {**request.args.to_dict(), **other}
+    view = {name: value for name, value in arguments.items() if value is not None}
+    return f"{quote(request.path)}?{urlencode(view)}"
 
 
 def _index() -> str | Response:
@@ -89,15 +96,6 @@ def _index() -> str | Response:
     if len(known) == 1:
         return redirect(url_for("overview", cluster=next(iter(known))))
     return render_template("clusters.html", clusters=overview.of_clusters(known.values()))
-
-
-def _moment(text: str) -> datetime | None:
-    if not text:
-        return None
-    found = parse_as_of(text)
-    if isinstance(found, int):
-        raise ConfigurationError(f"{text} is no time such as 2026-11-21T03:14:00Z")
-    return found
 
 
 def _refused(error: ConfigurationError) -> tuple[str, int]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from flask import g, render_template, request
+from flask import g, render_template
 
+from streaming.dashboard.moments import moment_of
 from streaming.dashboard.page_snapshot import PageSnapshot
-from streaming.tables.reader import parse_as_of
 
 _MOST = 500
 _SHORTLY = timedelta(minutes=20)
@@ -17,8 +17,8 @@ _SHORTLY = timedelta(minutes=20)
 
 def page() -> str:
     """Groups that came, went or are in another state, offsets that moved, and events."""
-    until: PageSnapshot = g.cluster.snapshot(_moment("until") or g.at)
-    since: PageSnapshot = g.cluster.snapshot(_moment("since") or _shortly_before(until))
+    until: PageSnapshot = g.cluster.snapshot(moment_of("until") or g.at)
+    since: PageSnapshot = g.cluster.snapshot(moment_of("since") or _shortly_before(until))
     if since.at > until.at:
         since, until = until, since
     return render_template(
@@ -34,13 +34,9 @@ def page() -> str:
 
 
 def _shortly_before(until: PageSnapshot) -> datetime:
-    return max(until.at - _SHORTLY, until.reader.begins_at)
-
-
-def _moment(name: str) -> datetime | None:
-    text = request.args.get(name, "")
-    found = parse_as_of(text) if text else None
-    return found if isinstance(found, datetime) else None
+    # By the minute, so that a page that is loaded again and again compares with the same moment.
+    shortly = (until.at - _SHORTLY).replace(second=0, microsecond=0)
+    return max(shortly, until.reader.begins_at)
 
 
 def _groups(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:

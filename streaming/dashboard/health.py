@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import timedelta
 from typing import Any
 
-from deltalake import DeltaTable
 from flask import g, render_template, request
 
-from streaming.dashboard.page_snapshot import PageSnapshot, Row
+from streaming.dashboard.page_snapshot import PageSnapshot, Row, current_alerts
 from streaming.dashboard.tables_of_rows import rows_page
-from streaming.tables.schemas import LOAD_PROGRESS
 
 _SORTED_BY = (
     *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
@@ -26,7 +24,9 @@ def page() -> str:
     """Whether what the pages show can be believed."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     rows = [_accounted(row) for row in snapshot.progress]
-    quarantined = snapshot.reader.read("quarantine").sort_by([("record_timestamp", "descending")])
+    columns = ["record_timestamp", "log_partition", "record_offset", "reason"]
+    quarantined = snapshot.reader.read("quarantine", columns)
+    quarantined = quarantined.sort_by([("record_timestamp", "descending")])
     return render_template(
         "health.html",
         snapshot=snapshot,
@@ -46,7 +46,7 @@ def page() -> str:
 def alerts() -> str:
     """What the rules of `alert run` found."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
-    return render_template("alerts.html", snapshot=snapshot)
+    return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
 
 
 def _accounted(row: Row) -> Row:
@@ -56,16 +56,15 @@ def _accounted(row: Row) -> Row:
 
 
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
-    """The last versions of `load_progress`: one for each micro-batch."""
-    reader = snapshot.reader
-    opened = DeltaTable(LOAD_PROGRESS.path(reader.tables), version=reader.version)
-    return [
-        {
-            "version": reader.version - number,
-            "written_at": datetime.fromtimestamp(commit["timestamp"] / 1000, tz=timezone.utc),
-        }
-        for number, commit in enumerate(opened.history(_MOST_BATCHES))
-    ]
+    """The last versions of `load_progress`, one for each micro-batch, and a moment of each.
+
+    Right before the next one was written, since a file is there some time after the time in it.
+    """
+    found, until = [], snapshot.at
+    for version, written_at in snapshot.reader.commits(_MOST_BATCHES):
+        found.append({"version": version, "written_at": written_at, "at": until})
+        until = written_at - timedelta(milliseconds=1)
+    return found
 
 
 PAGES = (("health", "health", page), ("alerts", "alerts", alerts))

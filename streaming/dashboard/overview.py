@@ -8,7 +8,7 @@ from typing import Any
 from flask import g, render_template, request
 
 from streaming.dashboard.cluster import Cluster
-from streaming.dashboard.page_snapshot import PageSnapshot
+from streaming.dashboard.page_snapshot import PageSnapshot, current_alerts
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.errors import ConfigurationError
 
@@ -54,12 +54,19 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, Any]:
     return {
         "behind_ms": None if known is None else (snapshot.at - known).total_seconds() * 1000,
         "loading": sum(row["state"] != "current" for row in snapshot.progress),
-        "lag": sum(row["lag"] or 0 for row in snapshot.groups),
-        "time_lag_ms": max((row["max_time_lag_ms"] or 0 for row in snapshot.groups), default=None),
+        "lag": sum(lags) if (lags := _known(snapshot, "lag")) else None,
+        "time_lag_ms": max(_known(snapshot, "max_time_lag_ms"), default=None),
         "hanging": sum(row["is_hanging"] for row in snapshot.transactions),
         "pending": len(snapshot.transactions),
-        "firing": sum(row["state"] == "firing" for row in snapshot.alerts),
+        # Alerts are those of now.
+        "firing": None
+        if g.at
+        else sum(row["state"] == "firing" for row in current_alerts(snapshot)),
     }
+
+
+def _known(snapshot: PageSnapshot, name: str) -> list[int]:
+    return [row[name] for row in snapshot.groups if row[name] is not None]
 
 
 PAGES = (("", "overview", page),)

@@ -10,12 +10,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from coordinator_state.group_status import Status
+from coordinator_state.group_status import Status, StatusRules
 from streaming.lag.group_lag import lag_totals, tables_known_until
 from streaming.lag.standing import standing_since
 from streaming.snapshot import Snapshot
 
 Row = dict[str, Any]
+MOST_LOOKED_BACK = 200
+"""Of so many groups in trouble a page tells since when they are."""
 _WELL = frozenset({Status.OK, Status.IDLE})
 
 
@@ -90,14 +92,14 @@ class PageSnapshot(Snapshot):
     @cached_property
     def standing(self) -> Mapping[str, datetime]:
         """Since when at least groups are in trouble."""
-        return standing_since(self.reader, self.in_trouble, self.at)
+        worst = dict(list(self.in_trouble.items())[:MOST_LOOKED_BACK])
+        return standing_since(self.reader, worst, self.at)
 
     @cached_property
     def known_until(self) -> datetime | None:
-        """Up to when the tables have every commit, None where nobody samples the log."""
-        found: datetime | None = pc.min(
-            tables_known_until(self.reader, self.at)["known_until"]
-        ).as_py()
+        """Up to when the tables have every commit, None where that is not known."""
+        known = tables_known_until(self.reader, self.at).filter(pc.field("is_sampled"))
+        found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
         return found
 
     @cached_property
@@ -118,15 +120,10 @@ class PageSnapshot(Snapshot):
         for row in self.reader.read("pending_offsets").to_pylist():
             key = row["log_partition"], row["producer_id"], row["group_id"]
             by_producer[key].append(row)
-        hanging = {
-            (row["group_id"], row["topic"], row["partition"])
-            for row in self.partitions
-            if row["status"] == Status.HANGING_TRANSACTION.value
-        }
         found = []
         for (log_partition, producer_id, group_id), rows in by_producer.items():
             since = min(row["record_timestamp"] or row["commit_timestamp"] for row in rows)
-            places = [(group_id, row["topic"], row["partition"]) for row in rows]
+            age_ms = (self.at - since).total_seconds() * 1000
             found.append(
                 {
                     "log_partition": log_partition,
@@ -134,16 +131,16 @@ class PageSnapshot(Snapshot):
                     "producer_epoch": max(row["producer_epoch"] for row in rows),
                     "group_id": group_id,
                     "since": since,
-                    "age_ms": (self.at - since).total_seconds() * 1000,
-                    "is_hanging": any(place in hanging for place in places),
+                    "age_ms": age_ms,
+                    "is_hanging": age_ms > StatusRules().hanging_after_ms,
                     "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
                 }
             )
         return sorted(found, key=lambda row: row["since"])
 
-    @cached_property
-    def alerts(self) -> Sequence[Row]:
-        """Rows of `alerts`, those that fire first; they are as of now, whatever the moment."""
-        found: list[Row] = self.reader.read("alerts").to_pylist()
-        order = {"firing": 0, "pending": 1, "resolved": 2}
-        return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))
+
+def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
+    """Rows of `alerts` as they are now, whatever the moment; those that fire first."""
+    found: list[Row] = snapshot.reader.read("alerts").to_pylist()
+    order = {"firing": 0, "pending": 1, "resolved": 2}
+    return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))

@@ -23,6 +23,7 @@ from streaming.sql import query
 
 MOST_ROWS = 1_000
 MOST_ROWS_OF_A_FILE = 1_000_000
+MOST_BYTES = 64 << 20
 WITHIN_S = 20.0
 
 
@@ -31,21 +32,26 @@ def page() -> str | Response:
     select = request.args.get("query", "")
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     as_file = _FILES.get(request.args.get("format", ""))
-    found, fault = None, ""
+    found, fault, cells = None, "", []
     if select.strip():
         try:
             most = MOST_ROWS + 1 if as_file is None else MOST_ROWS_OF_A_FILE
-            found = query(select, snapshot, most_rows=most, within_s=WITHIN_S)
+            found = query(
+                select, snapshot, most_rows=most, most_bytes=MOST_BYTES, within_s=WITHIN_S
+            )
+            if as_file is not None:
+                return as_file(found)
+            cells = _cells(found.slice(0, MOST_ROWS))
         except ConfigurationError as error:
-            fault = str(error)
-    if found is not None and as_file is not None:
-        return as_file(found)
+            found, fault = None, str(error)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            found, fault = None, f"a value cannot be shown, make it text with ::VARCHAR: {error}"
     return render_template(
         "sql.html",
         snapshot=snapshot,
         select=select,
         found=None if found is None else found.slice(0, MOST_ROWS),
-        cells=[] if found is None else _cells(found.slice(0, MOST_ROWS)),
+        cells=cells,
         is_cut=found is not None and found.num_rows > MOST_ROWS,
         most_rows=MOST_ROWS,
         fault=fault,
@@ -74,18 +80,18 @@ def _cell(value: Any) -> dict[str, Any]:
 
 
 def _csv(found: pa.Table) -> Response:
-    lines = csv_lines(found.to_pylist(), found.column_names)
-    return _file((line.encode() for line in lines), "text/csv; charset=utf-8", "query.csv")
+    lines = csv_lines(found.to_pylist(maps_as_pydicts="strict"), found.column_names)
+    return _file("".join(lines).encode(), "text/csv; charset=utf-8", "query.csv")
 
 
 def _parquet(found: pa.Table) -> Response:
     buffer = io.BytesIO()
     pq.write_table(found, buffer)
-    return _file([buffer.getvalue()], "application/vnd.apache.parquet", "query.parquet")
+    return _file(buffer.getvalue(), "application/vnd.apache.parquet", "query.parquet")
 
 
-def _file(content: object, media_type: str, name: str) -> Response:
-    response = Response(content, mimetype=media_type)  # type: ignore[arg-type]
+def _file(content: bytes, media_type: str, name: str) -> Response:
+    response = Response(content, mimetype=media_type)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

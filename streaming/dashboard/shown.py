@@ -42,6 +42,8 @@ def moment(value: datetime | None) -> str:
     """A moment: UTC as it leaves here, the reader's own zone once the script has seen it."""
     if value is None:
         return _NONE
+    if value.tzinfo is None:
+        return f"{value:%Y-%m-%d %H:%M:%S}"
     utc = value.astimezone(timezone.utc)
     told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), told)

@@ -58,7 +58,7 @@ def rows_page(
     ordered = known + [row for row in found if row[name] is None]
     pages = max(ceil(len(ordered) / page_rows), 1)
     number = arguments.get("page", "1")
-    page = min(max(int(number), 1), pages) if number.isdecimal() else 1
+    page = min(max(int(number), 1), pages) if number.isdecimal() and len(number) < 10 else 1
     first = (page - 1) * page_rows
     return RowsPage(
         rows=ordered[first : first + page_rows],

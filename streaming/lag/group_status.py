@@ -116,6 +116,7 @@ def judged_groups(
 def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
     worst = max(partitions, key=lambda row: Status(row["status"]).rank, default=None)
     verdict = _without_offsets(group) if worst is None else Verdict(Status(worst["status"]), "")
+    lags = [row["lag"] for row in partitions if row["lag"] is not None]
     found: Row = {
         "group_id": group["group_id"],
         "group_type": group["group_type"],
@@ -124,7 +125,7 @@ def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
         "reason": verdict.reason,
         "partitions": len(partitions),
         "partitions_not_ok": sum(Status(row["status"]) not in _WELL for row in partitions),
-        "lag": sum(row["lag"] or 0 for row in partitions),
+        "lag": sum(lags) if lags or not partitions else None,
         "max_time_lag_ms": max(
             (row["time_lag_ms"] for row in partitions if row["time_lag_ms"] is not None),
             default=None,

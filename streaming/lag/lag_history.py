@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.offsets import Outcome
 from streaming.lag.log_samples import epoch_ms
-from streaming.lag.recent_commits import recent_commits
 from streaming.lag.sample_runs import CONFIRM_EVERY
-from streaming.tables.reader import TableReader, of_groups
-from streaming.tables.schemas import LOG_OFFSETS
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, TIMESTAMP
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TopicPartition: TypeAlias = tuple[str, int]
@@ -61,21 +61,42 @@ def lag_history(
 def _committed(
     reader: TableReader, group_id: str, since: datetime, until: datetime, grid: Floats
 ) -> dict[TopicPartition, Floats]:
-    """Committed offsets at the moments of a grid."""
-    columns = ["topic", "partition", "committed_offset", "commit_timestamp"]
-    known = [
-        recent_commits(reader, since, until, of_groups([group_id])).select(columns),
-        *(
-            state.own("group_offsets", columns, [group_id]).select(columns)
-            for state in (reader.before(since), reader)
-            if state is not None
-        ),
-    ]
-    rows_of_all = pa.concat_tables(known, promote_options="default")
+    """Committed offsets at the moments of a grid; none where one was deleted."""
+    columns, of_group = ["topic", "partition", "committed_offset"], [group_id]
+    history = reader.read(
+        OFFSET_COMMITS.name,
+        [*columns, "record_timestamp", "is_tombstone"],
+        [
+            *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+            *(("record_timestamp", "<=", until), ("outcome", "=", Outcome.COMMITTED.value)),
+            ("group_id", "=", group_id),
+        ],
+    )
+    nothing = pa.scalar(None, pa.int64())
+    offsets = pc.if_else(history["is_tombstone"], nothing, history["committed_offset"])
+    rows = pa.concat_tables(
+        [
+            _steps(history, history["record_timestamp"], offsets),
+            *(
+                _steps(state, state["commit_timestamp"], state["committed_offset"])
+                for one in (reader.before(since), reader)
+                if one is not None
+                for state in [one.own("group_offsets", [*columns, "commit_timestamp"], of_group)]
+            ),
+        ]
+    )
     return {
-        place: _step(rows, "commit_timestamp", "committed_offset", grid)
-        for place, rows in _by_place(rows_of_all, "commit_timestamp")
+        place: _step(of_place, "at", "offset", grid) for place, of_place in _by_place(rows, "at")
     }
+
+
+_STEPS = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("at", TIMESTAMP), ("offset", pa.int64())]
+)
+
+
+def _steps(rows: pa.Table, at: Any, offset: Any) -> pa.Table:
+    return pa.table([rows["topic"], rows["partition"], at, offset], schema=_STEPS)
 
 
 def _ends(
@@ -96,7 +117,7 @@ def _ends(
             ("topic", "in", sorted({topic for topic, _ in places}) or [""]),
         ],
     )
-    rows = rows.filter(pc.is_valid(rows["log_end_offset"]))
+    rows = _thinned(rows.filter(pc.is_valid(rows["log_end_offset"])), grid)
     found = {}
     for place, samples in _by_place(rows, "sampled_at"):
         if place in places:
@@ -105,6 +126,20 @@ def _ends(
             end[grid > times[-1] + _HELD_FOR / timedelta(milliseconds=1)] = np.nan
             found[place] = end, _step(samples, "sampled_at", "end_markers", grid)
     return found
+
+
+def _thinned(rows: pa.Table, grid: Floats) -> pa.Table:
+    """The last sample of each topic partition between two moments of a grid."""
+    step_ms = max((grid[-1] - grid[0]) / (grid.size - 1), 1)
+    bucket = pa.array((epoch_ms(rows["sampled_at"]) // step_ms).astype(np.int64))
+    values = ("sampled_at", "log_end_offset", "end_markers")
+    found = (
+        rows.append_column("bucket", bucket)
+        .sort_by("sampled_at")
+        .group_by(["topic", "partition", "bucket"], use_threads=False)
+        .aggregate([(name, "last") for name in values])
+    )
+    return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
 def _by_place(rows: pa.Table, time: str) -> Iterator[tuple[TopicPartition, pa.Table]]:

@@ -71,6 +71,7 @@ class TableReader:
     def __init__(self, tables: str | Path, *, as_of: AsOf | None = None) -> None:
         self.tables = str(tables)
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
+        as_of = _in_utc(as_of) if isinstance(as_of, datetime) else as_of
         if as_of is not None:
             _go_back(progress, as_of, self.tables)
         self._properties = progress.metadata().configuration
@@ -138,6 +139,14 @@ class TableReader:
             return self._as_of
         written_at: datetime | None = pc.max(self._progress["updated_at"]).as_py()
         return self._opened_at if self._as_of is None else written_at or self._opened_at
+
+    def commits(self, most: int) -> list[tuple[int, datetime]]:
+        """The last versions of `load_progress`, newest first, and when each was written."""
+        opened = _open(LOAD_PROGRESS.path(self.tables), self.tables, version=self.version)
+        return [
+            (commit["version"], datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc))
+            for commit in opened.history(most)
+        ]
 
     @property
     def begins_at(self) -> datetime:
@@ -221,7 +230,12 @@ class TableReader:
         **selection: Any,
     ) -> pa.Table:
         """Rows with the types of the table's schema: delta-rs may give other widths."""
-        found = self._dataset(opened, table, files).to_table(**selection)
+        try:
+            found = self._dataset(opened, table, files).to_table(**selection)
+        except (DeltaError, OSError) as error:
+            # VACUUM has been here, or the store is away.
+            path = table.path(self.tables)
+            raise ConfigurationError(f"cannot read {path}: {_first_line(error)}") from error
         fields = [table.schema.field(name) for name in found.column_names]
         arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
         return pa.table(arrays, schema=pa.schema(fields))
@@ -314,16 +328,22 @@ def parse_as_of(text: str) -> AsOf:
     Raises:
         ConfigurationError: neither.
     """
-    if text.isdecimal():
-        return int(text)
     try:
+        if text.isdecimal():
+            return int(text)
         # Python 3.10 does not read the Z.
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError as error:
+        return _in_utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError(
-            f"{text!r} is neither a version nor a time such as 2026-11-21T03:14:00Z"
+            f"{text[:40]!r} is neither a version nor a time such as 2026-11-21T03:14:00Z"
         ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Days of rows are those of UTC, so moments are too."""
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=timezone.utc)
+    return moment.astimezone(timezone.utc)
 
 
 def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:

@@ -343,7 +343,7 @@ class GroupStatus:
     partition: int | None
     partitions: int
     partitions_not_ok: int
-    lag: int
+    lag: int | None
     max_time_lag_ms: int | None
 
 

@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -19,6 +20,8 @@ from coordinator_state.partitioner import partition_for
 from streaming.demo.demo import run_demo
 from streaming.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from streaming.errors import ConfigurationError
+from tests.browser.chromium import CHROMIUM
+from tests.browser.visits import headings
 
 if TYPE_CHECKING:
     from tests.conftest import Eventually
@@ -30,13 +33,30 @@ COMMAND = (sys.executable, "-c", "from streaming.cli import main; main()", "demo
 ADDRESS = re.compile(r"Kafka \S+ at (?P<host>\S+):(?P<port>\d+);")
 
 
+PAGES = {
+    "": "Consumer groups",
+    "?sort=-lag": "Consumer groups",
+    "group?group=billing&span=15m": "Group billing",
+    "topic?topic=orders": "Topic orders",
+    "transactions": "Transactions",
+    "changes": "What changed",
+    "alerts": "Alerts",
+    "sql?query=FROM+group_lag": "SQL",
+    "health": "Health of the tables",
+}
+
+
 class Finished(NamedTuple):
-    """A run of the demo; `folder` was its folder for temporary files."""
+    """A run of the demo.
+
+    `folder` was its folder for temporary files, `seen` what a browser saw of its page meanwhile.
+    """
 
     folder: Path
     exit_code: int
     stdout: str
     stderr: str
+    seen: Mapping[str, str] = MappingProxyType({})
 
     @property
     def report(self) -> dict[str, Any]:
@@ -115,10 +135,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator
     folder = tmp_path_factory.mktemp("demo")
     with start(folder, repository, "--seconds", "8", "--output", "json") as process:
         try:
-            stdout, stderr = process.communicate()
+            assert process.stderr is not None
+            stderr = read_until(process.stderr, "the page is at ")
+            address = stderr.split()[-1]
+            stderr += read_until(process.stderr, "micro-batch 0: ")
+            seen = {} if CHROMIUM is None else headings(f"{address}c/demo/", PAGES)
+            stdout, rest = process.communicate()
         finally:
             process.kill()
-    yield Finished(folder, process.returncode, stdout, stderr)
+    yield Finished(folder, process.returncode, stdout, stderr + rest, seen)
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="there is no Chromium (Debian's package); tests/unit/test_dashboard.py needs none",
+)
+def test_the_page_shows_what_goes_on(demo: Finished) -> None:
+    assert demo.seen == PAGES
 
 
 def test_the_tables_say_what_the_broker_says(demo: Finished) -> None:

@@ -113,6 +113,15 @@ def test_the_materializer_is_started_with_options_that_exist(services: dict[str,
         assert any(Path(given[option]).is_relative_to(folder) for folder in mounted), option
 
 
+def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str, Any]) -> None:
+    command, *arguments = services["dashboard"]["command"]
+    with cli.commands[command].make_context(command, arguments) as context:
+        assert context.params["tables"] == ("/data/tables",)
+        assert services["dashboard"]["ports"] == [f"127.0.0.1:{context.params['port']}:8050"]
+    assert services["dashboard"]["volumes"] == ["tables:/data/tables:ro"]
+    assert "COORDINATOR_STATE_TOKEN" in services["dashboard"]["environment"]
+
+
 def test_the_image_mounts_folders_that_its_user_owns(
     services: dict[str, Any], dockerfile: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from datetime import timedelta, timezone
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -116,7 +117,15 @@ def test_it_is_filtered_sorted_and_paged_by_the_address(client: FlaskClient) -> 
     second = text_of(client, "/c/prod/?search=group-&sort=group_id&page=2")
     assert groups_of(second)[0] == "group-050"
     assert "page 2 of 3" in second
-    for odd in ("?page=x", "?page=99", "?sort=nothing", "?sort=-"):
+    long = f"?page={'9' * 5000}"
+    for odd in (
+        "?page=x",
+        "?page=99",
+        long,
+        "?sort=nothing",
+        "?sort=-",
+        "?endpoint=x&_method=POST",
+    ):
         assert groups_of(text_of(client, f"/c/prod/{odd}"))
 
 
@@ -132,6 +141,24 @@ def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardT
     assert "offset rewind" not in group
     assert "data-refresh-s" not in group
     assert "offset rewind" in text_of(client, f"/c/prod/group?group={REWOUND}")
+
+
+def test_a_moment_is_one_in_any_zone(tables: DashboardTables) -> None:
+    pages = []
+    for hours in (-23, 0, 18):
+        zone = timezone(timedelta(hours=hours))
+        at = urlencode({"at": tables.after.astimezone(zone).isoformat(), "search": REWOUND})
+        other = create_app({"prod": tables.folder}).test_client()
+        pages.append(Page(text_of(other, f"/c/prod/?{at}")).text)
+    assert pages[0] == pages[1] == pages[2]
+    assert "went back" in pages[0]
+
+
+def test_every_micro_batch_leads_to_its_page(client: FlaskClient) -> None:
+    links = re.findall(r'<td><a href="([^"]*at=[^"]*)">overview', text_of(client, "/c/prod/health"))
+    newest, before = (text_of(client, unescape(link)) for link in links[:2])
+    assert "version 2," in newest
+    assert "version 1," in before
 
 
 def test_what_changed_between_two_moments(client: FlaskClient, tables: DashboardTables) -> None:
@@ -176,6 +203,23 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     assert re.findall(r'<td class="number">(\d)</td>', page) == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    "select",
+    ["TIMESTAMP 'infinity'", "DATE '20000-01-01'", "MAP {[1]: 2}", "repeat('x', 100000000)"],
+)
+def test_what_cannot_be_shown_is_said(client: FlaskClient, select: str) -> None:
+    for as_file in ("", "csv"):
+        asked = urlencode({"query": f"SELECT {select} AS a", "format": as_file})
+        page = client.get(f"/c/prod/sql?{asked}")
+        assert page.status_code == 200
+        assert 'role="alert"' in page.text or "1 rows" in page.text or as_file
+
+
+def test_a_time_without_a_zone_is_shown_as_it_is(client: FlaskClient) -> None:
+    asked = urlencode({"query": "SELECT TIMESTAMP '2026-11-21 12:00:00' AS a"})
+    assert "<td>2026-11-21 12:00:00</td>" in text_of(client, f"/c/prod/sql?{asked}")
+
+
 def test_wrong_sql_is_said(client: FlaskClient) -> None:
     page = unescape(text_of(client, f"/c/prod/sql?{urlencode({'query': 'FROM nothing'})}"))
     assert 'role="alert">Catalog Error: Table with name nothing does not exist!' in page
@@ -193,6 +237,9 @@ def test_wrong_sql_is_said(client: FlaskClient) -> None:
         ("/c/prod/?at=7", 400, "7 is no time"),
         ("/c/prod/?at=2001-01-01", 400, "it begins at"),
         ("/c/prod/?at=2999-01-01", 400, "is yet to come"),
+        ("/c/prod/?at=0001-01-01T00:00:00%2B23:00", 400, "is neither a version nor a time"),
+        (f"/c/prod/?at={'9' * 5000}", 400, "is neither a version nor a time"),
+        ("/c/prod/changes?since=17", 400, "17 is no time"),
         ("/nothing", 404, "not found"),
     ],
 )
@@ -235,11 +282,31 @@ class TestAccess:
         assert led.headers["Location"] == "/c/prod/?search=x"
         cookie = led.headers["Set-Cookie"]
         assert "HttpOnly" in cookie
-        assert "SameSite=Strict" in cookie
+        assert "SameSite=Lax" in cookie
         assert "s3cr3t" not in cookie
         assert client.get("/c/prod/").status_code == 200
-        elsewhere = client.post("/login?to=//evil.example/", data={"token": "s3cr3t"})
-        assert elsewhere.headers["Location"] == "/"
+        for to in ("//evil.example/", "/%09/evil.example", "/c/%0a", "/c/%5cevil", "x"):
+            elsewhere = client.post(f"/login?to={to}", data={"token": "s3cr3t"})
+            assert elsewhere.headers["Location"] == "/"
+
+    @pytest.mark.parametrize("empty", ["", " "])
+    def test_nothing_is_no_token(self, empty: str) -> None:
+        for given in ({"token": empty}, {"auth_header": empty}):
+            with pytest.raises(ConfigurationError, match="is not empty"):
+                Access("0.0.0.0", **given)  # noqa: S104 - that it is refused
+
+    def test_nobody_learns_what_there_is(self, tables: DashboardTables) -> None:
+        access = Access("0.0.0.0", token="s3cr3t")  # noqa: S104, S106 - of this test
+        client = create_app({"prod": tables.folder}, access=access).test_client()
+        for address in ("/c/prod/?at=x", "/c/nope/", "/c/prod/", "/"):
+            answer = client.get(address, headers={"Accept": "application/json"})
+            assert answer.status_code == 401
+            assert "prod" not in answer.text
+
+    def test_no_other_site_sends_queries(self, client: FlaskClient) -> None:
+        other = {"Sec-Fetch-Site": "cross-site"}
+        assert client.get("/c/prod/sql?query=SELECT+1", headers=other).status_code == 403
+        assert client.get("/c/prod/", headers=other).status_code == 200
 
     def test_a_proxy_lets_in(self, tables: DashboardTables) -> None:
         access = Access("0.0.0.0", auth_header="X-User")  # noqa: S104 - of this test

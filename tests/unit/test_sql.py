@@ -54,6 +54,7 @@ def test_it_is_of_the_moment(tables: CoordinatorTables) -> None:
         "SET enable_external_access = true",
         "FROM secret_of_ours",
         "SELECT getenv('HOME')",
+        "FROM secret_of_theirs",
         "CREATE TABLE t AS SELECT 1",
         "PRAGMA database_list; FROM '/etc/passwd'",
         "",
@@ -76,6 +77,15 @@ def test_a_query_that_never_ends_ends(tables: CoordinatorTables) -> None:
 def test_the_rest_is_left_out(tables: CoordinatorTables) -> None:
     found = query("FROM range(1000000000000)", tables.snapshot, most_rows=3, within_s=60)
     assert found.num_rows == 3
+
+
+def test_two_columns_of_one_name_are_two(tables: CoordinatorTables) -> None:
+    assert list(tables.sql("SELECT 1 AS a, 2 AS a")) == [{"a": 1, "a_1": 2}]
+
+
+def test_an_answer_is_no_larger_than_it_may_be(tables: CoordinatorTables) -> None:
+    with pytest.raises(ConfigurationError, match="the answer is larger than 1 MB"):
+        query("SELECT repeat('x', 2000000)", tables.snapshot, most_bytes=1 << 20)
 
 
 class TestCommand:

@@ -22,18 +22,29 @@ async function draw(place) {
   if (document.body.dataset.refreshS) {
     setTimeout(() => {
       if (place.isConnected && !document.hidden && sessionStorage.getItem("refreshing") !== "no") draw(place);
-      else delete place.dataset.drawn;
+      else {
+        for (const plot of place.isConnected ? [] : plotsOf.get(place) || []) plot.destroy();
+        delete place.dataset.drawn;
+      }
     }, AGAIN_MS);
   }
 }
 
+const plotsOf = new WeakMap();
+
 function show(place, data) {
   const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
+  const open = [...place.querySelectorAll("details")].map((one) => one.open);
+  // uPlot remembers every plot that is not told to go.
+  for (const plot of plotsOf.get(place) || []) plot.destroy();
+  const plots = [];
+  plotsOf.set(place, plots);
   place.replaceChildren(
     statusStrip(data.statuses),
-    chart("Lag", data, [["lag", "records", "#2f7ed8"]], width),
-    chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width)
+    chart("Lag", data, [["lag", "records", "#2f7ed8"]], width, plots),
+    chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width, plots)
   );
+  place.querySelectorAll("details").forEach((one, number) => { one.open = open[number] || false; });
 }
 
 function statusStrip(statuses) {
@@ -55,7 +66,7 @@ function statusStrip(statuses) {
   return figure;
 }
 
-function chart(title, data, series, width) {
+function chart(title, data, series, width, plots) {
   const figure = element("figure", title);
   const known = series.flatMap(([name]) => data[name]).filter((value) => value !== null);
   if (known.length === 0) {
@@ -72,7 +83,7 @@ function chart(title, data, series, width) {
   const last = series.map(([name, label]) => `${label}: ${shown(data[name].findLast((value) => value !== null))} at last`);
   plot.setAttribute("aria-label", `${title} over time; ${last.join(", ")}, ${shown(Math.max(...known))} at most`);
   figure.append(plot);
-  new uPlot(
+  plots.push(new uPlot(
     {
       width,
       height: 200,
@@ -82,7 +93,7 @@ function chart(title, data, series, width) {
     },
     [data.at, ...series.map(([name]) => data[name])],
     plot
-  );
+  ));
   figure.append(asTable(title, data, series));
   return figure;
 }

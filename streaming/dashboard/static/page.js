@@ -25,7 +25,8 @@
   function inUtc(text) {
     const trimmed = text.trim();
     if (!trimmed || /(Z|[+-]\d\d:?\d\d)$/i.test(trimmed)) return trimmed;
-    const at = new Date(trimmed.replace(" ", "T"));
+    // A day alone would be taken for one of UTC.
+    const at = new Date(/^\d{4}-\d\d-\d\d$/.test(trimmed) ? `${trimmed}T00:00` : trimmed.replace(" ", "T"));
     return Number.isNaN(at.getTime()) ? trimmed : at.toISOString();
   }
 
@@ -58,11 +59,14 @@
     const form = main.querySelector("form[data-live]");
     const newForm = other.querySelector("form[data-live]");
     if (form && newForm && form.contains(active)) newForm.replaceWith(form);
-    const href = active instanceof HTMLAnchorElement && main.contains(active) ? active.getAttribute("href") : null;
+    const place = placeOf(active, main);
     main.replaceChildren(...other.childNodes);
     [...main.querySelectorAll(".wide")].forEach((one, number) => { one.scrollLeft = scrolled[number] || 0; });
     if (form && form.contains(active)) active.focus();
-    if (href) main.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
+    if (place) main.querySelectorAll(place.like)[place.number]?.focus({ preventScroll: true });
+    const travel = document.querySelector("form.travel");
+    const newTravel = next.querySelector("form.travel");
+    if (travel && newTravel && !travel.contains(active)) travel.replaceWith(newTravel);
     const footer = document.querySelector("footer");
     footer.replaceChildren(...next.querySelector("footer").childNodes);
     document.title = next.title;
@@ -70,23 +74,36 @@
     drawCharts(main);
   }
 
-  async function load(address) {
+  // What has the focus, as the how-manieth of those like it.
+  function placeOf(active, main) {
+    if (!main.contains(active)) return null;
+    const href = active.getAttribute("href");
+    const like = href ? `a[href="${CSS.escape(href)}"]` : active.matches("summary, .wide") ? "summary, .wide" : null;
+    return like && { like, number: [...main.querySelectorAll(like)].indexOf(active) };
+  }
+
+  async function load(address, isWanted = () => true) {
     const number = ++asked;
     const answer = await fetch(address, { headers: { Accept: "text/html" } });
+    // Somebody has to sign in again.
+    if (answer.redirected) {
+      location.reload();
+      return;
+    }
     const html = await answer.text();
-    if (number === asked) replaceMain(html);
+    if (number === asked && isWanted()) replaceMain(html);
   }
 
   const isBusy = () => {
-    const active = document.activeElement;
-    const isWriting = active?.closest("main form:not([data-live])");
+    const fields = document.querySelectorAll("main form:not([data-live]) input, main form:not([data-live]) textarea");
+    const isWriting = [...fields].some((one) => one === document.activeElement || one.value !== one.defaultValue);
     return document.hidden || isWriting || String(getSelection()) !== "";
   };
 
   async function refresh(seconds) {
     if (isRefreshing && !isBusy()) {
       try {
-        await load(location.href);
+        await load(location.href, () => isRefreshing && !isBusy());
         document.body.classList.remove("away");
       } catch {
         document.body.classList.add("away");

@@ -1,0 +1,23 @@
+"""Moments that an address names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from flask import request
+
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import parse_as_of
+
+
+def moment_of(argument: str) -> datetime | None:
+    """The moment of an argument, None where it is empty or not there.
+
+    Raises:
+        ConfigurationError: it is no time.
+    """
+    text = request.args.get(argument, "")
+    found = parse_as_of(text) if text else None
+    if isinstance(found, int):
+        raise ConfigurationError(f"{text[:40]} is no time such as 2026-11-21T03:14:00Z")
+    return found
