@@ -26,8 +26,9 @@ settings.register_profile("deterministic", _UNTIMED, derandomize=True)
 settings.register_profile("exhaustive", _UNTIMED, max_examples=5_000)
 settings.load_profile(os.environ.get("COORDINATOR_STATE_HYPOTHESIS", "deterministic"))
 
-# JVMs of tests live for seconds: their second compiler costs more time than it saves.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Brokers and commands of tests live for seconds: the JVM's second compiler costs too much.
+_SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+os.environ.update(_SHORT_LIVED)
 
 T = TypeVar("T")
 
@@ -62,7 +63,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that `run` itself uses; one for all tests, since a JVM takes long to get warm."""
     from streaming.session import build_session
 
+    # It lives for many tests.
+    for name in _SHORT_LIVED:
+        del os.environ[name]
     session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"))
+    os.environ.update(_SHORT_LIVED)
     yield session
     session.stop()
 

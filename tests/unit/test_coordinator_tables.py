@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from dataclasses import is_dataclass
 from datetime import date, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
@@ -111,9 +112,27 @@ def test_rows_are_a_sequence(tables: CoordinatorTables) -> None:
         found[6]
 
 
-def test_rows_go_to_pandas_and_polars(tables: CoordinatorTables) -> None:
+@pytest.mark.skipif(
+    find_spec("pandas") is None,
+    reason="pandas is not installed (tests/README.md says why); the rows are those of polars",
+)
+def test_rows_go_to_pandas(tables: CoordinatorTables) -> None:
     found = tables.lag()
     assert found.to_pandas()["lag"].tolist() == found.arrow["lag"].to_pylist()
+    opened = DeltaTable(f"{tables.reader.tables}/group_offsets").to_pandas()
+    assert sorted(opened["committed_offset"]) == sorted(
+        r.committed_offset for r in tables.offsets()
+    )
+
+
+@pytest.mark.skipif(find_spec("pandas") is not None, reason="pandas is there")
+def test_what_is_not_installed_is_said(tables: CoordinatorTables) -> None:
+    with pytest.raises(ConfigurationError, match="this needs pandas: pip install pandas"):
+        tables.lag().to_pandas()
+
+
+def test_rows_go_to_polars(tables: CoordinatorTables) -> None:
+    found = tables.lag()
     assert isinstance(found.to_polars(), polars.DataFrame)
     assert found.to_polars()["lag"].to_list() == found.arrow["lag"].to_pylist()
 
@@ -154,7 +173,7 @@ def test_other_engines_read_them(tables: CoordinatorTables) -> None:
     path = f"{tables.reader.tables}/group_offsets"
     expected = sorted(row.committed_offset for row in tables.offsets())
     opened = DeltaTable(path)
-    assert sorted(opened.to_pandas()["committed_offset"]) == expected
+    assert sorted(opened.to_pyarrow_table()["committed_offset"].to_pylist()) == expected
     assert sorted(polars.scan_delta(path).collect()["committed_offset"]) == expected
     queried = duckdb.from_arrow(opened.to_pyarrow_dataset()).order("committed_offset")
     assert [row[0] for row in queried.project("committed_offset").fetchall()] == expected
