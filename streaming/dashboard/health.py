@@ -17,6 +17,7 @@ _SORTED_BY = (
 )
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 20
+_COARSE = timedelta(milliseconds=10)
 _MOST_QUARANTINED = 50
 
 
@@ -58,12 +59,13 @@ def _accounted(row: Row) -> Row:
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
     """The last versions of `load_progress`, one for each micro-batch, and a moment of each.
 
-    Right before the next one was written, since a file is there some time after the time in it.
+    Right before the next one was written: Delta goes by the time of a file, which is some time after
+    the time in it, or before it by as much as a file system's clock is coarse.
     """
     found, until = [], snapshot.at
     for version, written_at in snapshot.reader.commits(_MOST_BATCHES):
         found.append({"version": version, "written_at": written_at, "at": until})
-        until = written_at - timedelta(milliseconds=1)
+        until = written_at - _COARSE
     return found
 
 
