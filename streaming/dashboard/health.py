@@ -59,8 +59,8 @@ def _accounted(row: Row) -> Row:
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
     """The last versions of `load_progress`, one for each micro-batch, and a moment of each.
 
-    Right before the next one was written: Delta goes by the time of a file, which is some time after
-    the time in it, or before it by as much as a file system's clock is coarse.
+    Right before the next one was written: Delta goes by the time of a file, which is some time
+    after the time in it, or before it by as much as a file system's clock is coarse.
     """
     found, until = [], snapshot.at
     for version, written_at in snapshot.reader.commits(_MOST_BATCHES):
