@@ -41,6 +41,7 @@ __all__ = [
     "read_batch_body",
     "read_batch_header",
     "read_record_batches",
+    "seal_record_batch",
     "write_control_batch",
     "write_message_set",
     "write_record_batch",
@@ -234,7 +235,36 @@ def write_record_batch(
             key=key,
             value=value,
         )
-    payload = compress(compression, bytes(body))
+    return seal_record_batch(
+        base_offset,
+        compress(compression, bytes(body)),
+        records_count=len(records),
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+def seal_record_batch(
+    base_offset: int,
+    payload: bytes | memoryview,
+    *,
+    records_count: int,
+    last_offset_delta: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = 0,
+) -> bytes:
+    """A batch of magic 2 around records that are bytes already, with its checksum."""
     out = bytearray(
         _HEADER.pack(
             base_offset,
@@ -249,7 +279,7 @@ def write_record_batch(
             producer_id,
             producer_epoch,
             base_sequence,
-            len(records),
+            records_count,
         )
     )
     out += payload

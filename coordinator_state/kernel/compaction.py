@@ -13,6 +13,7 @@ from coordinator_state.kernel.keys import (
     KIND_OTHER,
     KIND_OTHER_OFFSET,
     KIND_PLAIN_COMMIT,
+    KeyedRows,
     mark_superseded,
     no_keys,
 )
@@ -35,14 +36,16 @@ def compact(rows: Rows) -> tuple[Rows, int]:
     kinds[_plain_commits(rows)] = KIND_PLAIN_COMMIT
     kinds[_group_records(rows)] = KIND_GROUP_RECORD
     mark_superseded(
-        data,
-        positions,
-        lengths,
-        positions,
-        group_lengths,
-        kinds,
-        _one_array(rows.column("committed_offset")).fill_null(0).to_numpy(),
-        np.zeros(rows.num_rows, dtype=np.int64),
+        KeyedRows(
+            data,
+            positions,
+            lengths,
+            positions,
+            group_lengths,
+            kinds,
+            _one_array(rows.column("committed_offset")).fill_null(0).to_numpy(),
+            np.zeros(rows.num_rows, dtype=np.int64),
+        ),
         is_superseded,
         no_keys(),
         no_keys(),

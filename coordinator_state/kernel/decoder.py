@@ -25,6 +25,7 @@ from coordinator_state.kernel.keys import (
     KIND_OTHER,
     KIND_OTHER_OFFSET,
     KIND_PLAIN_COMMIT,
+    KeyedRows,
     mark_superseded,
     no_keys,
 )
@@ -237,14 +238,16 @@ class _RecordSetDecoder:
                 self._is_to_compact_again = True
         is_superseded = np.zeros(of.shape[1], dtype=np.bool_)
         self._keys, self._groups = mark_superseded(
-            arena,
-            start,
-            end - start,
-            group_positions,
-            group_lengths,
-            kinds,
-            of[rows.COMMITTED_OFFSET],
-            barriers,
+            KeyedRows(
+                arena,
+                start,
+                end - start,
+                group_positions,
+                group_lengths,
+                kinds,
+                of[rows.COMMITTED_OFFSET],
+                barriers,
+            ),
             is_superseded,
             self._keys,
             self._groups,

@@ -6,7 +6,7 @@ keys are few, and what is compared must be found in the processor's cache.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ _HASH: Final = 0
 _KEY: Final = 1
 """Where the key begins in the copies, and in the lowest bits how long it is."""
 _EPOCH: Final = 2
+"""What differs between commits that may not hide each other."""
 _NEXT_OFFSET: Final = 3
 """What the earliest commit so far committed, or less than any where another record of its key comes
 before it."""
@@ -49,6 +50,24 @@ KIND_PLAIN_COMMIT: Final = 1
 KIND_OTHER_OFFSET: Final = 2
 KIND_GROUP_RECORD: Final = 3
 
+
+class KeyedRows(NamedTuple):
+    """Rows in log order, as columns: where the key of each lies, and what is known of it.
+
+    Positions and lengths are those of the keys, and of the groups in them, in `data`. `barriers`
+    says how many places lie behind a row that may hide a record of any group.
+    """
+
+    data: Bytes
+    positions: Integers
+    lengths: Integers
+    group_positions: Integers
+    group_lengths: Integers
+    kinds: Integers
+    committed_offsets: Integers
+    barriers: Integers
+
+
 State = tuple[Integers, Bytes, int, int, int]
 """The table, the copies of the keys, where these end, how many there are, and how many steps back
 between two commits are kept."""
@@ -62,17 +81,7 @@ def no_keys() -> State:
 
 @compiled
 def mark_superseded(
-    data: Bytes,
-    positions: Integers,
-    lengths: Integers,
-    group_positions: Integers,
-    group_lengths: Integers,
-    kinds: Integers,
-    committed_offsets: Integers,
-    barriers: Integers,
-    is_superseded: Mask,
-    keys: State,
-    groups: State,
+    rows: KeyedRows, is_superseded: Mask, keys: State, groups: State
 ) -> tuple[State, State]:
     """Mark each plain commit that a later one with the same key supersedes, and that tells nothing.
 
@@ -82,58 +91,87 @@ def mark_superseded(
     `MOST_STEPS_BACK` stay: logs that go back and forth are no larger for it than others.
 
     What a record of a group does may depend on whether a commit made the group before it. So of the
-    commits before and behind such a record, one of each key stays; `barriers` says how many places
-    lie behind a row that may hide one of any group.
+    commits before and behind such a record, one of each key stays.
 
-    Positions and lengths are those of the keys, and of the groups in them, in `data`. Rows are gone
-    through from the last to the first; the states that come back, of the commits' keys and of the
-    groups with records, are those before the first row, and lead on to earlier ones.
+    Rows are gone through from the last to the first; the states that come back, of the commits'
+    keys and of the groups with records, are those before the first row, and lead on to earlier
+    ones.
     """
-    slots, copies, copies_end, count, steps_back = keys
-    for row in range(len(positions) - 1, -1, -1):
-        if kinds[row] == KIND_OTHER:
-            continue
-        if kinds[row] == KIND_GROUP_RECORD:
-            groups = _with_record(groups, data, group_positions[row], group_lengths[row])
-            continue
-        position, length = positions[row], lengths[row]
-        key_hash = _hash(data, position, length)
-        slot = _find(slots, copies, key_hash, data, position, length)
-        is_known = slots[slot, _KEY] != _EMPTY
-        if kinds[row] == KIND_OTHER_OFFSET:
-            if is_known:
-                slots[slot, _NEXT_OFFSET] = _NO_OFFSET
-            continue
-        epoch = _epoch(groups, data, group_positions[row], group_lengths[row], barriers[row])
-        if is_known:
-            is_superseded[row] = slots[slot, _EPOCH] == epoch
-            is_step_back = committed_offsets[row] > slots[slot, _NEXT_OFFSET]
-            if is_step_back and steps_back < MOST_STEPS_BACK:
-                steps_back += 1
-                is_superseded[row] = False
-                _keep_next(slots, slot, is_superseded)
+    row = len(rows.positions) - 1
+    while row >= 0:
+        row, keys = _mark_on(rows, row, is_superseded, keys, groups)
+        if row < 0:
+            break
+        if rows.kinds[row] == KIND_GROUP_RECORD:
+            position, length = rows.group_positions[row], rows.group_lengths[row]
+            groups = _with_record(groups, rows.data, position, length)
+            row -= 1
         else:
-            slots[slot, _HASH] = key_hash
-            slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
-            copies = _with_room(copies, copies_end, length)
-            copies_end = copy_bytes(data, position, length, copies, copies_end)
-            count += 1
-        slots[slot, _EPOCH] = epoch
-        slots[slot, _NEXT_OFFSET] = committed_offsets[row]
-        slots[slot, _NEXT_ROW] = row
-        if 2 * count > len(slots):
-            slots = _doubled(slots)
-    _keep_firsts(slots, is_superseded)
-    return (slots, copies, copies_end, count, steps_back), groups
+            keys = _with_more_room(keys, rows.lengths[row])
+    _keep_firsts(keys[0], is_superseded)
+    return keys, groups
 
 
 @inlined
-def _epoch(groups: State, data: Bytes, position: int, length: int, barriers: int) -> int:
-    """What differs between commits that may not hide each other."""
-    epoch = barriers << 32
-    if groups[_COUNT]:
-        epoch += _records_of(groups, data, position, length)
-    return epoch
+def _mark_on(
+    rows: KeyedRows, last: int, is_superseded: Mask, keys: State, groups: State
+) -> tuple[int, State]:
+    """Mark from a row on, up to one that is of a group, or for whose key there is no room.
+
+    No array is replaced in here: counting who holds them would take longer than all else.
+    """
+    slots, copies, copies_end, count, steps_back = keys
+    row, has_records = last, groups[_COUNT] > 0
+    while row >= 0:
+        place = np.uint64(row)
+        kind = rows.kinds[place]
+        if kind == KIND_GROUP_RECORD:
+            break
+        if kind == KIND_OTHER:
+            row -= 1
+            continue
+        position, length = rows.positions[place], rows.lengths[place]
+        key_hash = _hash(rows.data, position, length)
+        slot = np.uint64(_find(slots, copies, key_hash, rows.data, position, length))
+        is_known = slots[slot, _KEY] != _EMPTY
+        if kind == KIND_OTHER_OFFSET:
+            if is_known:
+                slots[slot, _NEXT_OFFSET] = _NO_OFFSET
+            row -= 1
+            continue
+        epoch = rows.barriers[place] << 32
+        if has_records:
+            group, group_length = rows.group_positions[place], rows.group_lengths[place]
+            epoch += _records_of(groups, rows.data, group, group_length)
+        committed_offset = rows.committed_offsets[place]
+        if is_known:
+            is_superseded[place] = slots[slot, _EPOCH] == epoch
+            if committed_offset > slots[slot, _NEXT_OFFSET] and steps_back < MOST_STEPS_BACK:
+                steps_back += 1
+                is_superseded[place] = False
+                _keep_next(slots, int(slot), is_superseded)
+        else:
+            if 2 * (count + 1) > len(slots) or copies_end + length > len(copies):
+                break
+            slots[slot, _HASH] = key_hash
+            slots[slot, _KEY] = copies_end << _LENGTH_BITS | length
+            copies_end = copy_bytes(rows.data, position, length, copies, copies_end)
+            count += 1
+        slots[slot, _EPOCH] = epoch
+        slots[slot, _NEXT_OFFSET] = committed_offset
+        slots[slot, _NEXT_ROW] = row
+        row -= 1
+    return row, (slots, copies, copies_end, count, steps_back)
+
+
+@inlined
+def _with_more_room(keys: State, length: int) -> State:
+    """The same keys, with room for one more of this length."""
+    slots, copies, copies_end, count, steps_back = keys
+    copies = _with_room(copies, copies_end, length)
+    if 2 * (count + 1) > len(slots):
+        slots = _doubled(slots)
+    return slots, copies, copies_end, count, steps_back
 
 
 @inlined
@@ -183,16 +221,15 @@ def _find(
 ) -> int:
     """The slot of a key, or the empty one where it belongs."""
     slot = key_hash & (len(slots) - 1)
-    while slots[slot, _KEY] != _EMPTY:
-        key = slots[slot, _KEY]
-        if (
-            slots[slot, _HASH] == key_hash
+    while True:
+        key = slots[np.uint64(slot), _KEY]
+        if key == _EMPTY or (
+            slots[np.uint64(slot), _HASH] == key_hash
             and key & _LENGTH_MASK == length
             and _is_same(copies, key >> _LENGTH_BITS, data, position, length)
         ):
-            break
+            return int(slot)
         slot = (slot + 1) & (len(slots) - 1)
-    return slot
 
 
 @inlined

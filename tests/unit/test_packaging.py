@@ -97,10 +97,11 @@ def project(repository: Path) -> dict[str, Any]:
     return tomllib.loads((repository / "pyproject.toml").read_text())
 
 
-def test_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     folders = {name.partition("/")[0] for name in names}
-    assert folders == {"coordinator_state", "streaming", "coordinator_state-0.1.0.dist-info"}
+    packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
+    assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
     assert {"coordinator_state/py.typed", "streaming/spark_conf/log4j2.properties"} <= set(names)
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
 
