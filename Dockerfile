@@ -15,9 +15,10 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/streaming.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY coordinator_state coordinator_state
 COPY streaming streaming
+COPY pyspark_coordinator_state pyspark_coordinator_state
 RUN pip install --no-cache-dir --no-deps .
 
-# Delta's jars; a run finds them here and asks no repository.
+# Delta's jars; `run --catalog` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
 RUN python -c "from streaming.jars import delta_jars; delta_jars()"
 

@@ -15,25 +15,34 @@ from pydantic import (
     field_validator,
 )
 
+from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
 from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER, MAX_RECORDS_OF_ALL_HISTORY
 
 Semantics = Literal["auto", "coordinator", "scala"]
 History = Literal["off", "sampled", "all"]
 
-_TRIGGER = re.compile(r"\d+ (millisecond|second|minute|hour|day)s?")
+_DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
 
 def _checked_trigger(trigger: str) -> str:
-    if not _TRIGGER.fullmatch(trigger):
-        raise ValueError("an interval is a number and a unit, such as '1 second'")
+    parse_interval(trigger)
     return trigger
 
 
 def _checked_lag_interval(interval: str) -> str:
-    if interval != "off" and not _TRIGGER.fullmatch(interval):
-        raise ValueError("an interval is a number and a unit, such as '5 seconds', or off")
+    if interval != "off":
+        try:
+            parse_interval(interval)
+        except ValueError as error:
+            raise ValueError(f"{error}, or off") from error
     return interval
+
+
+def _checked_catalog(database: str) -> str:
+    if not _DATABASE.fullmatch(database):
+        raise ValueError(f"{database!r} is not DATABASE or CATALOG.DATABASE")
+    return database
 
 
 def _checked_servers(servers: str) -> str:
@@ -57,7 +66,7 @@ class RunSettings(BaseModel):
     `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
     them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
     out of the representation. `lag_interval` is the time between two samples of the logs that
-    groups read, or "off".
+    groups read, or "off". `catalog` is a database of a Spark catalog in which the tables are named.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,6 +85,7 @@ class RunSettings(BaseModel):
     change_data_feed: bool = False
     lag_interval: Annotated[str, AfterValidator(_checked_lag_interval)] = "5 seconds"
     master: str = "local[2]"
+    catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None
 
     @field_validator("tables", "checkpoint")
     @classmethod

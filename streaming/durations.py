@@ -1,4 +1,4 @@
-"""Times as people write them: 60s, 5m, 1h or 7d."""
+"""Times as people write them: 60s, 5m, 1h or 7d; and intervals as Spark's triggers have them."""
 
 from __future__ import annotations
 
@@ -25,5 +25,26 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is no duration: {DURATION_FORM}")
     try:
         return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is too long") from error
+
+
+_INTERVAL: Final = re.compile(r"(?P<number>\d+) (?P<unit>millisecond|second|minute|hour|day)s?")
+
+
+def parse_interval(text: str) -> timedelta:
+    """An interval such as Spark's triggers take.
+
+    >>> parse_interval("5 seconds"), parse_interval("1 day")
+    (datetime.timedelta(seconds=5), datetime.timedelta(days=1))
+
+    Raises:
+        ValueError: no interval.
+    """
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise ValueError("an interval is a number and a unit, such as '5 seconds'")
+    try:
+        return timedelta(**{f"{found['unit']}s": int(found["number"])})
     except OverflowError as error:
         raise ValueError(f"{text!r} is too long") from error

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
+from streaming.catalog import register
 from streaming.config import RunSettings
+from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
@@ -20,7 +22,6 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
-from streaming.lag.sampling import start as start_sampling
 from streaming.progress import OnProgress
 from streaming.session import build_session
 from streaming.tables import folder as tables_folder
@@ -108,7 +109,11 @@ def run_query(
         if checkpoint is not None:
             require_fit(checkpoint, progress, settings.tables)
         own_session = session is None
-        session = session or build_session(master=settings.master)
+        session = session or build_session(
+            master=settings.master,
+            with_delta=settings.catalog is not None,
+            with_hive=settings.catalog is not None,
+        )
         try:
             _run(session, settings, log, progress, on_progress, stop)
         finally:
@@ -142,13 +147,14 @@ def _run(
     kafka_config = kafka_client_config(settings.kafka)
     offsets_retention_ms = _offsets_retention_ms(settings, kafka_config)
     tables_folder.create(
-        session,
         settings.tables,
         progress,
         log_partitions=len(log.leaders),
         offsets_retention_ms=offsets_retention_ms,
         change_data_feed=settings.change_data_feed,
     )
+    if settings.catalog is not None:
+        register(session, settings.tables, settings.catalog)
     with ExitStack() as opened:
         topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(topic_names))
@@ -168,10 +174,10 @@ def _run(
         sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(sampling))
         if not settings.available_now:
-            opened.callback(sampling.end, start_sampling(session, sampling, settings.lag_interval))
+            opened.enter_context(sampling.every(parse_interval(settings.lag_interval)))
         _wait(_start(session, settings, progress, stoppable), stoppable, stop)
         if settings.available_now:
-            sampling.sample(session)
+            sampling.sample()
 
 
 def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]) -> int:

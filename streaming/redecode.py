@@ -9,7 +9,6 @@ from coordinator_state.offsets import Semantics
 from streaming.apply.redecode import Redecoded, redecode_quarantine
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.topic_names import TopicNames
-from streaming.session import build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
@@ -42,10 +41,8 @@ def redecode(
             topic_id=reader.topic_id,
             semantics=Semantics(reader.semantics),
         )
-        session = build_session()
-        opened.callback(session.stop)
         if bootstrap_servers is None:
-            return redecode_quarantine(session, tables, progress)
+            return redecode_quarantine(tables, progress)
         config = kafka_client_config(kafka or {})
         names = opened.enter_context(closing(TopicNames(bootstrap_servers, config)))
-        return redecode_quarantine(session, tables, progress, names)
+        return redecode_quarantine(tables, progress, names)

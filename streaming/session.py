@@ -14,40 +14,49 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # A MERGE writes as many files as there are shuffle partitions, and a micro-batch is small.
     "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    # The source of every MERGE is built on the driver, so a second evaluation gives the same rows.
-    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0",
-    # The query of samples has no checkpoint that anybody needs.
-    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+    # The JVM plans and hands on: collecting in parallel and optimising loops costs it memory only.
+    "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
-    # A commit timestamp may lie before 1900 in hostile input; it is stored as it is.
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-    "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
 }
 
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A commit timestamp may lie before 1900 in hostile input; it is what is stored.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
 _SPARK_CONF = Path(__file__).with_name("spark_conf")
 
 
 def build_session(
-    *, master: str = "local[2]", app_name: str = "coordinator-state", warehouse: Path | None = None
+    *,
+    master: str = "local[2]",
+    app_name: str = "coordinator-state",
+    warehouse: Path | None = None,
+    with_delta: bool = False,
+    with_hive: bool = False,
 ) -> SparkSession:
     """Start (or get) the session that runs the query.
 
-    The Delta jars come from the project's own cache, so a second start needs no network. In local
-    mode everything binds to the loopback address. A SPARK_HOME or SPARK_CONF_DIR of the user's
-    stands; without one Spark logs errors only.
+    In local mode everything binds to the loopback address. A SPARK_HOME or SPARK_CONF_DIR of the
+    user's stands; without one Spark logs errors only.
+
+    Args:
+        master: where it runs.
+        app_name: what it is called there.
+        warehouse: the folder for tables that are given none.
+        with_delta: it knows Delta tables, which the query itself writes without Spark. The jars
+            come from the project's own cache, so a second start needs no network.
+        with_hive: it has Hive's metastore as the user's configuration says, and where that says
+            nothing one in the working directory.
 
     Raises:
         ConfigurationError: no JDK that Spark can run on, or the jars cannot be had.
@@ -61,13 +70,17 @@ def build_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in _SETTINGS.items():
+    settings = dict(_SETTINGS)
+    if with_delta:
+        settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    builder = builder.config("spark.jars", ",".join(str(jar) for jar in delta_jars()))
     if master.startswith("local"):
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
             "spark.driver.host", "127.0.0.1"
         )
     if warehouse is not None:
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+    if with_hive:
+        builder = builder.enableHiveSupport()
     return builder.getOrCreate()

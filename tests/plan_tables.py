@@ -30,6 +30,17 @@ from streaming.apply.offsets import plan_offsets
 from streaming.tables.schemas import GROUP_MEMBERS
 
 LOG_PARTITION = 7
+OFFSET_VALUES = (
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp_ms",
+    "expire_timestamp_ms",
+    "topic_id",
+    "record_offset",
+    "producer_id",
+)
+"""What a committed offset is compared by."""
 RETENTION_MS = 1_000
 GroupId = tuple[int, str]
 

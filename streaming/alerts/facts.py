@@ -33,7 +33,6 @@ class Facts:
     """One snapshot of the tables, for any number of rules; each view is computed once."""
 
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
-        self.at = at
         self._snapshot = Snapshot(reader, at=at, status_rules=status_rules)
 
     def findings(self, rule: Rule) -> list[Finding]:
@@ -77,7 +76,7 @@ class Facts:
             # Nobody samples the log: what is known is when somebody wrote.
             moment = pc.max(self._snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
             told = "were written to {} ago, and the log has not been sampled since"
-        behind_ms = 0.0 if moment is None else (self.at - moment).total_seconds() * 1000
+        behind_ms = 0.0 if moment is None else (self._snapshot.at - moment).total_seconds() * 1000
         if moment is not None and limit.holds(behind_ms):
             reason = f"the tables {told.format(time_text(behind_ms))} ({limit.text})"
             yield Finding(key, reason, behind_ms)
@@ -86,7 +85,7 @@ class Facts:
 
     @cached_property
     def _known_until(self) -> pa.Table:
-        return tables_known_until(self._snapshot.reader, self.at)
+        return tables_known_until(self._snapshot.reader, self._snapshot.at)
 
     def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
         told = set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.group_replay import AskTopicNames, GroupRecord, GroupState, described
 from coordinator_state.groups import NO_RECORD_OFFSET, Group
@@ -22,9 +25,8 @@ from streaming.tables.schemas import (
     Table,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+Row = dict[str, Any]
+_IDENTITY = ["log_partition", "group_id"]
 _TABLES = {table.name: table for table in TABLES}
 
 
@@ -32,50 +34,43 @@ _TABLES = {table.name: table for table in TABLES}
 class GroupTables:
     """The tables of a folder, with what the micro-batch has merged so far."""
 
-    session: SparkSession
     tables: str
 
     def groups(self, versions: Mapping[str, int]) -> dict[GroupId, GroupState]:
         """Every group as of these versions of the tables."""
 
-        def rows_of(name: str, columns: list[str]) -> Any:
-            return self._read(_TABLES[name], versions[name]).select(columns).toArrow()
+        def rows_of(name: str, columns: list[str]) -> pa.Table:
+            return delta.read(self.tables, _TABLES[name], columns, version=versions[name])
 
-        return read_groups(self._read(GROUPS, versions[GROUPS.name]).toArrow(), rows_of)
+        return read_groups(rows_of(GROUPS.name, GROUPS.schema.names), rows_of)
 
     def members_gone(
         self,
         changes: Mapping[GroupId, GroupChange],
-        members: list[dict[str, Any]],
-    ) -> list[dict[str, Any]]:
+        members: list[Row],
+    ) -> list[Row]:
         """Members that the table has of the changed groups and that are not in them any more."""
         if not changes:
             return []
         staying = {(m["log_partition"], m["group_id"], m["member_id"]) for m in members}
-        known = self._rows_of(GROUP_MEMBERS, changes).select(
-            "log_partition", "group_id", "member_id", "client_id", "client_host"
-        )
+        known = self._rows_of(GROUP_MEMBERS, changes, ["member_id", "client_id", "client_host"])
         return [
             {
-                **row.asDict(),
-                "record_offset": changes[row.log_partition, row.group_id].position,
+                **row,
+                "record_offset": changes[row["log_partition"], row["group_id"]].position,
                 "is_gone": True,
             }
-            for row in known.collect()
-            if (row.log_partition, row.group_id, row.member_id) not in staying
+            for row in known.to_pylist()
+            if (row["log_partition"], row["group_id"], row["member_id"]) not in staying
         ]
 
     def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
         """Which of the groups have a row in `group_offsets`, the micro-batch's merge included."""
-        if not groups:
-            return set()
-        rows = self._rows_of(GROUP_OFFSETS, groups)
-        found = rows.select("log_partition", "group_id").distinct()
-        return {(row.log_partition, row.group_id) for row in found.collect()}
+        return _identities(self._rows_of(GROUP_OFFSETS, groups, [])) if groups else set()
 
     def records(self, groups: set[GroupId]) -> dict[GroupId, list[GroupRecord]]:
         """The last record of each key of the groups, in log order."""
-        rows = self._rows_of(COORDINATOR_RECORDS, groups).select(RAW_RECORD).toArrow()
+        rows = self._rows_of(COORDINATOR_RECORDS, groups, RAW_RECORD)
         return {
             identity: sorted(records, key=lambda record: record.record_offset)
             for identity, records in records_of(groups, rows).items()
@@ -84,40 +79,54 @@ class GroupTables:
     def record_offsets(self, table: Table, groups: set[GroupId]) -> dict[GroupId, list[int]]:
         """Record offsets of the groups' rows in a table of offsets."""
         found: dict[GroupId, list[int]] = {identity: [] for identity in groups}
-        rows = self._rows_of(table, groups).select("log_partition", "group_id", "record_offset")
-        for row in rows.collect():
-            found[row.log_partition, row.group_id].append(row.record_offset)
+        for row in self._rows_of(table, groups, ["record_offset"]).to_pylist():
+            found[row["log_partition"], row["group_id"]].append(row["record_offset"])
         return found
 
     def offset_places(self, groups: set[GroupId]) -> dict[tuple[Any, ...], int]:
         """The record offset of each key of `group_offsets` of the groups."""
-        rows = self._rows_of(GROUP_OFFSETS, groups).select(*GROUP_OFFSETS.key, "record_offset")
-        return {tuple(row)[:-1]: row.record_offset for row in rows.collect()}
+        rows = self._rows_of(GROUP_OFFSETS, groups, [*GROUP_OFFSETS.key, "record_offset"])
+        return {
+            tuple(row[name] for name in GROUP_OFFSETS.key): row["record_offset"]
+            for row in rows.to_pylist()
+        }
 
     def simple_groups(self, groups: set[GroupId]) -> set[GroupId]:
         """Which of the groups are known from their offsets alone."""
-        rows = self._rows_of(GROUPS, groups).where(f"record_offset = {NO_RECORD_OFFSET}")
-        return {(row.log_partition, row.group_id) for row in rows.collect()}
+        is_simple = pc.field("record_offset") == NO_RECORD_OFFSET
+        return _identities(self._rows_of(GROUPS, groups, [], is_simple))
 
     def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
         """Which of the groups have a tombstone as their last GroupMetadata, and where."""
         if not groups:
             return {}
-        rows = self._rows_of(COORDINATOR_RECORDS, groups)
-        found = rows.where(f"record_type = {GROUP_METADATA_TYPE} AND is_tombstone").select(
-            "log_partition", "group_id", "record_offset"
-        )
-        return {(row.log_partition, row.group_id): row.record_offset for row in found.collect()}
+        is_gone = (pc.field("record_type") == GROUP_METADATA_TYPE) & pc.field("is_tombstone")
+        rows = self._rows_of(COORDINATOR_RECORDS, groups, ["record_offset"], is_gone)
+        return {
+            (row["log_partition"], row["group_id"]): row["record_offset"]
+            for row in rows.to_pylist()
+        }
 
-    def _rows_of(self, table: Table, groups: Iterable[GroupId]) -> DataFrame:
-        return self._read(table).join(
-            delta.frame_of(self.session, group_ids(groups)),
-            ["log_partition", "group_id"],
-            "left_semi",
+    def _rows_of(
+        self,
+        table: Table,
+        groups: Collection[GroupId],
+        columns: Sequence[str],
+        where: pc.Expression | None = None,
+    ) -> pa.Table:
+        """Rows of groups, with their log partition and id beside the columns asked for."""
+        is_theirs = pc.field("group_id").isin(pa.array({name for _, name in groups}, pa.string()))
+        found = delta.read(
+            self.tables,
+            table,
+            list(dict.fromkeys([*_IDENTITY, *columns])),
+            where=is_theirs if where is None else is_theirs & where,
         )
+        return found.join(group_ids(groups), _IDENTITY, join_type="left semi")
 
-    def _read(self, table: Table, version: int | None = None) -> DataFrame:
-        return delta.read(self.session, self.tables, table, version)
+
+def _identities(rows: pa.Table) -> set[GroupId]:
+    return set(zip(rows["log_partition"].to_pylist(), rows["group_id"].to_pylist(), strict=True))
 
 
 def described_groups(

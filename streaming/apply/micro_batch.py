@@ -85,53 +85,59 @@ class MicroBatchApply:
     _pending: list[PendingOffset] = field(default_factory=list)
     _groups: dict[GroupId, GroupState] = field(default_factory=dict)
     _committed: CommittedOffsets = field(default_factory=CommittedOffsets)
-    _transaction: str = ""
+    _query_id: str = ""
 
-    def recover(self, session: SparkSession, query_id: str) -> None:
+    def recover(self, query_id: str) -> None:
         """Read what waits and which groups exist; take back appends that will not come again.
 
         `query_id` is the checkpoint's: the appends of a micro-batch are known by it and the batch
         id.
         """
-        self._transaction = f"coordinator-state/{query_id}"
+        self._query_id = query_id
         versions = self.progress.table_versions
-        pending = delta.read(session, self.tables, PENDING_OFFSETS, versions[PENDING_OFFSETS.name])
-        self._pending = read_pending(pending.toArrow())
-        self._groups = GroupTables(session, self.tables).groups(versions)
+        self._pending = read_pending(
+            delta.read(self.tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
+        )
+        self._groups = GroupTables(self.tables).groups(versions)
         if self._with_history:
-            offsets = delta.read(session, self.tables, GROUP_OFFSETS, versions[GROUP_OFFSETS.name])
-            self._committed.load(offsets.select(*CommittedOffsets.columns()).toArrow())
+            columns, version = CommittedOffsets.columns(), versions[GROUP_OFFSETS.name]
+            self._committed.load(delta.read(self.tables, GROUP_OFFSETS, columns, version=version))
         for table in APPEND_TABLES:
-            self._take_back(session, table)
+            self._take_back(table)
         self.progress.query_id = query_id
 
-    def _take_back(self, session: SparkSession, table: Table) -> None:
-        """Delete what the last, unfinished micro-batch of a lost checkpoint appended.
+    def _take_back(self, table: Table) -> None:
+        """Take away what the last, unfinished micro-batch of a lost checkpoint appended.
 
-        With the checkpoint still there the same micro-batch comes again, and Delta skips its
-        appends.
+        With the checkpoint still there the same micro-batch comes again, and its appends are
+        skipped. What others did to the table (`redecode`, upkeep) stays.
         """
-        pinned = self.progress.table_versions[table.name]
-        if (
-            delta.current_version(session, self.tables, table) > pinned
-            and delta.last_writer(session, self.tables, table) != self._transaction
-        ):
+        versions = self.progress.table_versions
+        if delta.current_version(self.tables, table) == versions[table.name]:
+            return
+        done = delta.last_transaction(self.tables, table, self._transaction)
+        is_unfinished = done is not None and done > self.progress.batch_id
+        if not (is_unfinished and self.progress.query_id in ("", self._query_id)):
             next_offsets = {p: row.next_offset for p, row in self.progress.rows.items()}
-            version = delta.delete_from(session, self.tables, table, next_offsets)
-            self.progress.table_versions[table.name] = version
+            versions[table.name] = delta.delete_from(self.tables, table, next_offsets)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Apply one micro-batch."""
+        """Apply one micro-batch of a query."""
         started = time.monotonic()
-        session = batch.sparkSession
-        is_first = not self._transaction
+        self.apply(batch.toArrow(), batch_id, _query_id(batch.sparkSession), started=started)
+
+    def apply(
+        self, rows: pa.Table, batch_id: int, query_id: str, *, started: float | None = None
+    ) -> None:
+        """Apply the rows (`LOG_ROW_SCHEMA`) of a micro-batch that began at `started`."""
+        started = time.monotonic() if started is None else started
+        is_first = not self._query_id
         if is_first:
-            self.recover(session, _query_id(session))
-        rows = batch.toArrow()
+            self.recover(query_id)
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         rows = self._not_applied(rows)
         counts = RecordCounts()
-        writes = TableWrites(session, self.tables, self.progress, self.fault)
+        writes = TableWrites(self.tables, self.progress, self.fault)
         self._write(writes, rows, counts, batch_id, is_first)
         read = self.progress.advance(
             reports,
@@ -141,7 +147,7 @@ class MicroBatchApply:
         )
         self.progress.batch_id = batch_id
         self.progress.updated_at = datetime.now(timezone.utc)
-        delta.overwrite(session, self.tables, LOAD_PROGRESS, self.progress.to_arrow())
+        delta.overwrite(self.tables, LOAD_PROGRESS, self.progress.to_arrow())
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, counts, read, writes.rows, started)
 
@@ -171,13 +177,13 @@ class MicroBatchApply:
         writes.merge(
             GROUP_OFFSETS,
             delta.with_timestamps(plan.changes),
-            deletes="s.is_tombstone",
-            guard="s.position >= t.record_offset",
+            guard="position",
+            deletes="is_tombstone",
         )
         records = plan_records(rows, counts)
         writes.records(records)
         events = self._events(rows, plan, records)
-        stored = GroupTables(writes.session, self.tables)
+        stored = GroupTables(self.tables)
         changes = plan_groups(
             rows, records, self._groups, self.semantics, plan, stored, always=is_first
         )
@@ -195,6 +201,11 @@ class MicroBatchApply:
             writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
         self.fault(PENDING_OFFSETS.name)
         self._pending = plan.pending
+
+    @property
+    def _transaction(self) -> str:
+        """The application id of appends."""
+        return f"coordinator-state/{self._query_id}"
 
     @property
     def _with_history(self) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,9 +43,6 @@ from streaming.tables.schemas import (
     QUARANTINE,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 Row = dict[str, Any]
 Place = tuple[int, int]
 """Log partition and record offset."""
@@ -70,7 +67,6 @@ class Redecoded:
 
 
 def redecode_quarantine(
-    session: SparkSession,
     tables: str,
     progress: LoadProgress,
     topic_names: AskTopicNames = lambda _topic_ids: {},
@@ -83,13 +79,13 @@ def redecode_quarantine(
     Raises:
         ConfigurationError: the last micro-batch was not finished.
     """
-    quarantined = _quarantined(session, tables, progress)
-    _restore(session, tables, progress)
+    quarantined = _quarantined(tables, progress)
+    _restore(tables, progress)
     rows = _decoded(quarantined)
     records = plan_records(rows, RecordCounts())
     offsets = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_OFFSET)).to_pylist()
-    stored = GroupTables(session, tables)
-    writes = TableWrites(session, tables, progress)
+    stored = GroupTables(tables)
+    writes = TableWrites(tables, progress)
     writes.records(records)
     kept = stored.records({(row["log_partition"], row["group_id"]) for row in records})
     places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
@@ -98,10 +94,10 @@ def redecode_quarantine(
     writes.groups(_rebuilt(stored, groups, kept, progress.semantics), topic_names)
     moved = {*map(_place, records), *_superseded(stored, offsets)}
     _account(progress, quarantined, moved, applied)
-    delta.overwrite(session, tables, LOAD_PROGRESS, progress.to_arrow())
-    writes.merge(QUARANTINE, _places_table(moved), deletes="true", guard="true")
-    progress.table_versions[QUARANTINE.name] = delta.current_version(session, tables, QUARANTINE)
-    delta.overwrite(session, tables, LOAD_PROGRESS, progress.to_arrow())
+    delta.overwrite(tables, LOAD_PROGRESS, progress.to_arrow())
+    writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_gone")
+    progress.table_versions[QUARANTINE.name] = delta.current_version(tables, QUARANTINE)
+    delta.overwrite(tables, LOAD_PROGRESS, progress.to_arrow())
     decoded = {_place(row) for row in (*records, *offsets)}
     return Redecoded(
         applied=len(applied),
@@ -112,19 +108,16 @@ def redecode_quarantine(
     )
 
 
-def _restore(session: SparkSession, tables: str, progress: LoadProgress) -> None:
+def _restore(tables: str, progress: LoadProgress) -> None:
     """Take back what an unfinished micro-batch wrote, which comes again; appends stay."""
-    from delta.tables import DeltaTable
-
     for table in _STATE_TABLES:
         pinned = progress.table_versions[table.name]
-        if delta.current_version(session, tables, table) > pinned:
-            DeltaTable.forPath(session, table.path(tables)).restoreToVersion(pinned)
-            progress.table_versions[table.name] = delta.current_version(session, tables, table)
+        if delta.current_version(tables, table) > pinned:
+            progress.table_versions[table.name] = delta.restore(tables, table, pinned)
 
 
-def _quarantined(session: SparkSession, tables: str, progress: LoadProgress) -> list[Row]:
-    rows: list[Row] = delta.read(session, tables, QUARANTINE).toArrow().to_pylist()
+def _quarantined(tables: str, progress: LoadProgress) -> list[Row]:
+    rows: list[Row] = delta.read(tables, QUARANTINE).to_pylist()
     ends = {log_partition: row.next_offset for log_partition, row in progress.rows.items()}
     if any(row["record_offset"] >= ends.get(row["log_partition"], 0) for row in rows):
         raise ConfigurationError(
@@ -206,8 +199,14 @@ def _account(
 
 def _places_table(places: set[Place]) -> pa.Table:
     return pa.Table.from_pylist(
-        [{"log_partition": p, "record_offset": offset} for p, offset in sorted(places)],
-        schema=pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())]),
+        [{"log_partition": p, "record_offset": at, "is_gone": True} for p, at in sorted(places)],
+        schema=pa.schema(
+            [
+                ("log_partition", pa.int32()),
+                ("record_offset", pa.int64()),
+                ("is_gone", pa.bool_()),
+            ]
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,9 +21,6 @@ from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, Table
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 @dataclass(frozen=True, slots=True)
 class TableWrites:
@@ -33,31 +30,30 @@ class TableWrites:
     after it is written; tests crash there.
     """
 
-    session: SparkSession
     tables: str
     progress: LoadProgress
     fault: Callable[[str], None] = lambda _table: None
     rows: dict[str, int] = field(default_factory=dict)
 
-    def merge(self, table: Table, source: pa.Table, *, deletes: str, guard: str) -> None:
+    def merge(
+        self, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
+    ) -> None:
         """MERGE rows; see `streaming.tables.delta.merge`."""
         if source.num_rows:
-            version = delta.merge(
-                self.session, self.tables, table, source, deletes=deletes, guard=guard
-            )
+            version = delta.merge(self.tables, table, source, guard=guard, deletes=deletes)
             self._wrote(table, version, source.num_rows)
         self.fault(table.name)
 
     def append(self, table: Table, rows: pa.Table, transaction: tuple[str, int]) -> None:
         """Append rows once per transaction."""
         if rows.num_rows:
-            version = delta.append(self.session, self.tables, table, rows, transaction=transaction)
+            version = delta.append(self.tables, table, rows, transaction=transaction)
             self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
 
     def overwrite(self, table: Table, rows: pa.Table) -> None:
         """Replace all rows of a small table."""
-        version = delta.overwrite(self.session, self.tables, table, rows)
+        version = delta.overwrite(self.tables, table, rows)
         self._wrote(table, version, rows.num_rows)
 
     def records(self, records: list[dict[str, Any]]) -> None:
@@ -65,8 +61,7 @@ class TableWrites:
         self.merge(
             COORDINATOR_RECORDS,
             delta.with_timestamps(records_table(records)),
-            deletes="false",
-            guard="s.record_offset >= t.record_offset",
+            guard="record_offset",
         )
 
     def groups(self, changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames) -> None:
@@ -76,16 +71,16 @@ class TableWrites:
         self.merge(
             GROUPS,
             delta.with_timestamps(rows),
-            deletes="s.is_gone",
-            guard="s.position >= t.record_offset",
+            guard="position",
+            deletes="is_gone",
         )
         members = member_rows(groups)
-        members += GroupTables(self.session, self.tables).members_gone(changes, members)
+        members += GroupTables(self.tables).members_gone(changes, members)
         self.merge(
             GROUP_MEMBERS,
             pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
-            deletes="coalesce(s.is_gone, false)",
-            guard="s.record_offset >= t.record_offset",
+            guard="record_offset",
+            deletes="is_gone",
         )
 
     def _wrote(self, table: Table, version: int, rows: int) -> None:

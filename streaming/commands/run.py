@@ -75,6 +75,12 @@ from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER, MAX_RECORDS_OF_ALL
 )
 @log_partitions_option
 @option("--change-data-feed", is_flag=True, help="Turn on Delta's change data feed for new tables.")
+@option(
+    "--catalog",
+    metavar="[CATALOG.]DATABASE",
+    help="Name the tables in a database of Spark's catalog too: Hive's metastore as hive-site.xml "
+    "in SPARK_CONF_DIR says, or another that is configured there.",
+)
 @option("--master", default="local[2]", show_default=True, help="The Spark master.")
 @kafka_option
 @option("--silent", is_flag=True, help="Show no progress.")

@@ -1,19 +1,20 @@
-"""The second streaming query: samples of the logs that groups read, into `log_offsets`.
+"""Samples of the logs that groups read, into `log_offsets`.
 
-Its source is Spark's own `rate`, of which only the beat is used: each micro-batch asks the leaders
-of every topic partition that has a committed offset, whether anybody commits or not. It depends on
-nothing that it wrote before, so it needs no checkpoint, and what goes wrong is tried again at the
-next beat.
+At each beat the leaders of every topic partition that has a committed offset are asked, whether
+anybody commits or not. It depends on nothing that it wrote before, so it is no query with a
+checkpoint but a thread beside it, and what goes wrong is tried again at the next beat.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,13 +27,8 @@ from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
 logger = logging.getLogger(__name__)
 
-QUERY_NAME: Final = "coordinator-state log offsets"
 _PATIENCE_S: Final = 2.0
 _MOST_MARKERS: Final = 16
 
@@ -52,8 +48,6 @@ class LogOffsetsSampling:
     _offsets_version: int = -1
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _is_failing: bool = False
-    _is_ended: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._client = LogOffsetsClient(
@@ -64,27 +58,34 @@ class LogOffsetsSampling:
         """Close the connections."""
         self._client.close()
 
-    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
-        """One beat of the query."""
-        with self._lock:
-            if not self._is_ended:
-                self.sample(batch.sparkSession)
+    @contextmanager
+    def every(self, interval: timedelta) -> Iterator[None]:
+        """Sample now and then in a `with` block; what is being sampled at its end is written."""
+        ended = threading.Event()
 
-    def end(self, query: StreamingQuery) -> None:
-        """Stop the query once the sample that is being taken is written."""
-        self._is_ended = True
-        with self._lock:
-            pass
-        query.stop()
+        def beat() -> None:
+            at = time.monotonic()
+            while not ended.wait(max(at - time.monotonic(), 0)):
+                self.sample()
+                # Beats that were missed are not made up for.
+                at = max(at + interval.total_seconds(), time.monotonic())
 
-    def sample(self, session: SparkSession) -> None:
+        thread = threading.Thread(target=beat, name="log-offsets")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def sample(self) -> None:
         """Take a sample and append what is to be kept of it.
 
         Whatever goes wrong is said once and tried again with the next sample, what was not written
         included; the other tables go on meanwhile.
         """
         try:
-            self._sample(session)
+            self._sample()
         except Exception as error:
             if not self._is_failing:
                 first_line = (str(error) or type(error).__name__).splitlines()[0]
@@ -96,12 +97,12 @@ class LogOffsetsSampling:
                 logger.warning("log offsets are sampled again")
             self._is_failing = False
 
-    def _sample(self, session: SparkSession) -> None:
+    def _sample(self) -> None:
         sampled_at = datetime.now(timezone.utc)
         found = self._with_markers(self._client.sample(self._topic_partitions()))
         self._unwritten += self._runs.keep(sampled_at, found)
         if self._unwritten:
-            delta.append(session, self.tables, LOG_OFFSETS, rows_of(self._unwritten))
+            delta.append(self.tables, LOG_OFFSETS, rows_of(self._unwritten))
             self._unwritten = []
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
@@ -207,10 +208,3 @@ def rows_of(samples: list[Sample]) -> pa.Table:
         ],
         schema=LOG_OFFSETS.schema,
     )
-
-
-def start(session: SparkSession, sampling: LogOffsetsSampling, interval: str) -> StreamingQuery:
-    """Start the query, whose micro-batches call `sampling`."""
-    beat = session.readStream.format("rate").option("rowsPerSecond", 1).load()
-    writer = beat.writeStream.queryName(QUERY_NAME).foreachBatch(sampling)
-    return writer.trigger(processingTime=interval).start()

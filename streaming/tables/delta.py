@@ -1,20 +1,38 @@
-"""Writes to Delta tables, and the little of Delta's own state that a micro-batch needs."""
+"""Delta tables, read and written by delta-rs: a commit takes some milliseconds.
+
+Spark's own MERGE of a thousand rows takes most of a second, and its smallest write half of one,
+however warm it is; and a micro-batch is on the driver anyway once it is planned. docs/speed.md has
+the figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.dataset import Dataset, dataset, partitioning
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from streaming.tables.schemas import ALL_TABLES, TIMESTAMP, Table
+from streaming.errors import ConfigurationError
+from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, TIMESTAMP, Table
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-LAST_COMMIT_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
+_PROPERTIES = {
+    # Readers of the plain protocol know no deletion vectors.
+    "delta.enableDeletionVectors": "false",
+    # The default is ten: with a commit a second a checkpoint would be written most of the time.
+    "delta.checkpointInterval": "50",
+}
+_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+_READER_VERSION = 1
 
 
 def with_timestamps(rows: pa.Table) -> pa.Table:
@@ -35,182 +53,322 @@ def with_timestamps(rows: pa.Table) -> pa.Table:
 
 
 def create_tables(
-    session: SparkSession,
-    tables: str,
-    properties: Mapping[str, str],
-    *,
-    change_data_feed: bool = False,
+    tables: str, properties: Mapping[str, str], *, change_data_feed: bool = False
 ) -> None:
     """Create the tables that do not exist; `properties` are those of `load_progress`.
 
     `load_progress` comes last, so that a folder with it has every table.
     """
-    from delta.tables import DeltaTable
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     for table in ALL_TABLES:
-        builder = DeltaTable.createIfNotExists(session).location(table.path(tables))
-        for column in from_arrow_schema(table.schema):
-            builder = builder.addColumn(
-                column.name, dataType=column.dataType, nullable=column.nullable
-            )
-        if table.partition_by:
-            builder = builder.partitionedBy(*table.partition_by)
+        own = dict(properties) if table.name == LOAD_PROGRESS.name else {}
         if change_data_feed:
-            builder = builder.property("delta.enableChangeDataFeed", "true")
-        for name, value in properties.items() if table.name == "load_progress" else ():
-            builder = builder.property(name, value)
-        builder.execute()
+            own[_CHANGE_DATA_FEED] = "true"
+        DeltaTable.create(
+            table.path(tables),
+            schema=table.schema,
+            mode="ignore",
+            partition_by=list(table.partition_by) or None,
+            configuration={**_PROPERTIES, **own},
+            raise_if_key_not_exists=False,
+        )
 
 
-def frame_of(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows as a DataFrame.
+def files_of(
+    opened: DeltaTable,
+    tables: str,
+    table: Table,
+    pruned: list[tuple[str, str, Any]] | None = None,
+) -> Dataset:
+    """The files of a table, opened once they are read.
 
-    In one chunk: `createDataFrame` of Spark 4.2 drops, without a word, what follows an empty chunk.
+    delta-rs's own dataset brings what is known of each file's values over to Arrow, some
+    milliseconds a file, and tables that are appended to by the second have many.
+
+    Raises:
+        ConfigurationError: the table has features that no reader of the plain protocol knows.
     """
-    return session.createDataFrame(rows.combine_chunks())
+    if opened.protocol().min_reader_version > _READER_VERSION:
+        raise ConfigurationError(
+            f"{table.path(tables)} has features that this program does not write, such as "
+            "deletion vectors: make the table again without them"
+        )
+    # A file lies below the folders of its partition values.
+    depth = 1 + len(table.partition_by)
+    uris = opened.file_uris(file_pruning_predicate=pruned)
+    return dataset(
+        ["/".join(uri.split("/")[-depth:]) for uri in uris],
+        schema=table.schema,
+        format="parquet",
+        filesystem=_filesystem(opened, tables, table),
+        partitioning=partitioning(
+            pa.schema([table.schema.field(name) for name in table.partition_by]), flavor="hive"
+        ),
+    )
 
 
-def read(session: SparkSession, tables: str, table: Table, version: int | None = None) -> DataFrame:
+def rows_of(
+    opened: DeltaTable,
+    tables: str,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    where: pc.Expression | None = None,
+    pruned: list[tuple[str, str, Any]] | None = None,
+) -> pa.Table:
+    """Rows with the types of the table's schema: delta-rs may give other widths.
+
+    Args:
+        opened: the table at some version.
+        tables: the tables folder.
+        table: which of its tables it is.
+        columns: all where None.
+        where: what rows fit.
+        pruned: conditions by whose values files are left out.
+
+    Raises:
+        ConfigurationError: they cannot be read.
+    """
+    columns = table.schema.names if columns is None else list(columns)
+    try:
+        files = files_of(opened, tables, table, pruned)
+        try:
+            found = files.to_table(columns=columns, filter=where)
+        except pa.ArrowNotImplementedError:
+            # By strings that are views in the files pyarrow cannot filter before they are read.
+            found = files.to_table().filter(where).select(columns)
+    except (DeltaError, OSError) as error:
+        # VACUUM has been here, or the store is away.
+        raise ConfigurationError(f"cannot read {table.path(tables)}: {said(error)}") from error
+    fields = [table.schema.field(name) for name in found.column_names]
+    arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def read(
+    tables: str,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    where: pc.Expression | None = None,
+    version: int | None = None,
+) -> pa.Table:
     """A table, as it was at a version where one is given."""
-    reader = session.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    return reader.load(table.path(tables))
+    opened = DeltaTable(table.path(tables), version=version)
+    return rows_of(opened, tables, table, columns, where=where)
 
 
-def current_version(session: SparkSession, tables: str, table: Table) -> int:
+def _filesystem(opened: DeltaTable, tables: str, table: Table) -> FileSystem:
+    """Arrow's own file system for a folder of this machine, delta-rs's for an address.
+
+    delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left when
+    the interpreter ends, which aborts the process.
+    """
+    if "://" in tables:
+        return PyFileSystem(DeltaStorageHandler(opened.table_uri))
+    return SubTreeFileSystem(str(Path(table.path(tables)).absolute()), LocalFileSystem())
+
+
+def has_change_data_feed(opened: DeltaTable) -> bool:
+    """Whether delta-rs's own MERGE wrote the table: its strings may be views."""
+    return opened.metadata().configuration.get(_CHANGE_DATA_FEED) == "true"
+
+
+def current_version(tables: str, table: Table) -> int:
     """The newest version of a table."""
-    from delta.tables import DeltaTable
-
-    history = DeltaTable.forPath(session, table.path(tables)).history(1)
-    return int(history.select("version").collect()[0][0])
+    return DeltaTable(table.path(tables)).version()
 
 
 def merge(
-    session: SparkSession,
-    tables: str,
-    table: Table,
-    source: pa.Table,
-    *,
-    deletes: str,
-    guard: str,
+    tables: str, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
 ) -> int:
     """MERGE rows into a table by its key; give the version after it.
 
-    Args:
-        session: the micro-batch's session.
-        tables: the tables folder.
-        table: the table.
-        source: at most one row per key, with the table's columns and those the conditions name;
-            columns of the table that it lacks become null.
-        deletes: condition under which a source row (`s`) takes the row of its key away.
-        guard: condition between `s` and `t` under which a matched row is replaced or taken away.
-    """
-    from delta.tables import DeltaTable
+    A row of a key that the table has takes its place, or takes it away, unless the table's is from
+    later in the log.
 
-    values: dict[str, str | Column] = dict.fromkeys(table.schema.names, "NULL")
-    values |= {name: f"s.{name}" for name in source.schema.names if name in values}
-    same_key = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    target = DeltaTable.forPath(session, table.path(tables)).alias("t")
-    merging = (
-        target.merge(frame_of(session, source).alias("s"), same_key)
-        .whenMatchedDelete(f"({deletes}) AND ({guard})")
-        .whenMatchedUpdate(f"NOT ({deletes}) AND ({guard})", set=values)
-        .whenNotMatchedInsert(f"NOT ({deletes})", values=values)
+    Args:
+        tables: the tables folder.
+        table: the table, which has a `record_offset`.
+        source: at most one row per key, with the table's columns and those that are named here;
+            columns of the table that it lacks become null.
+        guard: the column that the `record_offset` of the table's row must not be greater than.
+        deletes: the column that says whether a row only takes away, where there is one; null is no.
+    """
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        if has_change_data_feed(opened):
+            _merge_rows(opened, tables, table, source, guard, deletes)
+        else:
+            merged = _merged(rows_of(opened, tables, table), table, source, guard, deletes)
+            write_deltalake(opened, merged, mode="overwrite")
+    return opened.version()
+
+
+def _merged(
+    target: pa.Table, table: Table, source: pa.Table, guard: str, deletes: str | None
+) -> pa.Table:
+    """The rows of a table after a MERGE: the table is as small as its keys are few.
+
+    delta-rs's own MERGE (1.6) writes strings as views, by which pyarrow 26 cannot filter.
+    """
+    key = list(table.key)
+    of_source = _places(source, key, "source", source[guard])
+    of_target = _places(target, key, "target", target["record_offset"])
+    # A join hashes all of its right side: that of a few groups is small.
+    if "group_id" in key:
+        ids = pc.unique(source["group_id"])
+        of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
+    found = of_source.join(of_target, key, join_type="left outer")
+    is_newer = pc.greater_equal(found["source_offset"], found["target_offset"])
+    found = found.filter(pc.fill_null(is_newer, fill_value=True))
+    is_kept = np.ones(target.num_rows, dtype=np.bool_)
+    is_kept[found["target"].drop_null().to_numpy()] = False
+    rows = source.take(found["source"].sort())
+    if deletes is not None:
+        rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
+    return pa.concat_tables([target.filter(pa.array(is_kept)), _columns(table, rows)])
+
+
+def _merge_rows(
+    opened: DeltaTable, tables: str, table: Table, source: pa.Table, guard: str, deletes: str | None
+) -> None:
+    """delta-rs's own MERGE, which tells the change data feed of each row."""
+    rows = source
+    for field in table.schema:
+        # A row that takes another one away has nothing but its key.
+        column = _column(source, field).cast(field.type)
+        index, nullable = rows.schema.get_field_index(field.name), field.with_nullable(True)
+        rows = (
+            rows.append_column(nullable, column)
+            if index < 0
+            else rows.set_column(index, nullable, column)
+        )
+    if deletes is not None:
+        # delta-rs (1.6) takes a row that neither comes nor finds another one for one of nulls.
+        key = list(table.key)
+        there = _places(rows, key, "row", rows[guard]).join(
+            rows_of(opened, tables, table, key), key, join_type="left semi"
+        )
+        is_there = pc.is_in(pa.array(np.arange(rows.num_rows)), there["row"].combine_chunks())
+        is_gone = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
+        rows = rows.filter(pc.or_(pc.invert(is_gone), is_there))
+    values = {name: f"s.{name}" for name in table.schema.names}
+    gone = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
+    is_newer = f"s.{guard} >= t.record_offset"
+    merging = opened.merge(
+        rows,
+        " AND ".join(f"t.{name} = s.{name}" for name in table.key),
+        source_alias="s",
+        target_alias="t",
+        streamed_exec=False,
     )
-    return _commit(session, tables, table, merging.execute)
+    merging = merging.when_matched_delete(f"{gone} AND {is_newer}")
+    merging = merging.when_matched_update(values, f"NOT {gone} AND {is_newer}")
+    merging.when_not_matched_insert(values, f"NOT {gone}").execute()
+
+
+def _places(rows: pa.Table, key: list[str], name: str, offsets: pa.ChunkedArray) -> pa.Table:
+    """The keys of rows, the number of each and the record offset that counts."""
+    numbers = pa.array(np.arange(rows.num_rows))
+    return rows.select(key).append_column(name, numbers).append_column(f"{name}_offset", offsets)
 
 
 def append(
-    session: SparkSession,
-    tables: str,
-    table: Table,
-    rows: pa.Table,
-    *,
-    transaction: tuple[str, int] | None = None,
+    tables: str, table: Table, rows: pa.Table, *, transaction: tuple[str, int] | None = None
 ) -> int:
-    """Append rows once per `transaction` (application id and version); give the version written.
+    """Append rows once per `transaction` (application id and version); give the version after it.
 
-    Delta skips an append whose transaction it has seen, so a micro-batch that runs again adds
+    The table knows the last transaction of each application, so a micro-batch that runs again adds
     nothing.
     """
-    writer = _frame(session, table, rows).write.format("delta").mode("append")
-    if transaction is not None:
-        application, version = transaction
-        writer = (
-            writer.option("txnAppId", application)
-            .option("txnVersion", version)
-            .option("userMetadata", application)
-        )
-    return _commit(session, tables, table, lambda: writer.save(table.path(tables)))
+    properties = None
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        if transaction is not None:
+            application, number = transaction
+            done = opened.transaction_version(application)
+            if done is not None and done >= number:
+                return opened.version()
+            properties = CommitProperties(app_transactions=[Transaction(application, number)])
+        write_deltalake(opened, _columns(table, rows), mode="append", commit_properties=properties)
+    return opened.version()
 
 
-def overwrite(session: SparkSession, tables: str, table: Table, rows: pa.Table) -> int:
+def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
     """Replace all rows of a small table; give the version after it."""
-    writer = _frame(session, table, rows).write.format("delta").mode("overwrite")
-    return _commit(session, tables, table, lambda: writer.save(table.path(tables)))
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        write_deltalake(opened, _columns(table, rows), mode="overwrite")
+    return opened.version()
 
 
-def set_property(session: SparkSession, tables: str, table: Table, name: str, value: str) -> None:
+def restore(tables: str, table: Table, version: int) -> int:
+    """Make a table what it was at a version; give the version after it."""
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        opened.restore(version)
+    return opened.version()
+
+
+def set_property(tables: str, table: Table, name: str, value: str) -> None:
     """Set a table property."""
-    path = table.path(tables).replace("`", "``")
-    session.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{name}' = '{value}')")
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        opened.alter.set_table_properties({name: value}, raise_if_not_exists=False)
 
 
-def last_writer(session: SparkSession, tables: str, table: Table) -> str:
-    """The application id of the append that made the newest version, "" if it was none."""
-    from delta.tables import DeltaTable
-
-    history = DeltaTable.forPath(session, table.path(tables)).history(1)
-    return str(history.select("userMetadata").collect()[0][0] or "")
+def last_transaction(tables: str, table: Table, application: str) -> int | None:
+    """The number of the last transaction that `append` did for an application."""
+    found: int | None = DeltaTable(table.path(tables)).transaction_version(application)
+    return found
 
 
-def delete_from(
-    session: SparkSession, tables: str, table: Table, next_offsets: Mapping[int, int]
-) -> int:
-    """Delete the rows at or past each log partition's next offset; give the version written."""
-    from delta.tables import DeltaTable
+def delete_from(tables: str, table: Table, next_offsets: Mapping[int, int]) -> int:
+    """Delete the rows at or past each log partition's next offset; give the version after it.
 
-    past = " OR ".join(
+    An append is a file of its own, which goes as a whole; only of files that were compacted since
+    the rest is written anew, with strings as views.
+    """
+    names = table.schema.names
+    # The column that says how far the log was read when a row was appended.
+    column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
+    past = [
         f"(log_partition = {log_partition} AND {column} >= {next_offset})"
         for log_partition, next_offset in sorted(next_offsets.items())
-        for column in _progress_columns(table)
-    )
-    known = ", ".join(str(log_partition) for log_partition in sorted(next_offsets))
-    unknown = f"log_partition NOT IN ({known})" if known else "true"
-    DeltaTable.forPath(session, table.path(tables)).delete(
-        f"{past} OR {unknown}" if past else unknown
-    )
-    return current_version(session, tables, table)
-
-
-def _progress_columns(table: Table) -> Sequence[str]:
-    """The column that says how far the log was read when a row was appended."""
-    return (
-        ("outcome_record_offset",)
-        if "outcome_record_offset" in table.schema.names
-        else ("record_offset",)
-    )
-
-
-def _frame(session: SparkSession, table: Table, rows: pa.Table) -> DataFrame:
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in table.schema
     ]
-    return frame_of(session, pa.table(columns, schema=table.schema))
+    known = ", ".join(map(str, sorted(next_offsets)))
+    unknown = f"log_partition NOT IN ({known})" if known else "true"
+    path = table.path(tables)
+    with _written(path):
+        opened = DeltaTable(path)
+        opened.delete(" OR ".join([*past, unknown]))
+    return opened.version()
 
 
-def _commit(session: SparkSession, tables: str, table: Table, write: Callable[[], object]) -> int:
-    """Run a write and give the table's version after it.
+def said(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error) or type(error).__name__).splitlines()[0]
 
-    A write that changes nothing commits nothing; then the version is that of the commit before,
-    which may be of an attempt that crashed after it.
-    """
-    session.conf.unset(LAST_COMMIT_VERSION)
-    write()
-    version = session.conf.get(LAST_COMMIT_VERSION, None)
-    return current_version(session, tables, table) if version is None else int(version)
+
+def _columns(table: Table, rows: pa.Table) -> pa.Table:
+    columns = [_column(rows, field).cast(field.type) for field in table.schema]
+    return pa.table(columns, schema=table.schema)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> Any:
+    if field.name in rows.schema.names:
+        return rows[field.name]
+    return pa.nulls(rows.num_rows, field.type)
+
+
+@contextmanager
+def _written(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise ConfigurationError(f"cannot write {path}: {said(error)}") from error

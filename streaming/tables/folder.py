@@ -6,7 +6,6 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
@@ -26,9 +25,6 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LOCK_FILE = "_coordinator_state.lock"
 
@@ -96,7 +92,6 @@ def existing_progress(
 
 
 def create(
-    session: SparkSession,
     tables: str,
     progress: LoadProgress,
     *,
@@ -113,11 +108,11 @@ def create(
         PROPERTY_SEMANTICS: progress.semantics.value,
         PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
     }
-    delta.create_tables(session, tables, properties, change_data_feed=change_data_feed)
+    delta.create_tables(tables, properties, change_data_feed=change_data_feed)
     reader = TableReader(tables)
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
     ):
         if found != wanted:
-            delta.set_property(session, tables, LOAD_PROGRESS, name, str(wanted))
+            delta.set_property(tables, LOAD_PROGRESS, name, str(wanted))

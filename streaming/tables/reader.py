@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.dataset import Dataset, dataset, partitioning
-from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
+from streaming.tables import delta
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
@@ -42,7 +41,6 @@ from streaming.tables.schemas import (
 
 AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
-_READER_VERSION = 1
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
@@ -78,7 +76,7 @@ class TableReader:
         self._check_format()
         self.version = progress.version()
         """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
-        self._progress = self._rows(progress, LOAD_PROGRESS)
+        self._progress = delta.rows_of(progress, self.tables, LOAD_PROGRESS)
         if isinstance(as_of, datetime):
             self._check_begun(progress, as_of)
         self._as_of = as_of
@@ -188,15 +186,15 @@ class TableReader:
         opened = self._opened(table)
         if opened is None:
             return table.schema.empty_table().select(wanted)
-        return self._rows(opened, table, files, columns=wanted, filter=condition)
+        return delta.rows_of(opened, self.tables, table, wanted, where=condition, pruned=files)
 
     def dataset(self, name: str) -> Dataset:
         """One table of the snapshot for an engine that chooses rows and columns by itself."""
         table = _TABLES[name]
         opened = None if table is LOAD_PROGRESS else self._opened(table)
-        if opened is None:
+        if opened is None or delta.has_change_data_feed(opened):
             return dataset(self.read(name))
-        return self._dataset(opened, table, None)
+        return delta.files_of(opened, self.tables, table)
 
     def _opened(self, table: Table) -> DeltaTable | None:
         """A table at the version of the snapshot, None where there is none."""
@@ -221,61 +219,6 @@ class TableReader:
         own = [partition_for(group, self.log_partitions) for group in groups.to_pylist()]
         log_partitions = pa.array(own, pa.int32()).take(pc.index_in(found["group_id"], groups))
         return found.filter(pc.equal(found["log_partition"], log_partitions))
-
-    def _rows(
-        self,
-        opened: DeltaTable,
-        table: Table,
-        files: list[tuple[str, str, Any]] | None = None,
-        **selection: Any,
-    ) -> pa.Table:
-        """Rows with the types of the table's schema: delta-rs may give other widths."""
-        try:
-            found = self._dataset(opened, table, files).to_table(**selection)
-        except (DeltaError, OSError) as error:
-            # VACUUM has been here, or the store is away.
-            path = table.path(self.tables)
-            raise ConfigurationError(f"cannot read {path}: {_first_line(error)}") from error
-        fields = [table.schema.field(name) for name in found.column_names]
-        arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
-        return pa.table(arrays, schema=pa.schema(fields))
-
-    def _dataset(
-        self, opened: DeltaTable, table: Table, files: list[tuple[str, str, Any]] | None
-    ) -> Dataset:
-        """The files of a table, opened once they are read.
-
-        delta-rs's own dataset brings what is known of each file's values over to Arrow, some
-        milliseconds a file, and tables that are appended to by the second have many.
-        """
-        if opened.protocol().min_reader_version > _READER_VERSION:
-            raise ConfigurationError(
-                f"{table.path(self.tables)} has features that this program does not write, such as "
-                "deletion vectors: make the table again without them"
-            )
-        # A file lies below the folders of its partition values.
-        depth = 1 + len(table.partition_by)
-        uris = opened.file_uris(file_pruning_predicate=files)
-        return dataset(
-            ["/".join(uri.split("/")[-depth:]) for uri in uris],
-            schema=table.schema,
-            format="parquet",
-            filesystem=self._filesystem(opened, table),
-            partitioning=partitioning(
-                pa.schema([table.schema.field(name) for name in table.partition_by]), flavor="hive"
-            ),
-        )
-
-    def _filesystem(self, opened: DeltaTable, table: Table) -> FileSystem:
-        """Arrow's own file system for a folder of this machine, delta-rs's for an address.
-
-        delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left
-        when the interpreter ends, which aborts the process.
-        """
-        if "://" in self.tables:
-            return PyFileSystem(DeltaStorageHandler(opened.table_uri))
-        folder = Path(table.path(self.tables)).absolute()
-        return SubTreeFileSystem(str(folder), LocalFileSystem())
 
     def _property(self, name: str) -> str:
         value: str | None = self._properties.get(name)
@@ -356,7 +299,7 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
             message = f"{path} is no Delta table: {tables} holds no tables of coordinator-state"
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
-        raise ConfigurationError(f"cannot read {path}: {_first_line(error)}") from error
+        raise ConfigurationError(f"cannot read {path}: {delta.said(error)}") from error
 
 
 def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
@@ -364,14 +307,10 @@ def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
         progress.load_as_version(as_of)
     except (DeltaError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of}: {_first_line(error)}"
+            f"{tables} has nothing as of {as_of}: {delta.said(error)}"
         ) from error
 
 
 def _begins_at(progress: DeltaTable) -> datetime:
     first_ms = min(commit["timestamp"] for commit in progress.history())
     return datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

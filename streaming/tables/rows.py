@@ -372,3 +372,25 @@ class ExpiringOffset:
     commit_timestamp: datetime
     expires_at: datetime | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleGroup:
+    """A group that only its offsets tell of: its consumers `assign()` and never join."""
+
+    log_partition: int
+    group_id: str
+    offsets: int
+    last_commit_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """A transaction that holds offsets of a group back for longer than any should."""
+
+    log_partition: int
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    offsets: int
+    since: datetime

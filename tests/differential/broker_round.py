@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import tenacity
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -199,10 +199,19 @@ class BrokerRounds:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         for future in admin.create_topics([NewTopic(name, 2, 1) for name in TOPIC_NAMES]).values():
             future.result()
-        described = admin.describe_topics(TopicCollection([*TOPIC_NAMES]))
-        return tuple(
-            (uuid_from_text(str(described[name].result().topic_id)), name) for name in TOPIC_NAMES
-        )
+
+        def described() -> tuple[Topic, ...]:
+            found = admin.describe_topics(TopicCollection([*TOPIC_NAMES]))
+            ids = {name: str(found[name].result().topic_id) for name in TOPIC_NAMES}
+            return tuple((uuid_from_text(ids[name]), name) for name in TOPIC_NAMES)
+
+        # A broker may not know yet what its controller has made.
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(KafkaException),
+            wait=tenacity.wait_fixed(_POLL_EVERY_S),
+            stop=tenacity.stop_after_delay(_LONGEST_S),
+            reraise=True,
+        )(described)
 
     def _wait_until_loaded(self) -> dict[int, str]:
         """Wait until the broker is done with every log partition; why it failed to load some."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 
 _LIMIT_S = 300
 
@@ -13,8 +14,15 @@ def command_of(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from streaming.cli import main; main()", *arguments]
 
 
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(
+    *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        command_of(*arguments), capture_output=True, text=True, timeout=_LIMIT_S, check=False
+        command_of(*arguments),
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
     )

@@ -19,7 +19,7 @@ from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from tests.logs import Event, segment
-from tests.plan_tables import LOG_PARTITION, PlanTables
+from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 from tests.random_logs import logs
 
 
@@ -33,16 +33,7 @@ def _assert_equal(tables: PlanTables, loader: ReferenceLoader) -> None:
     assert set(tables.offsets) == set(loader.offsets)
     for key, expected in loader.offsets.items():
         row = tables.offsets[key]
-        for name in (
-            "committed_offset",
-            "leader_epoch",
-            "metadata",
-            "commit_timestamp_ms",
-            "expire_timestamp_ms",
-            "topic_id",
-            "record_offset",
-            "producer_id",
-        ):
+        for name in OFFSET_VALUES:
             assert row[name] == getattr(expected, name), (key, name)
     waiting = {(entry.record.producer_id, entry.key): entry.record for entry in tables.pending}
     assert waiting == {

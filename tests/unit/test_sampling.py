@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from coordinator_state.record_batch import write_control_batch, write_record_bat
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.tables import delta
+from tests.conftest import Eventually
 from tests.tables_folder import apply_micro_batch, create_tables
 
 
@@ -49,9 +52,8 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
 
     monkeypatch.setattr(delta, "append", append)
     caplog.set_level(logging.WARNING, "streaming.lag.sampling")
-    session: Any = None
     for _ in range(5):
-        sampling.sample(session)
+        sampling.sample()
     sampling.close()
 
     assert [record.getMessage() for record in caplog.records] == [
@@ -100,9 +102,8 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(sampling._client, "end_markers", end_markers)
     monkeypatch.setattr(delta, "append", lambda *arguments: written.append(arguments[-1]))
-    session: Any = None
     for _ in range(7):
-        sampling.sample(session)
+        sampling.sample()
     sampling.close()
     at = TopicPartition("t", 0)
     # 9 of the offsets is at the end, 4 further from it than 8; nothing is near 30.
@@ -120,3 +121,17 @@ def test_markers_that_are_cut_short_are_not_known() -> None:
     assert _markers(b"", 8, 10) is None
     record = write_record_batch(9, [(0, 0, None, b"x")])
     assert _markers(marker + record, 8, 10) == 0
+
+
+def test_samples_are_taken_until_the_block_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, eventually: Eventually
+) -> None:
+    sampling = LogOffsetsSampling(str(tmp_path), "localhost:1", {})
+    taken = []
+    monkeypatch.setattr(LogOffsetsSampling, "sample", lambda _self: taken.append(1))
+    with sampling.every(timedelta(milliseconds=10)):
+        eventually(lambda: len(taken) >= 3)
+    found = len(taken)
+    assert not [thread for thread in threading.enumerate() if thread.name == "log-offsets"]
+    assert len(taken) == found
+    sampling.close()

@@ -1,7 +1,7 @@
 """The tables against the reference loader: random logs, cuts, crashes between writes, redelivery.
 
-One micro-batch carries many log partitions, each with a random log of its own, so that one run of
-Spark tries many logs. `COORDINATOR_STATE_LOGS` sets how many per semantics.
+One micro-batch carries many log partitions, each with a random log of its own.
+`COORDINATOR_STATE_LOGS` sets how many per semantics.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 import random
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -26,21 +27,17 @@ from coordinator_state.member_json import assignment_json, subscription_json
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from streaming.apply.group_events import EVENT_SCHEMA
-from streaming.apply.micro_batch import QUERY_ID_PROPERTY, MicroBatchApply
-from streaming.tables import delta
+from streaming.apply.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import TABLES
+from streaming.tables.schemas import APPEND_TABLES, TABLES
 from tests.logs import Event, segment
-from tests.plan_tables import RETENTION_MS, PlanTables
+from tests.plan_tables import OFFSET_VALUES, RETENTION_MS, PlanTables
 from tests.random_logs import logs
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 LOGS_PER_RUN = 25
-RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "25")) // LOGS_PER_RUN)
+RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
 MICRO_BATCHES = 3
 
 Row = dict[str, Any]
@@ -118,16 +115,6 @@ def _in_ms(row: Row, names: tuple[str, ...]) -> Row:
 
 
 _KEY = ("log_partition", "group_id", "topic", "partition")
-_OFFSET = (
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "commit_timestamp_ms",
-    "expire_timestamp_ms",
-    "topic_id",
-    "record_offset",
-    "producer_id",
-)
 _GROUP = (
     "group_type",
     "state",
@@ -193,17 +180,20 @@ def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
     reader = TableReader(tables)
     found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
     _same(
-        [_in_ms(row, (*_KEY, *_OFFSET)) for row in found["group_offsets"]],
+        [_in_ms(row, (*_KEY, *OFFSET_VALUES)) for row in found["group_offsets"]],
         [
-            _offset_row(p, key, record, _OFFSET)
+            _offset_row(p, key, record, OFFSET_VALUES)
             for p, loader in loaders.items()
             for key, record in loader.offsets.items()
         ],
     )
     _same(
-        [_in_ms(row, (*_KEY, *_OFFSET, "producer_epoch")) for row in found["pending_offsets"]],
         [
-            _offset_row(p, key, record, (*_OFFSET, "producer_epoch"))
+            _in_ms(row, (*_KEY, *OFFSET_VALUES, "producer_epoch"))
+            for row in found["pending_offsets"]
+        ],
+        [
+            _offset_row(p, key, record, (*OFFSET_VALUES, "producer_epoch"))
             for p, loader in loaders.items()
             for waiting in loader.pending.values()
             for key, record in waiting.items()
@@ -257,10 +247,10 @@ def _same(found: list[Row], expected: list[Row]) -> None:
 
 @pytest.mark.timeout(600 + 60 * RUNS)
 @pytest.mark.parametrize("semantics", list(Semantics))
-def test_tables_equal_the_loader(spark: SparkSession, tmp_path: Path, semantics: Semantics) -> None:
+def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics) -> None:
     runs = iter(range(1_000_000))
 
-    # Shrinking would run Spark hundreds of times; `tests/property` shrinks the same rules. The
+    # Shrinking would write tables for minutes; `test_apply_plan.py` shrinks the same rules. The
     # first example of hypothesis is empty logs.
     @settings(max_examples=RUNS + 1, phases=[Phase.generate], database=None)
     @given(data=st.data())
@@ -268,13 +258,12 @@ def test_tables_equal_the_loader(spark: SparkSession, tmp_path: Path, semantics:
         tables = str(tmp_path / f"run-{next(runs)}" / "tables")
         drawn = {n: data.draw(logs(f"{n}-", max_size=40)) for n in range(LOGS_PER_RUN)}
         choose = random.Random(data.draw(st.integers(0, 1 << 32)))
-        _check(spark, tables, semantics, drawn, choose)
+        _check(tables, semantics, drawn, choose)
 
     check()
 
 
 def _check(
-    spark: SparkSession,
     tables: str,
     semantics: Semantics,
     drawn: dict[int, list[Event]],
@@ -282,25 +271,36 @@ def _check(
 ) -> None:
     history = choose.choice(["sampled", "all"])
     segments = {p: segment(events) for p, events in drawn.items()}
-    spark.sparkContext.setLocalProperty(QUERY_ID_PROPERTY, "query")
     apply = _start(tables, semantics, history)
-    tables_folder.create(spark, tables, apply.progress, log_partitions=len(drawn))
+    # With the feed, rows are merged in another way.
+    tables_folder.create(
+        tables,
+        apply.progress,
+        log_partitions=len(drawn),
+        change_data_feed=choose.random() < 0.2,
+    )
     cuts = {
         p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
         for p, (_, end) in segments.items()
     }
+    query = "query"
     for number in range(MICRO_BATCHES):
         ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
-        batch = delta.frame_of(spark, _micro_batch(segments, ranges, history))
+        batch = _micro_batch(segments, ranges, history)
         if choose.random() < 0.5:
             fault = choose.choice([table.name for table in TABLES])
             with pytest.raises(Crash):
-                _start(tables, semantics, history, fault)(batch, number)
+                _start(tables, semantics, history, fault).apply(batch, number, query)
             apply = _start(tables, semantics, history)
-        apply(batch, number)
+            if choose.random() < 0.3:
+                for table in APPEND_TABLES:
+                    DeltaTable(table.path(tables)).optimize.compact()
+            if choose.random() < 0.3:
+                query = f"without the checkpoint {number}"
+        apply.apply(batch, number, query)
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
             apply = _start(tables, semantics, history)
-            apply(batch, number)
+            apply.apply(batch, number, query)
     loaders = {}
     for p, (buffer, _) in segments.items():
         loaders[p] = ReferenceLoader(semantics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import Semantics
 from coordinator_state.share_groups import ShareGroup
-from streaming.apply.micro_batch import QUERY_ID_PROPERTY, MicroBatchApply
+from streaming.apply.micro_batch import MicroBatchApply
 from streaming.apply.redecode import Redecoded, redecode_quarantine
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
@@ -25,9 +25,6 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.logs import Event, group_value, offset_key, offset_value, segment
 from tests.modern_records import KeyAndValue, ModernRecords
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
@@ -92,10 +89,9 @@ OLD_RELEASE_LATER = {len([*FIRST, *SECOND]) + index for index in range(3)}
 class Tables:
     """Tables of one release, whose micro-batches are applied one by one."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, str(folder)
-        spark.sparkContext.setLocalProperty(QUERY_ID_PROPERTY, "query")
-        tables_folder.create(spark, self.folder, LoadProgress.nothing(**IDENTITY), log_partitions=1)
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+        tables_folder.create(self.folder, LoadProgress.nothing(**IDENTITY), log_partitions=1)
         self.log: list[KeyAndValue] = []
 
     def apply(self, records: list[KeyAndValue], undecodable: Collection[int] = ()) -> None:
@@ -123,7 +119,7 @@ class Tables:
             history="all",
             progress=self.progress(),
         )
-        apply(delta.frame_of(self.spark, batch), batch_id=start)
+        apply.apply(batch, start, "query")
 
     def _row(self, row: dict[str, Any], undecodable: Collection[int]) -> dict[str, Any]:
         offset = row["record_offset"]
@@ -139,7 +135,7 @@ class Tables:
         return LoadProgress.from_arrow(rows, **IDENTITY)
 
     def redecode(self) -> Redecoded:
-        return redecode_quarantine(self.spark, self.folder, self.progress())
+        return redecode_quarantine(self.folder, self.progress())
 
     def rows(self) -> dict[str, list[str]]:
         """The rows of the tables.
@@ -172,13 +168,10 @@ def _failing_after(times: int) -> Callable[..., int]:
     return fail
 
 
-@pytest.mark.timeout(600)
 def test_redecoded_tables_are_those_of_a_release_that_knew_all(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new, old = Tables(spark, tmp_path / "new"), Tables(spark, tmp_path / "old")
-    new.apply([*FIRST, *SECOND], STAYS)
-    old.apply([*FIRST, *SECOND], OLD_RELEASE | STAYS)
+    new, old = _of_two_releases(tmp_path)
     for progress_writes in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(delta, "overwrite", _failing_after(progress_writes))
@@ -201,7 +194,29 @@ def test_redecoded_tables_are_those_of_a_release_that_knew_all(
     unfinished = old.progress()
     unfinished.rows[0].next_offset -= 50
     with pytest.raises(ConfigurationError, match="was not finished: start `run` on it"):
-        redecode_quarantine(spark, old.folder, unfinished)
+        redecode_quarantine(old.folder, unfinished)
+
+
+def test_a_run_goes_on_where_redecode_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = _of_two_releases(tmp_path)
+    with monkeypatch.context() as patch:
+        # The quarantine is written, but not that it is.
+        patch.setattr(delta, "overwrite", _failing_after(1))
+        with pytest.raises(RuntimeError, match="the power"):
+            old.redecode()
+    new.apply(THIRD)
+    old.apply(THIRD)
+    _assert_same(old, new)
+
+
+def _of_two_releases(folder: Path) -> tuple[Tables, Tables]:
+    """What a release makes of the log that knows all, and an older one."""
+    new, old = Tables(folder / "new"), Tables(folder / "old")
+    new.apply([*FIRST, *SECOND], STAYS)
+    old.apply([*FIRST, *SECOND], OLD_RELEASE | STAYS)
+    return new, old
 
 
 def _assert_same(old: Tables, new: Tables) -> None:

@@ -1,0 +1,144 @@
+"""Writes to Delta tables: what MERGE leaves, what others can read, and what is done once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from streaming.errors import ConfigurationError
+from streaming.tables import delta
+from streaming.tables.schemas import ALL_TABLES, GROUP_OFFSETS, OFFSET_COMMITS
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+CHANGES = pa.schema(
+    [
+        *(field.with_nullable(True) for field in GROUP_OFFSETS.schema),
+        pa.field("is_tombstone", pa.bool_()),
+        pa.field("position", pa.int64()),
+    ]
+)
+
+
+def commit(partition: int, record_offset: int, **more: Any) -> dict[str, Any]:
+    values = {"committed_offset": record_offset, "metadata": "", "commit_timestamp": NOW}
+    return tombstone(partition, record_offset) | values | {"is_tombstone": False} | more
+
+
+def tombstone(partition: int, record_offset: int) -> dict[str, Any]:
+    return {
+        **{"log_partition": 0, "group_id": "g", "topic": "t", "partition": partition},
+        **{"record_offset": record_offset, "position": record_offset, "is_tombstone": True},
+    }
+
+
+def history(log_partition: int, record_offset: int) -> dict[str, Any]:
+    return {
+        **{"log_partition": log_partition, "record_offset": record_offset, "group_id": "g"},
+        **{"topic": "t", "partition": 0, "is_tombstone": True, "outcome": "committed"},
+        **{"outcome_record_offset": record_offset, "day": NOW.date()},
+    }
+
+
+def merge(tables: str, *changes: dict[str, Any]) -> int:
+    source = pa.Table.from_pylist(list(changes), schema=CHANGES)
+    return delta.merge(tables, GROUP_OFFSETS, source, guard="position", deletes="is_tombstone")
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "with change data feed"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    folder = str(tmp_path / "tables")
+    delta.create_tables(folder, {}, change_data_feed=request.param)
+    return folder
+
+
+def test_merge_replaces_takes_away_and_adds(tables: str) -> None:
+    merge(tables, *(commit(partition, 10 + partition) for partition in range(5)))
+    version = merge(
+        tables,
+        commit(0, 20),
+        tombstone(1, 21),
+        commit(2, 5),  # an older one, delivered again
+        tombstone(3, 4),
+        commit(5, 22),
+        tombstone(6, 23),
+        {**commit(4, 14, committed_offset=99), "position": 30},
+    )
+    rows = delta.read(tables, GROUP_OFFSETS, ["partition", "committed_offset"]).to_pylist()
+    found = {row["partition"]: row["committed_offset"] for row in rows}
+    assert found == {0: 20, 2: 12, 3: 13, 4: 99, 5: 22}
+    assert version == delta.current_version(tables, GROUP_OFFSETS) == 2
+
+
+def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
+    tables = str(tmp_path)
+    delta.create_tables(tables, {}, change_data_feed=True)
+    merge(tables, commit(0, 10), commit(1, 11), commit(2, 12))
+    merge(tables, commit(0, 20), tombstone(1, 21))
+    opened = DeltaTable(GROUP_OFFSETS.path(tables))
+    feed = pa.table(opened.load_cdf(starting_version=2).read_all()).to_pylist()
+    assert sorted((row["_change_type"], row["record_offset"]) for row in feed) == [
+        ("delete", 11),
+        ("update_postimage", 20),
+        ("update_preimage", 10),
+    ]
+
+
+def test_any_reader_can_filter_what_was_merged(tmp_path: Path) -> None:
+    tables = str(tmp_path)
+    delta.create_tables(tables, {})
+    merge(tables, commit(0, 10))
+    merge(tables, commit(0, 11))
+    opened = DeltaTable(GROUP_OFFSETS.path(tables))
+    (uri,) = opened.file_uris()
+    types = {str(field.type) for field in pq.read_schema(uri.removeprefix("file://"))}
+    assert not {name for name in types if "view" in name}
+    dataset = opened.to_pyarrow_dataset()
+    assert dataset.to_table(filter=pc.field("group_id") == "g").num_rows == 1
+
+
+def test_an_append_is_done_once_for_its_transaction(tables: str) -> None:
+    rows = pa.Table.from_pylist([history(0, 1)])
+    for transaction in (("a", 0), ("a", 0), ("b", 0), ("a", 1)):
+        version = delta.append(tables, OFFSET_COMMITS, rows, transaction=transaction)
+    assert version == delta.current_version(tables, OFFSET_COMMITS) == 3
+    done = [delta.last_transaction(tables, OFFSET_COMMITS, name) for name in ("a", "b", "c")]
+    assert done == [1, 0, None]
+    assert delta.restore(tables, OFFSET_COMMITS, 1) == 4
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 1
+
+
+def test_what_was_appended_past_an_offset_goes(tables: str) -> None:
+    for number, places in enumerate(([(0, 5), (1, 9)], [(0, 10), (1, 10), (2, 0)])):
+        rows = pa.Table.from_pylist([history(p, record_offset) for p, record_offset in places])
+        delta.append(tables, OFFSET_COMMITS, rows, transaction=("a", number))
+    before = set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris())
+    delta.delete_from(tables, OFFSET_COMMITS, {0: 6, 1: 10})
+    found = delta.read(tables, OFFSET_COMMITS, ["log_partition", "record_offset"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [(0, 5), (1, 9)]
+    # Files that stay are as they were: delta-rs would write strings as views.
+    assert set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris()) < before
+    delta.delete_from(tables, OFFSET_COMMITS, {})
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 0
+
+
+def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:
+    delta.create_tables(str(tmp_path), {"coordinator_state.cluster_id": "c"})
+    for table in ALL_TABLES:
+        opened = DeltaTable(table.path(str(tmp_path)))
+        protocol = opened.protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2), table.name
+        assert opened.metadata().configuration["delta.checkpointInterval"] == "50"
+        assert not protocol.reader_features
+        assert not protocol.writer_features
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot write .*group_offsets: "):
+        merge(str(tmp_path), commit(0, 1))
