@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.answers.expiring_offsets import expiring_offsets
 from streaming.answers.offset_fetch import OffsetFetchAnswer, TopicPartition, offset_fetch
@@ -207,6 +208,14 @@ class CoordinatorTables:
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
         return Rows(found, rows.ExpiringOffset)
 
+    def simple_groups(self, group: str | None = None) -> Rows[rows.SimpleGroup]:
+        """Groups that only their offsets tell of: `assign()` without joining."""
+        return self._view("simple_groups", rows.SimpleGroup, group)
+
+    def hanging_transactions(self, group: str | None = None) -> Rows[rows.HangingTransaction]:
+        """Transactions that have held offsets of a group back for more than 15 minutes."""
+        return self._view("hanging_transactions", rows.HangingTransaction, group)
+
     def offset_fetch(
         self,
         group: str,
@@ -230,6 +239,12 @@ class CoordinatorTables:
             ConfigurationError: it cannot be understood, or fails.
         """
         return Rows(query(select, self.snapshot), dict)
+
+    def _view(self, name: str, row_type: Callable[..., T], group: str | None) -> Rows[T]:
+        found: pa.Table = self.snapshot.queried(name)
+        return Rows(
+            found if group is None else found.filter(pc.field("group_id") == group), row_type
+        )
 
     def _table(self, name: str, row_type: Callable[..., T], group: str | None = None) -> Rows[T]:
         filters = None if group is None else [("group_id", "=", group)]

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Final, TypeAlias
+from functools import cached_property, partial
+from typing import Any
 
 import pyarrow as pa
-from pyarrow.dataset import Dataset
 
 from coordinator_state.group_status import StatusRules
-from streaming.answers.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
-from streaming.lag.group_lag import GROUP_LAG, group_lag
+from streaming.answers.expiring_offsets import expiring_offsets
+from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import (
     GROUP_STATUS,
     PARTITION_STATUS,
     judged_groups,
     judged_partitions,
 )
+from streaming.sql import Queried, query
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALERTS, ALL_TABLES
-
-Queried: TypeAlias = "pa.Table | Dataset"
-
-VIEWS: Final[Mapping[str, pa.Schema]] = {
-    "group_lag": GROUP_LAG,
-    "group_status": GROUP_STATUS,
-    "partition_status": PARTITION_STATUS,
-    "expiring_offsets": EXPIRING_OFFSETS,
-}
-SCHEMAS: Final[Mapping[str, pa.Schema]] = {
-    **{table.name: table.schema for table in (*ALL_TABLES, ALERTS)},
-    **VIEWS,
-}
-"""What a snapshot has, by name."""
+from streaming.views import SELECTS, VIEWS
 
 
 class Snapshot:
@@ -61,6 +47,7 @@ class Snapshot:
             "group_status": lambda: pa.Table.from_pylist(self.groups, GROUP_STATUS),
             "partition_status": lambda: pa.Table.from_pylist(self.partitions, PARTITION_STATUS),
             "expiring_offsets": lambda: self.expiring,
+            **{name: partial(self._selected, name) for name in SELECTS},
         }
         self._found: dict[str, Queried] = {}
 
@@ -90,3 +77,6 @@ class Snapshot:
             view = self._views.get(name)
             self._found[name] = self.reader.dataset(name) if view is None else view()
         return self._found[name]
+
+    def _selected(self, name: str) -> pa.Table:
+        return query(SELECTS[name], self).cast(VIEWS[name])

@@ -3,7 +3,9 @@
     CREATE TEMPORARY VIEW group_lag USING coordinator_state
     OPTIONS (path 'tables', view 'group_lag')
 
-Each query reads the tables as they are then, or as of the option `as_of`.
+Each query reads the tables as they are then, or as of the option `as_of`. Spark finds the source by
+itself (`pyspark_coordinator_state`), and imports this module wherever any Python source is looked
+up: it loads what it needs when it is used.
 """
 
 from __future__ import annotations
@@ -12,15 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from streaming.errors import ConfigurationError
-from streaming.snapshot import VIEWS, Snapshot
-from streaming.tables.reader import TableReader, parse_as_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 FORMAT = "coordinator_state"
@@ -42,6 +42,8 @@ class CoordinatorStateViews(DataSource):
         """The view's columns in Spark's types."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        from streaming.views import VIEWS
+
         return from_arrow_schema(VIEWS[self._view])
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
@@ -52,6 +54,8 @@ class CoordinatorStateViews(DataSource):
 
     @property
     def _view(self) -> str:
+        from streaming.views import VIEWS
+
         name = self.options.get("view", "")
         if name not in VIEWS:
             raise ConfigurationError(f"view is one of {', '.join(VIEWS)}, not {name}")
@@ -65,6 +69,9 @@ class _ViewReader(DataSourceReader):
     as_of: str | None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        from streaming.snapshot import Snapshot
+        from streaming.tables.reader import TableReader, parse_as_of
+
         as_of = None if self.as_of is None else parse_as_of(self.as_of)
         found: pa.Table = Snapshot(TableReader(self.tables, as_of=as_of)).queried(self.view)
         yield from found.to_batches()
@@ -72,7 +79,8 @@ class _ViewReader(DataSourceReader):
 
 def create_views(session: SparkSession, tables: str) -> None:
     """Make every view a temporary view of the session, by its own name."""
-    session.dataSource.register(CoordinatorStateViews)
+    from streaming.views import VIEWS
+
     path = tables.replace("\\", "\\\\").replace("'", "\\'")
     for name in VIEWS:
         session.sql(

@@ -10,13 +10,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import duckdb
 import pyarrow as pa
+from pyarrow.dataset import Dataset
 
 from streaming.errors import ConfigurationError
-from streaming.snapshot import SCHEMAS, Queried, Snapshot
+from streaming.views import SCHEMAS
+
+Queried: TypeAlias = "pa.Table | Dataset"
 
 _WORD: Final = re.compile(r"\w+")
 _SEES_NOTHING: Final = {
@@ -28,9 +31,18 @@ _SEES_NOTHING: Final = {
 _ROWS_AT_ONCE: Final = 1_000
 
 
+class Looked(Protocol):
+    """Tables and views as of one moment."""
+
+    at: datetime
+
+    def queried(self, name: str) -> Queried:
+        """A table or view for an engine that chooses rows and columns by itself."""
+
+
 def query(
     sql: str,
-    snapshot: Snapshot,
+    snapshot: Looked,
     *,
     most_rows: int | None = None,
     most_bytes: int | None = None,

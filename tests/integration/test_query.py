@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import duckdb
@@ -24,6 +24,7 @@ from streaming.tables.schemas import LOAD_PROGRESS
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of, run_command
 from tests.integration.conftest import FreshBroker
+from tests.integration.thrift_server import Metastore, thrift_server
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -41,7 +42,13 @@ def _commit(admin: KafkaAdminClient, group: str, committed_offset: int) -> None:
     admin.alter_group_offsets(group, {target: OffsetAndMetadata(committed_offset, "by hand", -1)})
 
 
-def _run_to_end(broker: EmbeddedBroker, tables: Path, checkpoint: Path) -> None:
+def _run_to_end(
+    broker: EmbeddedBroker,
+    tables: Path,
+    checkpoint: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+) -> None:
     done = run_command(
         "run",
         "--bootstrap-servers",
@@ -52,6 +59,8 @@ def _run_to_end(broker: EmbeddedBroker, tables: Path, checkpoint: Path) -> None:
         str(checkpoint),
         "--available-now",
         "--silent",
+        *options,
+        env=env,
     )
     assert done.returncode == 0, done.stderr
 
@@ -96,10 +105,13 @@ def test_killed_and_restarted_then_without_its_checkpoint(
     shutil.rmtree(checkpoint)
     _commit(admin, "query-a", 4)
     admin.delete_groups(["query-b"])
-    _run_to_end(broker, tables, checkpoint)
+    metastore = Metastore.create(tmp_path / "metastore")
+    in_catalog = ("--catalog", "monitoring")
+    _run_to_end(broker, tables, checkpoint, *in_catalog, env=metastore.environment)
     assert (_answer(tables, "query-a"), _answer(tables, "query-b")) == (4, -1)
     _assert_history_is_whole(tables)
     _assert_other_engines_agree(tables)
+    _assert_jdbc_agrees(metastore, tables)
     verified = run_command(
         "verify", "--bootstrap-servers", broker.bootstrap_servers, "--tables", str(tables)
     )
@@ -150,6 +162,25 @@ def _assert_other_engines_agree(tables: Path) -> None:
         {"files": opened.file_uris(), "group": "query-a"},
     ).fetchall()
     assert found == [(4, partition_for("query-a"))]
+
+
+def _assert_jdbc_agrees(metastore: Metastore, tables: Path) -> None:
+    """The names that `--catalog` gave, and a view that one session makes for all."""
+    with thrift_server(metastore) as server:
+        (found,) = server.sql(
+            "SELECT committed_offset FROM monitoring.group_offsets WHERE group_id = 'query-a'"
+        )
+        assert found == {"committed_offset": "4"}
+        assert {"group_id": "query-a"} in server.sql(
+            "SELECT group_id FROM monitoring.simple_groups"
+        )
+        server.sql(
+            "CREATE GLOBAL TEMPORARY VIEW group_lag USING coordinator_state "
+            f"OPTIONS (path '{tables}', view 'group_lag')"
+        )
+        select = "SELECT committed_offset, lag FROM global_temp.group_lag"
+        (found,) = server.sql(f"{select} WHERE group_id = 'query-a'")
+        assert found == {"committed_offset": "4", "lag": "0"}
 
 
 def _assert_refusals(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import typing
 from dataclasses import is_dataclass
 from datetime import date, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 from streaming.coordinator_tables import CoordinatorTables, Rows
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
-from streaming.snapshot import SCHEMAS
 from streaming.tables import rows
+from streaming.views import SCHEMAS
 from tests.command_line import call, json_lines
 from tests.status_tables import NOW, VERSION, create_status_tables
 
@@ -34,12 +34,14 @@ ROWS = {
     "group_offsets": (rows.CommittedOffset, "offsets"),
     "group_status": (rows.GroupStatus, "status"),
     "groups": (rows.Group, "groups"),
+    "hanging_transactions": (rows.HangingTransaction, "hanging_transactions"),
     "load_progress": (rows.LoadProgress, "progress"),
     "log_offsets": (rows.LogSample, "log_samples"),
     "offset_commits": (rows.OffsetCommit, "history"),
     "partition_status": (rows.PartitionStatus, "partition_status"),
     "pending_offsets": (rows.PendingOffset, "pending_offsets"),
     "quarantine": (rows.QuarantinedRecord, "quarantine"),
+    "simple_groups": (rows.SimpleGroup, "simple_groups"),
 }
 OF_ARROW = [
     (pa.types.is_string, str),
@@ -112,10 +114,6 @@ def test_rows_are_a_sequence(tables: CoordinatorTables) -> None:
         found[6]
 
 
-@pytest.mark.skipif(
-    find_spec("pandas") is None,
-    reason="pandas is not installed (tests/README.md says why); the rows are those of polars",
-)
 def test_rows_go_to_pandas(tables: CoordinatorTables) -> None:
     found = tables.lag()
     assert found.to_pandas()["lag"].tolist() == found.arrow["lag"].to_pylist()
@@ -125,10 +123,13 @@ def test_rows_go_to_pandas(tables: CoordinatorTables) -> None:
     )
 
 
-@pytest.mark.skipif(find_spec("pandas") is not None, reason="pandas is there")
-def test_what_is_not_installed_is_said(tables: CoordinatorTables) -> None:
-    with pytest.raises(ConfigurationError, match="this needs pandas: pip install pandas"):
-        tables.lag().to_pandas()
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_what_is_not_installed_is_said(
+    tables: CoordinatorTables, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=f"this needs {package}: pip install {package}"):
+        getattr(tables.lag(), f"to_{package}")()
 
 
 def test_rows_go_to_polars(tables: CoordinatorTables) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from streaming.coordinator_tables import CoordinatorTables
 from streaming.errors import ConfigurationError
-from streaming.snapshot import SCHEMAS
 from streaming.sql import query
+from streaming.views import SCHEMAS
 from tests.command_line import call, json_lines
 from tests.status_tables import NOW, VERSION, create_status_tables
 
