@@ -6,7 +6,7 @@ import re
 
 import click
 
-from streaming.commands.options import Duration, option
+from streaming.commands.options import Duration, option, port_option
 from streaming.commands.signals import stop_on_signals
 from streaming.output import write_note
 
@@ -23,13 +23,7 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
     metavar="[NAME=]DIR",
     help="Folder of the tables of a cluster; several with a name each.",
 )
-@option(
-    "--port",
-    type=click.IntRange(min=0, max=65_535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    help="Where to listen; 0 takes any free port.",
-)
+@port_option(default=DEFAULT_PORT)
 @option(
     "--host",
     default="127.0.0.1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streaming.commands.options import option, tables_option
+from streaming.commands.options import option, port_option, tables_option
 from streaming.commands.signals import stop_on_signals
 from streaming.output import write_note
 
@@ -13,13 +13,7 @@ DEFAULT_PORT = 8000
 
 @click.command()
 @tables_option
-@option(
-    "--port",
-    type=click.IntRange(min=0, max=65_535),
-    default=DEFAULT_PORT,
-    show_default=True,
-    help="Where to listen; 0 takes any free port.",
-)
+@port_option(default=DEFAULT_PORT)
 @option(
     "--host",
     default="127.0.0.1",

@@ -103,6 +103,14 @@ kafka_option = click.option(
     help="A Kafka client property (TLS, SASL, …), repeatable. Secrets go into [kafka] of the config"
     " file or, as a JSON object, into COORDINATOR_STATE_KAFKA.",
 )
+port_option = partial(
+    option,
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    show_default=True,
+    help="Where to listen; 0 takes any free port.",
+)
+"""For commands that serve something; each names its own `default`."""
 as_of_option = option(
     "--as-of",
     metavar="TIME|VERSION",

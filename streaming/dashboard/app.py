@@ -7,7 +7,6 @@ it is sorted and filtered, all is in the address, so that it can be shared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timezone
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -23,7 +22,6 @@ from streaming.dashboard.shown import add_filters
 from streaming.errors import ConfigurationError
 
 DEFAULT_REFRESH_S = 5.0
-_CLUSTERS = "coordinator_state"
 
 
 def create_app(
@@ -44,7 +42,6 @@ def create_app(
     (access or Access("127.0.0.1")).guard(app)
     add_filters(app)
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
-    app.extensions[_CLUSTERS] = known
     app.before_request(lambda: _find_cluster(known, refresh_s))
     app.url_value_preprocessor(_note_cluster)
     app.url_defaults(_stay)
@@ -60,13 +57,13 @@ def create_app(
 
 def _note_cluster(_endpoint: str | None, values: dict[str, Any] | None) -> None:
     """The cluster that an address names; whether there is one is for those who may see it."""
-    g.clusters, g.cluster, g.at = [], None, None
+    g.clusters, g.cluster, g.at = {}, None, None
     g.cluster_name = values.pop("cluster", None) if values is not None else None
 
 
 def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
     """The cluster of an address, and the moment that it asks for."""
-    g.clusters, g.refresh_s = list(known), refresh_s
+    g.clusters, g.refresh_s = known, refresh_s
     if g.cluster_name is not None:
         g.cluster = known.get(g.cluster_name)
         if g.cluster is None:
@@ -79,8 +76,7 @@ def _stay(endpoint: str, values: dict[str, Any]) -> None:
     if not g.get("cluster") or not current_app.url_map.is_endpoint_expecting(endpoint, "cluster"):
         return
     if values.setdefault("cluster", g.cluster.name) == g.cluster.name and g.at:
-        utc = g.at.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-        values.setdefault("at", utc)
+        values.setdefault("at", g.at.isoformat().replace("+00:00", "Z"))
 
 
 def here(**other: Any) -> str:
@@ -92,10 +88,9 @@ def here(**other: Any) -> str:
 
 def _index() -> str | Response:
     """The overview of the one cluster there is, or all of them."""
-    known: Mapping[str, Cluster] = current_app.extensions[_CLUSTERS]
-    if len(known) == 1:
-        return redirect(url_for("overview", cluster=next(iter(known))))
-    return render_template("clusters.html", clusters=overview.of_clusters(known.values()))
+    if len(g.clusters) == 1:
+        return redirect(url_for("overview", cluster=next(iter(g.clusters))))
+    return render_template("clusters.html", clusters=overview.of_clusters(g.clusters.values()))
 
 
 def _refused(error: ConfigurationError) -> tuple[str, int]:

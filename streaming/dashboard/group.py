@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from flask import abort, g, jsonify, render_template, request
@@ -24,6 +26,8 @@ SPANS = {
     "7d": timedelta(days=7),
 }
 _LOOKS = 20
+_CLOSER = 4
+"""So many times the time between two looks is halved to find when a status changed."""
 _PARTITIONS_SORTED_BY = (
     *("topic", "partition", "committed_offset", "log_end_offset", "lag", "time_lag_ms"),
     *("rank", "commit_timestamp", "client_id", "pending_offset"),
@@ -51,6 +55,7 @@ def page() -> str:
             request.args,
             sort="-rank",
             columns=_PARTITIONS_SORTED_BY,
+            searched="topic",
             page_rows=200,
         ),
         events=events[:_MOST_EVENTS],
@@ -75,31 +80,61 @@ def chart() -> Response:
     until: datetime = reader.moment
     since = until - SPANS[_span()]
     found = lag_history(reader, group_id, since=since, until=until)
+    looks = [
+        _look(reader, group_id, since + (until - since) * number / _LOOKS)
+        for number in range(_LOOKS + 1)
+    ]
     return jsonify(
         {
             "at": [at.timestamp() for at in found.at],
             "lag": found.lag,
             "commit_rate": found.commit_rate_per_s,
             "produce_rate": found.produce_rate_per_s,
-            "statuses": list(_statuses(reader, group_id, since, until)),
+            "statuses": [_shown(one) for one in looks],
+            "changes": [
+                {**_shown(now), "before": before.status}
+                for before, now in _changes(reader, group_id, looks)
+            ],
         }
     )
 
 
-def _statuses(
-    reader: TableReader, group_id: str, since: datetime, until: datetime
-) -> Iterator[dict[str, Any]]:
-    """What the status was at moments evenly apart; none where there was no such group."""
-    for look in range(_LOOKS + 1):
-        at = since + (until - since) * look / _LOOKS
-        before = reader if look == _LOOKS else reader.before(at)
-        rows = []
-        if before is not None:
-            rows = group_statuses(before, at=at, group_ids=[group_id]).to_pylist()
-        told = {"level": "none", "status": "not there", "reason": "no such group was known"}
-        for row in rows:
-            told = {"level": level(row["status"])} | {n: row[n] for n in ("status", "reason")}
-        yield {"at": at.timestamp(), **told}
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The status of a group at a moment; None where no such group was known."""
+
+    at: datetime
+    status: str | None
+    reason: str
+
+
+def _look(reader: TableReader, group_id: str, at: datetime) -> _Look:
+    before = reader if at == reader.moment else reader.before(at)
+    if before is not None:
+        for row in group_statuses(before, at=at, group_ids=[group_id]).to_pylist():
+            return _Look(at, row["status"], row["reason"])
+    return _Look(at, None, "no such group was known")
+
+
+def _changes(
+    reader: TableReader, group_id: str, looks: Sequence[_Look]
+) -> Iterator[tuple[_Look, _Look]]:
+    """Where the status became another one: the last look before and the first after, closer by."""
+    for before, after in pairwise(looks):
+        if before.status == after.status:
+            continue
+        for _ in range(_CLOSER):
+            between = _look(reader, group_id, before.at + (after.at - before.at) / 2)
+            if between.status == before.status:
+                before = between
+            else:
+                after = between
+        yield before, after
+
+
+def _shown(look: _Look) -> dict[str, Any]:
+    known = {"at": look.at.timestamp(), "status": look.status, "reason": look.reason}
+    return known | {"level": "none" if look.status is None else level(look.status)}
 
 
 def _events(snapshot: PageSnapshot, group_id: str) -> list[dict[str, Any]]:

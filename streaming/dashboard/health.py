@@ -18,6 +18,7 @@ _SORTED_BY = (
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 20
 _COARSE = timedelta(milliseconds=10)
+"""The clock that stamps files goes by ticks of the kernel, of 10 ms at most."""
 _MOST_QUARANTINED = 50
 
 

@@ -9,7 +9,7 @@ from flask import g, render_template, request
 
 from streaming.dashboard.cluster import Cluster
 from streaming.dashboard.page_snapshot import PageSnapshot, current_alerts
-from streaming.dashboard.tables_of_rows import rows_page
+from streaming.dashboard.tables_of_rows import counted, rows_page
 from streaming.errors import ConfigurationError
 
 _SORTED_BY = (
@@ -21,15 +21,12 @@ _SORTED_BY = (
 def page() -> str:
     """All groups, worst first."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
-    wanted, part = request.args.get("status", ""), request.args.get("search", "").casefold()
     groups = rows_page(
         snapshot.group_rows,
         request.args,
         sort="-rank",
         columns=_SORTED_BY,
-        fits=lambda row: (
-            part in row["group_id"].casefold() and (not wanted or row["status"] == wanted)
-        ),
+        searched="group_id",
     )
     return render_template(
         "overview.html", snapshot=snapshot, groups=groups, tiles=_tiles(snapshot)
@@ -43,7 +40,8 @@ def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
         try:
             snapshot = cluster.snapshot()
             worst = sorted(snapshot.group_rows, key=lambda row: -row["rank"])[:5]
-            found.append({"name": cluster.name, "snapshot": snapshot, "worst": worst})
+            statuses = counted(row["status"] for row in snapshot.groups)
+            found.append({"name": cluster.name, "statuses": statuses, "worst": worst})
         except ConfigurationError as error:
             found.append({"name": cluster.name, "fault": str(error)})
     return found

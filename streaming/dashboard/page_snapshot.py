@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -69,16 +69,6 @@ class PageSnapshot(Snapshot):
         return {
             (row["group_id"], row["topic"], row["partition"]): (row["status"], row["reason"])
             for row in self.partitions
-        }
-
-    @cached_property
-    def by_status(self) -> Mapping[str, int]:
-        """How many groups are in each status, worst first."""
-        counted = Counter(row["status"] for row in self.groups)
-        return {
-            status.value: counted[status.value]
-            for status in sorted(Status, key=lambda status: -status.rank)
-            if counted[status.value]
         }
 
     @cached_property

@@ -18,8 +18,8 @@ from streaming.dashboard.shown import moment, text
 from streaming.errors import ConfigurationError
 from streaming.output import csv_lines, json_line, printable
 from streaming.questions import QUESTIONS
-from streaming.snapshot import SCHEMAS
 from streaming.sql import query
+from streaming.views import SCHEMAS
 
 MOST_ROWS = 1_000
 MOST_ROWS_OF_A_FILE = 1_000_000
@@ -61,9 +61,8 @@ def page() -> str | Response:
 
 
 def _cells(found: pa.Table) -> list[list[dict[str, Any]]]:
-    # By column: two of them may have one name.
-    columns = [column.to_pylist(maps_as_pydicts="strict") for column in found.columns]
-    return [[_cell(value) for value in row] for row in zip(*columns, strict=True)]
+    rows = found.to_pylist(maps_as_pydicts="strict")
+    return [[_cell(value) for value in row.values()] for row in rows]
 
 
 def _cell(value: Any) -> dict[str, Any]:

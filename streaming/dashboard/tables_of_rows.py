@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
+
+from coordinator_state.group_status import Status
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50
@@ -15,7 +18,8 @@ PAGE_ROWS = 50
 class RowsPage:
     """A page of a table.
 
-    `page` counts from 1; `total` is how many rows fit, `of` how many there are.
+    `page` counts from 1; `total` is how many rows fit, `of` how many there are, and `statuses` how
+    many of those are in each status, worst first.
     """
 
     rows: Sequence[Row]
@@ -25,6 +29,7 @@ class RowsPage:
     pages: int
     total: int
     of: int
+    statuses: Mapping[str, int]
 
 
 def rows_page(
@@ -33,17 +38,19 @@ def rows_page(
     *,
     sort: str,
     columns: Iterable[str],
-    fits: Callable[[Row], bool] | None = None,
+    searched: str | None = None,
     page_rows: int = PAGE_ROWS,
 ) -> RowsPage:
-    """The page of a table that an address asks for: `sort` (`-` before it for descending), `page`.
+    """The page of a table that an address asks for.
+
+    It says `search` (a part of a name), `status`, `sort` (`-` before it for descending) and `page`.
 
     Args:
         rows: all of them.
         arguments: of the address.
         sort: what they are sorted by where the address says nothing that is known.
         columns: what they can be sorted by.
-        fits: which rows are shown.
+        searched: the column that names are searched in; rows have a `status` then.
         page_rows: how many of them a page has.
     """
     wanted = arguments.get("sort", sort)
@@ -51,7 +58,12 @@ def rows_page(
     if name not in set(columns):
         wanted, name = sort, sort.removeprefix("-")
     is_descending = wanted.startswith("-")
-    found = [row for row in rows if fits(row)] if fits is not None else list(rows)
+    part, status = arguments.get("search", "").casefold(), arguments.get("status", "")
+    found = [
+        row
+        for row in rows
+        if searched is None or (part in row[searched].casefold() and status in ("", row["status"]))
+    ]
     known = [row for row in found if row[name] is not None]
     known.sort(key=lambda row: _order(row[name]), reverse=is_descending)
     # What is not known comes last, whichever way.
@@ -68,7 +80,14 @@ def rows_page(
         pages=pages,
         total=len(ordered),
         of=len(rows),
+        statuses={} if searched is None else counted(row["status"] for row in rows),
     )
+
+
+def counted(statuses: Iterable[str]) -> Mapping[str, int]:
+    """How many there are of each status, worst first."""
+    found = Counter(Status(status) for status in statuses)
+    return {status.value: found[status] for status in sorted(found, key=lambda one: -one.rank)}
 
 
 def _order(value: Any) -> Any:

@@ -33,7 +33,13 @@ def page() -> str:
         snapshot=snapshot,
         topic=name,
         state=rows[0]["topic_state"],
-        groups=rows_page(_groups(rows), request.args, sort="-rank", columns=_GROUPS_SORTED_BY),
+        groups=rows_page(
+            _groups(rows),
+            request.args,
+            sort="-rank",
+            columns=_GROUPS_SORTED_BY,
+            searched="group_id",
+        ),
         partitions=rows_page(
             _partitions(rows), {}, sort="partition", columns=_PARTITIONS_SORTED_BY, page_rows=1000
         ),

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.output import printable
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.browser.chromium import CHROMIUM, FLAGS, needs_chromium
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -24,11 +24,7 @@ from tests.dashboard_tables import (
 )
 from tests.integration.command_line import command_of
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="there is no Chromium (Debian's package); without it tests/unit/test_dashboard.py looks "
-    "at what the server sends",
-)
+pytestmark = needs_chromium
 PAGES = (
     "",
     *(f"group?{urlencode({'group': name})}" for name in (REWOUND, HOSTILE)),
@@ -139,6 +135,8 @@ def test_an_incident_from_the_overview_to_its_cause(
     expect(event).to_contain_text(f"by {printable(HOSTILE)} at /10.0.0.1")
     expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
     expect(page.locator(".strip li").last).to_have_attribute("data-level", "bad")
+    page.get_by_text("Status changes").click()
+    expect(page.locator(".strip tbody tr").first).to_contain_text("→ REWIND")
 
 
 def test_a_search_narrows_as_one_types_and_can_be_shared(

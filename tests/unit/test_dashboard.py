@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pyarrow.parquet as pq
 import pytest
 from flask.testing import FlaskClient
+from markupsafe import escape
 
 from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
@@ -172,6 +173,28 @@ def test_what_changed_between_two_moments(client: FlaskClient, tables: Dashboard
     assert "from 990 to 100" in text_of(client, f"/c/prod/changes?{urlencode(turned)}")
 
 
+@pytest.mark.parametrize(
+    ("page", "row"), [("group", '<td class="number">0</td>'), ("topic", "group-110</a>")]
+)
+def test_the_tables_of_a_group_and_a_topic_are_filtered(
+    client: FlaskClient, page: str, row: str
+) -> None:
+    of = {"group": REWOUND} if page == "group" else {"topic": HOSTILE}
+    part, status = ("IMG", "REWIND") if page == "group" else ("UP-11", "OK")
+    for wanted, fits in (
+        ({"search": part, "status": status}, True),
+        ({"search": part, "status": "STOP"}, False),
+        ({"search": "nobody"}, False),
+    ):
+        shown = text_of(client, f"/c/prod/{page}?{urlencode({**of, **wanted})}")
+        table = shown[: shown.index("Pages of ")]
+        assert (row in table, " fits." in table) == (fits, not fits)
+        # What the page is of, and its order, stay while one types.
+        (kept,) = of.values()
+        form = shown[shown.index('<form method="get" class="filter"') :]
+        assert f'name="{page}" value="{escape(kept)}"' in form
+
+
 def test_the_charts_of_a_group(client: FlaskClient) -> None:
     chart = client.get(f"/c/prod/group/chart?group={REWOUND}&span=15m").get_json()
     assert len(chart["at"]) == len(chart["lag"]) == len(chart["commit_rate"]) == 120
@@ -179,6 +202,10 @@ def test_the_charts_of_a_group(client: FlaskClient) -> None:
     assert chart["lag"][-1] == 2 * 900
     assert chart["statuses"][-1]["status"] == "REWIND"
     assert chart["statuses"][-1]["level"] == "bad"
+    (change,) = chart["changes"]
+    assert (change["before"], change["status"]) == (None, "REWIND")
+    # The tables begin seconds before: that is told closer than by the looks.
+    assert chart["at"][-1] - 60 <= change["at"] <= chart["at"][-1]
     nobody = client.get("/c/prod/group/chart?group=nobody").get_json()
     assert set(nobody["lag"]) == {None}
 

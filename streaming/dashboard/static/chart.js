@@ -34,20 +34,20 @@ const plotsOf = new WeakMap();
 
 function show(place, data) {
   const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
-  const open = [...place.querySelectorAll("details")].map((one) => one.open);
+  const open = new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
   // uPlot remembers every plot that is not told to go.
   for (const plot of plotsOf.get(place) || []) plot.destroy();
   const plots = [];
   plotsOf.set(place, plots);
   place.replaceChildren(
-    statusStrip(data.statuses),
+    statusStrip(data.statuses, data.changes),
     chart("Lag", data, [["lag", "records", "#2f7ed8"]], width, plots),
     chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width, plots)
   );
-  place.querySelectorAll("details").forEach((one, number) => { one.open = open[number] || false; });
+  for (const summary of place.querySelectorAll("details summary")) summary.parentElement.open = open.has(summary.textContent);
 }
 
-function statusStrip(statuses) {
+function statusStrip(statuses, changes) {
   const figure = element("figure", "Status");
   figure.className = "strip";
   const list = document.createElement("ol");
@@ -55,15 +55,25 @@ function statusStrip(statuses) {
     const item = document.createElement("li");
     item.dataset.level = one.level;
     const at = new Date(1000 * one.at).toLocaleTimeString();
-    item.title = `${at}: ${one.status}: ${one.reason}`;
+    item.title = `${at}: ${one.status || "not there"}: ${one.reason}`;
     const text = document.createElement("span");
     text.className = "hidden";
-    text.textContent = `${at}: ${one.status}`;
+    text.textContent = `${at}: ${one.status || "not there"}`;
     item.append(text);
     list.append(item);
   }
   figure.append(list);
+  if (changes.length > 0) figure.append(changesTable(changes));
   return figure;
+}
+
+function changesTable(changes) {
+  const rows = [...changes].reverse().map((one) => [
+    new Date(1000 * one.at).toLocaleString(),
+    `${one.before || "not there"} → ${one.status || "not there"}`,
+    one.reason,
+  ]);
+  return detailed("Status changes", ["By", "Change", "Why"], rows);
 }
 
 function chart(title, data, series, width, plots) {
@@ -99,24 +109,31 @@ function chart(title, data, series, width, plots) {
 }
 
 function asTable(title, data, series) {
+  const some = data.at.map((_, number) => number).filter((number) => number % 10 === 0 || number === data.at.length - 1);
+  const rows = some.map((number) => [
+    new Date(1000 * data.at[number]).toLocaleString(),
+    ...series.map(([name]) => shown(data[name][number])),
+  ]);
+  return detailed(`${title} as a table`, ["Time", ...series.map(([, label]) => label)], rows);
+}
+
+function detailed(title, labels, rows) {
   const details = document.createElement("details");
   const summary = document.createElement("summary");
-  summary.textContent = `${title} as a table`;
+  summary.textContent = title;
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
-  for (const label of ["Time", ...series.map(([, name]) => name)]) {
+  for (const label of labels) {
     const cell = document.createElement("th");
     cell.scope = "col";
     cell.textContent = label;
     head.append(cell);
   }
   const body = table.createTBody();
-  data.at.forEach((at, number) => {
-    if (number % 10 !== 0 && number !== data.at.length - 1) return;
+  for (const cells of rows) {
     const row = body.insertRow();
-    row.insertCell().textContent = new Date(1000 * at).toLocaleString();
-    for (const [name] of series) row.insertCell().textContent = shown(data[name][number]);
-  });
+    for (const cell of cells) row.insertCell().textContent = cell;
+  }
   details.append(summary, table);
   return details;
 }
