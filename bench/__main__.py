@@ -14,7 +14,10 @@ from bench.backfill import BackfillReport, compare_backfill
 from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
 
 _EXIT_DIFFERENT = 1
-_MEASURED = ("measured", "records", "seconds", "records_per_s", "times_broker", "peak_memory_mb")
+_MEASURED = (
+    *("measured", "records", "seconds", "records_per_s", "times_broker", "times_console"),
+    *("peak_memory_mb", "target"),
+)
 _DIFFERENCES_SHOWN = 10
 _OWN_LOGGERS = ("bench", "streaming")
 
@@ -23,14 +26,14 @@ _OWN_LOGGERS = ("bench", "streaming")
 @click.option(
     "--commits",
     type=click.IntRange(min=1),
-    default=2_000_000,
+    default=20_000_000,
     show_default=True,
-    help="Offset commits to produce.",
+    help="Offset commits in the log.",
 )
 @click.option(
     "--keys",
     type=click.IntRange(min=1),
-    default=50_000,
+    default=100_000,
     show_default=True,
     help="(group, topic, partition)s that they are for, ten to a group.",
 )
@@ -93,6 +96,7 @@ def show(report: BackfillReport, output: Output) -> None:
 def _row(report: BackfillReport, number: int) -> dict[str, Any]:
     measurement = report.measurements[number]
     times_broker = report.times_broker(measurement)
+    times_console = report.times_console(measurement)
     peak_memory_bytes = measurement.peak_memory_bytes
     return {
         "measured": measurement.name,
@@ -100,6 +104,8 @@ def _row(report: BackfillReport, number: int) -> dict[str, Any]:
         "seconds": round(measurement.duration_s, 2),
         "records_per_s": round(measurement.records_per_s),
         "times_broker": None if times_broker is None else round(times_broker, 3),
+        "times_console": None if times_console is None else round(times_console, 2),
+        "target": measurement.target,
         "peak_memory_mb": None if peak_memory_bytes is None else peak_memory_bytes // 10**6,
     }
 

@@ -1,26 +1,27 @@
 """A whole `__consumer_offsets` from its beginning: this program beside the broker's own load.
 
-Commits are produced into a broker, the broker restarts and loads them, and `run --available-now`
+Commits are put in front of a broker, which restarts and loads them, and `run --available-now`
 makes tables of them: in a process of its own (cold), and twice in one session, the second time
 warm. Each time the tables are fresh, and each time they are held against what was produced, commit
-by commit, and against what the broker answers about some groups.
+by commit, and against what the broker answers about some groups. Last, Kafka's console consumer
+prints the same log.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.commits import Commits, produce
+from bench.commits import Commits, put_in_front
+from bench.console_consumer import print_offsets
 from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
+from bench.processes import run_command, run_environment
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.load_summary import LoadSummary
@@ -30,10 +31,10 @@ from streaming.session import build_session
 
 logger = logging.getLogger(__name__)
 
-_REPOSITORY = Path(__file__).resolve().parents[1]
-_RUN = (sys.executable, "-c", "from streaming.cli import main; main()", "run")
 _LOAD_TIMEOUT_S = 600.0
 _LAST_LINES = 25
+_COLD_TARGET = "4 x console, 2,684 MB"
+_WARM_TARGET = "1.5 x broker, 12 x console"
 
 
 class BackfillError(Exception):
@@ -48,6 +49,7 @@ class Measurement:
     records: int
     duration_s: float
     peak_memory_bytes: int | None = None
+    target: str = ""
 
     @property
     def records_per_s(self) -> float:
@@ -62,6 +64,7 @@ class BackfillReport:
     measurements: list[Measurement] = field(default_factory=list)
     equalities: dict[str, Equality] = field(default_factory=dict)
     broker_load: Measurement | None = None
+    console: Measurement | None = None
 
     @property
     def is_equal(self) -> bool:
@@ -70,24 +73,29 @@ class BackfillReport:
 
     def times_broker(self, measurement: Measurement) -> float | None:
         """The rate of a measurement as a multiple of the broker's own."""
-        if self.broker_load is None or not self.broker_load.records_per_s:
-            return None
-        return measurement.records_per_s / self.broker_load.records_per_s
+        return _times(measurement, self.broker_load)
 
-    def measure(self, name: str, records: int, action: Callable[[], int | None]) -> None:
+    def times_console(self, measurement: Measurement) -> float | None:
+        """The same of the console consumer's."""
+        return _times(measurement, self.console)
+
+    def measure(
+        self, name: str, records: int, action: Callable[[], int | None], target: str = ""
+    ) -> Measurement:
         """Time an action, which returns the most memory it took where that is known."""
         started_at = time.monotonic()
         peak_memory_bytes = action()
         duration_s = time.monotonic() - started_at
         logger.info("%s: %s records in %.2f s", name, records, duration_s)
-        self.measurements.append(
-            Measurement(
-                name=name,
-                records=records,
-                duration_s=duration_s,
-                peak_memory_bytes=peak_memory_bytes,
-            )
+        found = Measurement(
+            name=name,
+            records=records,
+            duration_s=duration_s,
+            peak_memory_bytes=peak_memory_bytes,
+            target=target,
         )
+        self.measurements.append(found)
+        return found
 
 
 def compare_backfill(
@@ -103,25 +111,22 @@ def compare_backfill(
     report = BackfillReport()
     with EmbeddedBroker(folder=folder / "broker") as broker:
         broker.create_offsets_topic()
+        logger.info("writing a log of %s commits", commits)
+        put_in_front(broker, sequence, log_partitions=DEFAULT_LOG_PARTITIONS)
         servers = broker.bootstrap_servers
-        report.measure(
-            "produced by one client",
-            commits,
-            partial(produce, sequence, servers, log_partitions=DEFAULT_LOG_PARTITIONS),
-        )
-        broker.restart()
         report.broker_load, load_with_gaps = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements += [report.broker_load, load_with_gaps]
-        report.measure("run, cold process", commits, partial(run_cold, servers, folder / "cold"))
+        cold = partial(run_cold, servers, folder / "cold")
+        report.measure("run, cold process", commits, cold, _COLD_TARGET)
         session = build_session()
         try:
-            for name in ("first", "second"):
+            for name, target in (("first", ""), ("second", _WARM_TARGET)):
                 settings = run_settings(servers, folder / name)
                 run = partial(run_query, settings, session=session)
-                report.measure(f"run, {name} of a session", commits, run)
+                report.measure(f"run, {name} of a session", commits, run, target)
         finally:
             session.stop()
-        expected = dict(sequence)
+        expected = sequence.last
         for name in ("cold", "first", "second"):
             report.equalities[name] = check_equality(
                 str(folder / name / "tables"),
@@ -129,7 +134,16 @@ def compare_backfill(
                 bootstrap_servers=servers,
                 groups_sampled=groups_sampled,
             )
+        # Last, since it commits offsets itself.
+        printing = partial(print_offsets, servers, commits)
+        report.console = report.measure("console consumer, formatter", commits, printing)
     return report
+
+
+def _times(measurement: Measurement, other: Measurement | None) -> float | None:
+    if other is None or not other.records_per_s:
+        return None
+    return measurement.records_per_s / other.records_per_s
 
 
 def broker_load(summaries: Collection[LoadSummary]) -> tuple[Measurement, Measurement]:
@@ -168,17 +182,15 @@ def run_cold(bootstrap_servers: str, folder: Path) -> int | None:
         BackfillError: its exit status was not 0; the text ends with what it wrote last.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    settings = run_settings(bootstrap_servers, folder)
-    addresses = ("--bootstrap-servers", bootstrap_servers, "--tables", settings.tables)
     log_file = folder / "run.log"
     with (
         log_file.open("wb") as log,
         subprocess.Popen(
-            [*_RUN, *addresses, "--checkpoint", settings.checkpoint, "--available-now"],
+            run_command(bootstrap_servers, folder, "--available-now"),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": _python_path()},
+            env=run_environment(),
         ) as process,
         PeakMemory(process.pid) as memory,
     ):
@@ -192,8 +204,3 @@ def run_cold(bootstrap_servers: str, folder: Path) -> int | None:
             "\n".join([f"run ended with exit status {process.returncode}:", *last_lines])
         )
     return memory.peak_bytes
-
-
-def _python_path() -> str:
-    """The modules of this repository also where they are not installed."""
-    return os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH"))))

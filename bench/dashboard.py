@@ -13,7 +13,6 @@ from flask.testing import FlaskClient
 from bench.lag import Cluster, create
 from streaming.dashboard.app import create_app
 from streaming.output import output_of
-from streaming.session import build_session
 
 _PAGES = {
     "overview": "/c/tables/",
@@ -36,9 +35,7 @@ def bench(groups: int, partitions: int, topic_partitions: int, runs: int) -> Non
     """Measure each page, first after the start and once the tables were looked at."""
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as folder:
         tables = str(Path(folder) / "tables")
-        session = build_session()
-        create(session, tables)
-        session.stop()
+        create(tables)
         cluster = Cluster(groups, partitions, topic_partitions, datetime.now(timezone.utc))
         cluster.write(tables)
         client = create_app({"tables": tables}).test_client()

@@ -19,7 +19,6 @@ import click
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
 from coordinator_state.lag import PRESENT
 from coordinator_state.offsets import Semantics
@@ -149,14 +148,12 @@ class Cluster:
             _append(tables, LOG_OFFSETS, columns)
 
 
-def create(session: SparkSession, tables: str) -> None:
+def create(tables: str) -> None:
     """Empty tables, as a run makes them."""
     progress = LoadProgress.nothing(
         cluster_id="bench", topic_id="bench", semantics=Semantics.COORDINATOR
     )
-    tables_folder.create(
-        session, tables, progress, log_partitions=LOG_PARTITIONS, change_data_feed=False
-    )
+    tables_folder.create(tables, progress, log_partitions=LOG_PARTITIONS, change_data_feed=False)
 
 
 _GROUP = {
@@ -219,8 +216,8 @@ def bench(*, groups: int, partitions_per_group: int, topic_partitions: int, runs
     """Measure `group_lag` over groups that are some seconds behind."""
     shape = groups, partitions_per_group, topic_partitions
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables:
-        session = build_session()
-        create(session, tables)
+        session = build_session(with_delta=True)
+        create(tables)
         Cluster(*shape, now=datetime.now(timezone.utc)).write(tables)
         create_views(session, tables)
         measured = {

@@ -1,0 +1,239 @@
+"""`python -m bench.freshness`: from the broker's acknowledgement of a commit to its row in Delta.
+
+A query runs in a process of its own over tables of many keys, while commits arrive at a steady
+rate. Each is fresh once `load_progress` is past its record: readers take the other tables at the
+versions that it pins. Its processor time is measured then, and once more with nothing to read. Last
+the query is started again, and the tables are held against what was committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import numpy as np
+from confluent_kafka import KafkaError, Message, Producer
+
+from bench.commits import Commits, OffsetKey, put_in_front
+from bench.processes import processor_s, run_command, run_environment
+from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
+from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.serde import encode_key, encode_value
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.load_summary import OFFSETS_TOPIC
+from streaming.errors import ConfigurationError
+from streaming.output import StderrHandler, output_of
+from streaming.tables.reader import TableReader
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.02
+_WARM_UP_S = 20.0
+_EXIT_DIFFERENT = 1
+_OFFSET_COMMIT = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
+
+
+@click.command()
+@click.option("--keys", default=100_000, show_default=True, help="Committed before, ten a group.")
+@click.option("--rate", default=1_000, show_default=True, help="Commits per second.")
+@click.option("--seconds", default=60, show_default=True, help="For so long they are measured.")
+@click.option("--idle-seconds", default=30, show_default=True, help="Then nothing is committed.")
+@click.pass_context
+def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_seconds: int) -> None:
+    """Measure how long after its acknowledgement a commit can be read from the tables."""
+    logging.getLogger().handlers[:] = [StderrHandler()]
+    logger.setLevel(logging.INFO)
+    with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as name:
+        folder = Path(name)
+        with EmbeddedBroker(folder=folder / "broker") as broker:
+            broker.create_offsets_topic()
+            from_ms = time.time_ns() // 1_000_000 - keys
+            commits = Commits(count=keys, key_count=keys, from_ms=from_ms)
+            put_in_front(broker, commits, log_partitions=DEFAULT_LOG_PARTITIONS)
+            broker.wait_until_loaded()
+            traffic = Traffic(broker.bootstrap_servers, commits, rate)
+            watch = Watch(str(folder / "tables"))
+            with _running(broker.bootstrap_servers, folder) as query:
+                watch.look_until(commits=keys)
+                logger.info("the tables are loaded; traffic begins")
+                traffic.go_on(_WARM_UP_S)
+                traffic.acknowledged.clear()
+                watch.seen.clear()
+                used_s = processor_s(query.pid)
+                traffic.go_on(seconds, watch.look)
+                used_s = processor_s(query.pid) - used_s
+                watch.look_until(traffic.ends())
+                fresh_s = watch.ages_s(traffic.acknowledged)
+                micro_batches = len(watch.seen)
+                logger.info("nothing is committed any more")
+                time.sleep(_WARM_UP_S)
+                idle_s = processor_s(query.pid)
+                time.sleep(idle_seconds)
+                idle_s = processor_s(query.pid) - idle_s
+            traffic.go_on(1)
+            began = time.monotonic()
+            with _running(broker.bootstrap_servers, folder):
+                watch.look_until(traffic.ends())
+                restart_s = time.monotonic() - began
+            is_equal = _committed(watch.tables) == traffic.committed
+    quantiles = np.quantile(fresh_s, (0.5, 0.9, 0.99, 1)).tolist()
+    output_of("text").rows(
+        [
+            *(
+                {"measured": f"acknowledged to readable, {name}", "found": f"{found_s:.2f} s"}
+                for name, found_s in zip(("p50", "p90", "p99", "max"), quantiles, strict=True)
+            ),
+            {"measured": "commits", "found": str(len(fresh_s))},
+            {"measured": "micro-batches", "found": str(micro_batches)},
+            {"measured": "cores used by the query", "found": f"{used_s / seconds:.2f}"},
+            {"measured": "the same, nothing to read", "found": f"{idle_s / idle_seconds:.3f}"},
+            {"measured": "restart to its first micro-batch", "found": f"{restart_s:.1f} s"},
+            {"measured": "tables equal what was committed", "found": "yes" if is_equal else "no"},
+        ],
+        ["measured", "found"],
+    )
+    ctx.exit(0 if is_equal else _EXIT_DIFFERENT)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Commits at a steady rate, of each group in turn.
+
+    `acknowledged` is (log partition, record offset, when) of each, `committed` what stands.
+    """
+
+    bootstrap_servers: str
+    commits: Commits
+    rate: int
+    acknowledged: list[tuple[int, int, float]] = field(default_factory=list)
+    committed: dict[OffsetKey, int] = field(init=False)
+    _producer: Producer = field(init=False)
+    _number: int = 0
+
+    def __post_init__(self) -> None:
+        self.committed = {key: last.offset for key, last in self.commits.last.items()}
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                # The one client that a broker lets produce into its internal topics.
+                "client.id": "__admin_client",
+                "linger.ms": 0,
+                # What is sent again must not overtake.
+                "max.in.flight.requests.per.connection": 1,
+                # The broker goes before the producer does.
+                "log_level": 2,
+                "on_delivery": self._remember,
+            }
+        )
+
+    def go_on(self, seconds: float, look: Callable[[], None] = lambda: None) -> None:
+        """Commit for a while; `look` is called in between."""
+        began, sent = time.monotonic(), 0
+        while (now := time.monotonic()) < began + seconds:
+            while sent < (now - began) * self.rate:
+                self._commit()
+                sent += 1
+            self._producer.poll(0)
+            look()
+            time.sleep(_LOOK_EVERY_S)
+        self._producer.flush()
+
+    def ends(self) -> dict[int, int]:
+        """The last record of each log partition."""
+        return {p: at for p, at, _ in sorted(self.acknowledged)}
+
+    def _commit(self) -> None:
+        self._number += 1
+        # 7919 is prime: every key comes before one comes again.
+        key = self.commits.keys[self._number * 7919 % self.commits.key_count]
+        self.committed[key] += 1
+        self._producer.produce(
+            OFFSETS_TOPIC,
+            encode_value(
+                _OFFSET_COMMIT,
+                3,
+                {
+                    **{"offset": self.committed[key], "leaderEpoch": -1, "metadata": ""},
+                    "commitTimestamp": time.time_ns() // 1_000_000,
+                },
+            ),
+            encode_key(
+                _OFFSET_COMMIT,
+                {"group": key.group_id, "topic": key.topic, "partition": key.partition},
+            ),
+            partition_for(key.group_id, DEFAULT_LOG_PARTITIONS),
+        )
+
+    def _remember(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            raise RuntimeError(str(error))
+        self.acknowledged.append((message.partition(), message.offset(), time.monotonic()))
+
+
+@dataclass(slots=True)
+class Watch:
+    """When each version of `load_progress` was there to be read, and how far it went."""
+
+    tables: str
+    seen: list[tuple[float, dict[int, int]]] = field(default_factory=list)
+    _version: int = -1
+
+    def look(self) -> None:
+        """Note a version that is new."""
+        try:
+            reader = TableReader(self.tables)
+        except ConfigurationError:  # they are not there yet
+            return
+        if reader.version != self._version:
+            self._version = reader.version
+            ends = {p: state.next_offset for p, state in reader.load_states.items()}
+            self.seen.append((time.monotonic(), ends))
+
+    def look_until(self, ends: dict[int, int] | None = None, commits: int = 0) -> None:
+        """Look until these records are there, and so many."""
+        while True:
+            self.look()
+            reached = self.seen[-1][1] if self.seen else {}
+            is_there = all(reached.get(p, 0) > at for p, at in (ends or {}).items())
+            if is_there and sum(reached.values()) >= commits:
+                return
+            time.sleep(_LOOK_EVERY_S)
+
+    def ages_s(self, acknowledged: list[tuple[int, int, float]]) -> list[float]:
+        """How old each record was when it could be read."""
+        return [
+            max(next(at for at, ends in self.seen if ends[p] > offset) - when, 0.0)
+            for p, offset, when in acknowledged
+        ]
+
+
+def _committed(tables: str) -> dict[OffsetKey, int]:
+    rows = TableReader(tables).read("group_offsets", [*OffsetKey._fields, "committed_offset"])
+    columns = (rows[name].to_pylist() for name in rows.column_names)
+    return {OffsetKey(*key): found for *key, found in zip(*columns, strict=True)}
+
+
+@contextmanager
+def _running(bootstrap_servers: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        run_command(bootstrap_servers, folder, "--silent"),
+        env=run_environment(),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as query:
+        try:
+            yield query
+        finally:
+            query.send_signal(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m bench.freshness")

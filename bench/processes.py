@@ -1,0 +1,65 @@
+"""The command `run` as a process, and what a process and all that it started took."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def run_command(bootstrap_servers: str, folder: Path, *options: str) -> list[str]:
+    """The arguments of a `run` with tables and checkpoint below `folder`."""
+    return [
+        *(sys.executable, "-c", "from streaming.cli import main; main()", "run"),
+        *("--bootstrap-servers", bootstrap_servers, "--tables", str(folder / "tables")),
+        *("--checkpoint", str(folder / "checkpoint"), *options),
+    ]
+
+
+def run_environment() -> dict[str, str]:
+    """The modules of this repository also where they are not installed."""
+    path = os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process and its descendants; pages that they share count for each of them."""
+    pages = (_read(number, "statm").split() for number in _with_descendants(pid))
+    return sum(int(fields[1]) for fields in pages if fields) * _PAGE_BYTES
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of a process and its descendants, those that have ended included."""
+    fields = (_stat(number) for number in _with_descendants(pid))
+    return sum(sum(map(int, found[11:15])) for found in fields) / _TICKS_PER_S
+
+
+def _with_descendants(pid: int) -> Sequence[int]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for folder in _PROC.glob("[0-9]*"):
+        if fields := _stat(int(folder.name)):
+            children[int(fields[1])].append(int(folder.name))
+    found = [pid]
+    for process in found:
+        found += children[process]
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind the name of the program, which, in parentheses, may hold anything."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+def _read(pid: int, name: str) -> str:
+    """Nothing where the process has ended meanwhile, and on systems other than Linux."""
+    try:
+        return (_PROC / str(pid) / name).read_text(errors="replace")
+    except OSError:
+        return ""
