@@ -99,10 +99,14 @@ def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
         duration = "until Ctrl-C" if math.isinf(seconds) else f"for {seconds:g} s"
         write_note(f"traffic of {len(DEMO_GROUPS)} groups {duration} ...")
         traffic.start()
+        has_shown_all = False
         while True:
             waited_for = traffic.not_happened
             if not query.has_applied.is_set():
                 waited_for = ["the query", *waited_for]
+            if not waited_for and not has_shown_all:
+                has_shown_all = True
+                write_note("every group has done what it is there to show, and goes on ...")
             over_s = time.monotonic() - started_at - seconds
             if not waited_for and over_s >= 0:
                 return

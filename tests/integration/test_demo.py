@@ -20,7 +20,7 @@ from coordinator_state.partitioner import partition_for
 from streaming.demo.demo import run_demo
 from streaming.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from streaming.errors import ConfigurationError
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM, needs_chromium
 from tests.browser.visits import headings
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(1_200)
 
-COMMAND = (sys.executable, "-c", "from streaming.cli import main; main()", "demo")
+_AS_ON_A_TERMINAL = """
+import signal
+# Whoever runs tests side by side, or in a shell's background, may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from streaming.cli import main
+main()
+"""
+COMMAND = (sys.executable, "-c", _AS_ON_A_TERMINAL, "demo")
 ADDRESS = re.compile(r"Kafka \S+ at (?P<host>\S+):(?P<port>\d+);")
 
 
@@ -131,25 +138,26 @@ def assert_nothing_left(run: Finished, eventually: Eventually) -> None:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Finished]:
-    """One run of the demo for all who look at its outcome."""
+    """One run of the demo for all who look at its outcome.
+
+    It lasts until a browser has visited each page, however long that takes on this machine.
+    """
     folder = tmp_path_factory.mktemp("demo")
-    with start(folder, repository, "--seconds", "8", "--output", "json") as process:
+    with start(folder, repository, "--output", "json") as process:
         try:
             assert process.stderr is not None
             stderr = read_until(process.stderr, "the page is at ")
             address = stderr.split()[-1]
-            stderr += read_until(process.stderr, "micro-batch 0: ")
+            stderr += read_until(process.stderr, "every group has done")
             seen = {} if CHROMIUM is None else headings(f"{address}c/demo/", PAGES)
+            os.killpg(process.pid, signal.SIGINT)
             stdout, rest = process.communicate()
         finally:
             process.kill()
     yield Finished(folder, process.returncode, stdout, stderr + rest, seen)
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="there is no Chromium (Debian's package); tests/unit/test_dashboard.py needs none",
-)
+@needs_chromium
 def test_the_page_shows_what_goes_on(demo: Finished) -> None:
     assert demo.seen == PAGES
 
