@@ -35,8 +35,8 @@ venv: $(INSTALLED) ## Make .venv with everything in it; the second time nothing 
 demo: check-java venv ## A broker, live consumer groups, the tables beside the broker's own answers (DEMO_ARGS=...)
 	@$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
 
-test: check-java lint ## Lint, then every test (PYTEST_ARGS=...)
-	$(PYTEST) $(PYTEST_ARGS)
+test: check-java lint ## Lint, then every test, two files at once (PYTEST_ARGS=...)
+	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

@@ -66,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # It lives for many tests.
     for name in _SHORT_LIVED:
         del os.environ[name]
-    session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"))
+    session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"), with_delta=True)
     os.environ.update(_SHORT_LIVED)
     yield session
     session.stop()

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="Chromium is not installed (Debian's package chromium); what the server sends is tested "
+    "without it in tests/unit/test_dashboard.py",
+)
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     # It asks hosts of its own maker for updates otherwise.

@@ -173,8 +173,8 @@ def test_alertmanager_has_labels(receiver: HttpReceiver) -> None:
 
 @pytest.mark.skipif(
     shutil.which("prometheus-alertmanager") is None,
-    reason="there is no prometheus-alertmanager (Debian's package); without it "
-    "test_alertmanager_has_labels holds what is sent",
+    reason="Alertmanager is not installed (Debian's package prometheus-alertmanager, which .ci/run "
+    "installs); test_alertmanager_has_labels holds what is sent to it field by field",
 )
 def test_alertmanager_itself_takes_it(tmp_path: Path, eventually: Eventually) -> None:
     config = tmp_path / "alertmanager.yml"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,6 +135,4 @@ def test_the_example_of_python_runs(repository: Path, tmp_path: Path) -> None:
     folder = create_status_tables(tmp_path / "tables")
     example = example.replace('"tables"', repr(folder)).replace('"2026-11-21T03:14:00Z"', "1")
     example = example.replace('lag("payments")', 'lag("back")')
-    if find_spec("pandas") is None:
-        example = example.replace(".to_pandas()", "")
     exec(example, {})  # noqa: S102 - of our own page

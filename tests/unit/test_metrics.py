@@ -249,7 +249,10 @@ def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str
 
 
 PROMTOOL = shutil.which("promtool")
-with_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is Debian's prometheus")
+with_promtool = pytest.mark.skipif(
+    PROMTOOL is None,
+    reason="promtool is not installed (Debian's package prometheus, which .ci/run installs)",
+)
 
 
 @with_promtool
