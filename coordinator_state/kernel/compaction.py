@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +31,7 @@ def compact(rows: Rows) -> tuple[Rows, int]:
     `mark_superseded` says which.
     """
     is_superseded = np.zeros(rows.num_rows, dtype=np.bool_)
-    data, positions, lengths, group_lengths = _keys(rows)
+    data, positions, lengths = _keys(rows)
     is_offset = _mask(pc.equal(rows.column("row_kind"), ROW_KIND_OFFSET))
     kinds = np.where(is_offset, KIND_OTHER_OFFSET, KIND_OTHER)
     kinds[_plain_commits(rows)] = KIND_PLAIN_COMMIT
@@ -40,8 +41,6 @@ def compact(rows: Rows) -> tuple[Rows, int]:
             data,
             positions,
             lengths,
-            positions,
-            group_lengths,
             kinds,
             _one_array(rows.column("committed_offset")).fill_null(0).to_numpy(),
             np.zeros(rows.num_rows, dtype=np.int64),
@@ -74,23 +73,29 @@ def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
     return np.ascontiguousarray(mask.to_numpy(zero_copy_only=False))
 
 
-def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers, Integers]:
-    """Group, topic, length of the group and partition as bytes, and where each key is in them.
-
-    Then how long each group is, with which its key begins.
-    """
+def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers]:
+    """The keys as bytes, each as in a record's but for the topic's length, and where each is."""
     groups = _one_array(rows.column("group_id")).cast(pa.large_binary()).fill_null(b"")
     topics = _one_array(rows.column("topic")).cast(pa.large_binary()).fill_null(b"")
-    tail = np.empty((rows.num_rows, 2), dtype=np.int32)
-    tail[:, 0] = pc.binary_length(groups)
-    tail[:, 1] = _one_array(rows.column("partition")).fill_null(0)
-    tails = pa.Array.from_buffers(pa.binary(8), rows.num_rows, [None, pa.py_buffer(tail)])
-    nothing = pa.scalar(b"", pa.large_binary())
-    keys = pc.binary_join_element_wise(groups, topics, tails.cast(pa.large_binary()), nothing)
+    partitions = _one_array(rows.column("partition")).fill_null(0)
+    keys = pc.binary_join_element_wise(
+        _fixed(pc.binary_length(groups).to_numpy().astype(">i2")),
+        groups,
+        topics,
+        _fixed(partitions.to_numpy().astype(">i4")),
+        pa.scalar(b"", pa.large_binary()),
+    )
     _, offset_buffer, data_buffer = keys.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int64)[: rows.num_rows + 1]
     data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
-    return read_only(data), offsets[:-1].copy(), np.diff(offsets), tail[:, 0].astype(np.int64)
+    return read_only(data), offsets[:-1].copy(), np.diff(offsets)
+
+
+def _fixed(values: npt.NDArray[Any]) -> pa.Array:
+    buffers = [None, pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.binary(values.itemsize), len(values), buffers).cast(
+        pa.large_binary()
+    )
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

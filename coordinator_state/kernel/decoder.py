@@ -16,15 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_state.errors import CorruptRecordBatch
-from coordinator_state.kernel import batches, rows
+from coordinator_state.kernel import batches, records, rows
 from coordinator_state.kernel.checksum import crc32c_tables
 from coordinator_state.kernel.columns import arrow_rows
 from coordinator_state.kernel.compaction import compact
 from coordinator_state.kernel.keys import (
     KIND_GROUP_RECORD,
-    KIND_OTHER,
     KIND_OTHER_OFFSET,
-    KIND_PLAIN_COMMIT,
     KeyedRows,
     mark_superseded,
     no_keys,
@@ -40,14 +38,12 @@ from coordinator_state.log_decoder import (
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record import Record
 from coordinator_state.record_batch import (
-    TRANSACTIONAL_FLAG,
     CorruptBatch,
     RecordBatch,
     read_batch_body,
     read_batch_header,
     read_record_batches,
 )
-from coordinator_state.record_types import NO_PRODUCER_ID
 
 WINDOW_BYTES: Final = 64 * 1024 * 1024
 """How much is decoded at once, before and after decompression: bounds the rows of integers."""
@@ -83,7 +79,7 @@ class _RecordSetDecoder:
         self._is_compacting = is_compacting
         self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
         self._table: Integers = np.empty((batches.BATCH_COLUMNS, WINDOW_BATCHES), dtype=np.int64)
-        self._rows: Integers = np.empty((rows.ROW_COLUMNS, 0), dtype=np.int64)
+        self._records: Integers = np.empty((records.RECORD_COLUMNS, 0), dtype=np.int64)
         self._keys, self._groups = no_keys(), no_keys()
         self._barriers = 0
         self._pieces: list[pa.RecordBatch] = []
@@ -173,10 +169,10 @@ class _RecordSetDecoder:
         return body
 
     def _decode_batches(self, arena: Bytes, first: int, last: int) -> None:
-        most_rows = int(self._table[batches.MOST_ROWS, first:last].sum())
-        if most_rows > self._rows.shape[1]:
-            self._rows = np.empty((rows.ROW_COLUMNS, most_rows), dtype=np.int64)
-        count = rows.decode_batches(
+        most_records = int(self._table[batches.MOST_ROWS, first:last].sum())
+        if most_records > self._records.shape[1]:
+            self._records = np.empty((records.RECORD_COLUMNS, most_records), dtype=np.int64)
+        count = records.index_records(
             arena,
             _CRC_TABLES,
             self._offsets.from_offset,
@@ -184,68 +180,56 @@ class _RecordSetDecoder:
             self._table,
             first,
             last,
-            self._rows,
+            self._records,
+            np.empty((rows.ROW_COLUMNS, 1), dtype=np.int64),
         )
-        all_rows = self._rows[:, :count]
-        is_kept = is_decoded = all_rows[rows.KIND] <= rows.KIND_MARKER
-        self._records_read += int(np.count_nonzero(is_decoded))
-        readable = {
-            place: list(self._readable_rows(arena, all_rows[:, place].tolist()))
-            for place in np.flatnonzero(~is_decoded).tolist()
-        }
+        found = self._records[:, :count]
+        is_kept = found[records.RECORD_KIND] <= KIND_OTHER_OFFSET
+        self._records_read += int(np.count_nonzero(is_kept))
+        readable = self._readable(arena, found, np.flatnonzero(~is_kept))
         if self._is_compacting:
-            is_kept = is_decoded & ~self._superseded(arena, all_rows, readable)
+            is_kept &= ~self._superseded(arena, found, readable)
+        kept = np.flatnonzero(is_kept)
         piece = arrow_rows(
-            arena,
-            self._table,
-            all_rows if is_kept.all() else all_rows[:, is_kept],
-            self._offsets.log_partition,
+            arena, self._table, self._rows(arena, found, kept), self._offsets.log_partition
         )
         if readable:
-            piece = self._with_readable(piece, np.flatnonzero(is_kept), readable)
+            piece = self._with_readable(piece, kept, readable)
         self._add_piece(piece)
 
+    def _rows(self, arena: Bytes, found: Integers, places: Integers) -> Integers:
+        """Records at these places, whole."""
+        decoded = np.empty((rows.ROW_COLUMNS, len(places)), dtype=np.int64)
+        rows.decode_rows(
+            arena,
+            self._table,
+            found[records.RECORD_POSITION, places],
+            found[records.RECORD_BATCH, places],
+            decoded,
+        )
+        return decoded
+
     def _superseded(
-        self, arena: Bytes, of: Integers, readable: Mapping[int, Sequence[Row]]
+        self, arena: Bytes, found: Integers, readable: Mapping[int, Sequence[Row]]
     ) -> Mask:
-        attributes = self._table[batches.ATTRIBUTES, of[rows.BATCH]]
-        producer_ids = self._table[batches.PRODUCER_ID, of[rows.BATCH]]
-        # The bytes of the record's key between its type and whatever may be behind its partition.
-        start = of[rows.GROUP_POSITION] - 2
-        end = of[rows.TOPIC_POSITION] + of[rows.TOPIC_LENGTH] + 4
-        is_decoded = of[rows.KIND] == rows.KIND_COMMIT
-        kinds = np.where(is_decoded, KIND_OTHER_OFFSET, KIND_OTHER)
-        kinds[
-            is_decoded
-            & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
-            & (producer_ids == NO_PRODUCER_ID)
-            & (attributes & TRANSACTIONAL_FLAG == 0)
-        ] = KIND_PLAIN_COMMIT
-        group_positions, group_lengths = of[rows.GROUP_POSITION], of[rows.GROUP_LENGTH]
-        if readable:
-            group_positions, group_lengths = group_positions.copy(), group_lengths.copy()
-        barriers = np.full(of.shape[1], self._barriers, dtype=np.int64)
-        for place, found in readable.items():
-            has_records = any(map(is_modern_record, found))
-            if has_records and of[rows.KIND, place] == rows.KIND_READABLE_RECORD:
+        kinds = found[records.RECORD_KIND]
+        barriers = np.full(found.shape[1], self._barriers, dtype=np.int64)
+        for place, rows_there in readable.items():
+            has_records = any(map(is_modern_record, rows_there))
+            if has_records and kinds[place] == records.KIND_READABLE_RECORD:
                 kinds[place] = KIND_GROUP_RECORD
-                # Its type and the length of the group come before the group.
-                group_positions[place] = of[rows.KEY_POSITION, place] + 4
-                group_lengths[place] = len(found[0]["group_id"].encode())
-            elif has_records or any(map(is_offset, found)):
+            elif has_records or any(map(is_offset, rows_there)):
                 barriers[:place] += 1
                 self._barriers += 1
                 self._is_to_compact_again = True
-        is_superseded = np.zeros(of.shape[1], dtype=np.bool_)
+        is_superseded = np.zeros(found.shape[1], dtype=np.bool_)
         self._keys, self._groups = mark_superseded(
             KeyedRows(
                 arena,
-                start,
-                end - start,
-                group_positions,
-                group_lengths,
+                found[records.RECORD_KEY_POSITION],
+                found[records.RECORD_KEY_LENGTH],
                 kinds,
-                of[rows.COMMITTED_OFFSET],
+                found[records.RECORD_COMMITTED_OFFSET],
                 barriers,
             ),
             is_superseded,
@@ -264,23 +248,35 @@ class _RecordSetDecoder:
         order = np.argsort(all_places, kind="stable")
         return _one_batch([decoded, self._readable_piece(found)]).take(pa.array(order))
 
-    def _readable_rows(self, arena: Bytes, row: list[int]) -> Iterator[Row]:
-        index = row[rows.BATCH]
-        start = int(self._table[batches.POSITION, index])
-        size_bytes = int(self._table[batches.SIZE, index])
-        view = memoryview(arena.data)[start : start + size_bytes]
-        if row[rows.KIND] == rows.KIND_READABLE_BATCH:
-            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
-            for batch in read_record_batches(view):
-                yield from self._rows_of(batch, is_counted=is_counted)
-            return
+    def _readable(self, arena: Bytes, found: Integers, places: Integers) -> dict[int, list[Row]]:
+        """What `log_decoder` makes of the records and batches at these places."""
+        is_batch = found[records.RECORD_KIND, places] == records.KIND_READABLE_BATCH
+        decoded = self._rows(arena, found, places[~is_batch])
+        of_records = dict(zip(places[~is_batch].tolist(), decoded.T.tolist(), strict=True))
+        return {
+            place: [self._row_of(arena, of_records[place])]
+            if place in of_records
+            else list(self._rows_of_batch(arena, int(found[records.RECORD_BATCH, place])))
+            for place in places.tolist()
+        }
+
+    def _row_of(self, arena: Bytes, row: list[int]) -> Row:
         record = Record(
             record_offset=row[rows.OFFSET],
             timestamp_ms=row[rows.TIMESTAMP],
             key=_bytes_at(arena, row[rows.KEY_POSITION], row[rows.KEY_LENGTH]),
             value=_bytes_at(arena, row[rows.VALUE_POSITION], row[rows.VALUE_LENGTH]),
         )
-        yield self._offsets.row_of(read_batch_header(view), record)
+        return self._offsets.row_of(read_batch_header(self._batch(arena, row[rows.BATCH])), record)
+
+    def _rows_of_batch(self, arena: Bytes, index: int) -> Iterator[Row]:
+        is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
+        for batch in read_record_batches(self._batch(arena, index)):
+            yield from self._rows_of(batch, is_counted=is_counted)
+
+    def _batch(self, arena: Bytes, index: int) -> memoryview:
+        start = int(self._table[batches.POSITION, index])
+        return memoryview(arena.data)[start : start + int(self._table[batches.SIZE, index])]
 
     def _rows_of(
         self, batch: RecordBatch | CorruptBatch, *, is_counted: bool = False

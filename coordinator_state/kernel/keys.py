@@ -17,6 +17,7 @@ from coordinator_state.kernel.numbers import (
     compiled,
     copy_bytes,
     inlined,
+    int16,
     uint8,
     word,
 )
@@ -46,23 +47,26 @@ _NO_ROW: Final = -1
 _NO_OFFSET: Final = -(1 << 63)
 
 KIND_OTHER: Final = 0
+"""Nothing that has to do with keys; greater ones than there are here are no different."""
 KIND_PLAIN_COMMIT: Final = 1
 KIND_OTHER_OFFSET: Final = 2
+"""A tombstone, or a commit of a transaction."""
 KIND_GROUP_RECORD: Final = 3
+
+_STRING_LENGTH_BYTES: Final = 2
 
 
 class KeyedRows(NamedTuple):
     """Rows in log order, as columns: where the key of each lies, and what is known of it.
 
-    Positions and lengths are those of the keys, and of the groups in them, in `data`. `barriers`
-    says how many places lie behind a row that may hide a record of any group.
+    Positions and lengths are those of the keys in `data`; a key begins with its group, as a string
+    with an int16 length. `barriers` says how many places lie behind a row that may hide a record of
+    any group.
     """
 
     data: Bytes
     positions: Integers
     lengths: Integers
-    group_positions: Integers
-    group_lengths: Integers
     kinds: Integers
     committed_offsets: Integers
     barriers: Integers
@@ -103,8 +107,9 @@ def mark_superseded(
         if row < 0:
             break
         if rows.kinds[row] == KIND_GROUP_RECORD:
-            position, length = rows.group_positions[row], rows.group_lengths[row]
-            groups = _with_record(groups, rows.data, position, length)
+            position = rows.positions[row]
+            length = int16(rows.data, position)
+            groups = _with_record(groups, rows.data, position + _STRING_LENGTH_BYTES, length)
             row -= 1
         else:
             keys = _with_more_room(keys, rows.lengths[row])
@@ -127,7 +132,7 @@ def _mark_on(
         kind = rows.kinds[place]
         if kind == KIND_GROUP_RECORD:
             break
-        if kind == KIND_OTHER:
+        if kind == KIND_OTHER or kind > KIND_GROUP_RECORD:
             row -= 1
             continue
         position, length = rows.positions[place], rows.lengths[place]
@@ -141,7 +146,7 @@ def _mark_on(
             continue
         epoch = rows.barriers[place] << 32
         if has_records:
-            group, group_length = rows.group_positions[place], rows.group_lengths[place]
+            group, group_length = position + _STRING_LENGTH_BYTES, int16(rows.data, position)
             epoch += _records_of(groups, rows.data, group, group_length)
         committed_offset = rows.committed_offsets[place]
         if is_known:

@@ -33,8 +33,11 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a part of other loops."""
-    return cast("Function", numba.njit(nogil=True)(function))
+    """Compile a part of other loops, in each of which it is repeated.
+
+    As a call it would cost more than what it does: arrays are passed in eight parts and counted.
+    """
+    return cast("Function", numba.njit(nogil=True, forceinline=True)(function))
 
 
 def read_only(array: npt.NDArray[np.uint8]) -> Bytes:

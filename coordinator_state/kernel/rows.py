@@ -15,14 +15,9 @@ import numpy as np
 from coordinator_state.kernel.batches import (
     ATTRIBUTES,
     BODY_END,
-    BODY_START,
     LEAST_RECORD_BYTES,
     POSITION,
-    ROUTE,
-    ROUTE_DECOMPRESSED,
-    ROUTE_PLAIN,
 )
-from coordinator_state.kernel.checksum import crc32c
 from coordinator_state.kernel.numbers import (
     Bytes,
     Integers,
@@ -37,7 +32,7 @@ from coordinator_state.kernel.numbers import (
     varlong,
 )
 from coordinator_state.kernel.utf8 import is_utf8
-from coordinator_state.record_batch import CONTROL_FLAG, CRC_START, LOG_APPEND_TIME_FLAG
+from coordinator_state.record_batch import CONTROL_FLAG, LOG_APPEND_TIME_FLAG
 
 KIND: Final = 0
 OFFSET: Final = 1
@@ -68,8 +63,7 @@ VALUE_LENGTH: Final = METADATA_LENGTH
 
 KIND_COMMIT: Final = 0
 KIND_MARKER: Final = 1
-KIND_READABLE_RECORD: Final = 2
-KIND_READABLE_BATCH: Final = 3
+KIND_READABLE: Final = 2
 
 TOMBSTONE_VERSION: Final = -1
 NO_POSITION: Final = -1
@@ -81,86 +75,32 @@ _LEAST_VALUE_BYTES: Final = 20
 
 
 @compiled
-def decode_batches(
-    arena: Bytes,
-    crc_tables: Integers,
-    from_offset: int,
-    to_offset: int,
-    table: Integers,
-    first: int,
-    last: int,
-    rows: Integers,
-) -> int:
-    """Decode the batches from `first` to before `last`, whose positions are those in `arena`.
-
-    Returns:
-        How many rows there are; no more than the batches' `MOST_ROWS`.
-    """
-    row = 0
-    for index in range(first, last):
-        after = -1
-        route = table[ROUTE, index]
-        if route == ROUTE_DECOMPRESSED or (
-            route == ROUTE_PLAIN and _has_right_checksum(arena, table, index, crc_tables)
-        ):
-            after = _decode_batch(arena, from_offset, to_offset, table, index, rows, row)
-        if after < 0:
-            rows[KIND, row] = KIND_READABLE_BATCH
-            rows[BATCH, row] = index
-            after = row + 1
-        row = after
-    return row
-
-
-@inlined
-def _has_right_checksum(arena: Bytes, table: Integers, index: int, crc_tables: Integers) -> bool:
-    header = table[POSITION, index]
-    actual = crc32c(arena, header + CRC_START, table[BODY_END, index], crc_tables)
-    return actual == int32(arena, header + 17) & 0xFFFFFFFF
-
-
-@inlined
-def _decode_batch(
-    arena: Bytes,
-    from_offset: int,
-    to_offset: int,
-    table: Integers,
-    index: int,
-    rows: Integers,
-    row: int,
-) -> int:
-    """The row after the last one of the batch, or -1 where anything in it is amiss."""
-    header = table[POSITION, index]
-    position = table[BODY_START, index]
-    end = table[BODY_END, index]
-    attributes = table[ATTRIBUTES, index]
-    records = int32(arena, header + 57)
-    if records < 0:
-        return -1
-    base_offset = int64(arena, header)
-    base_timestamp = int64(arena, header + 27)
-    for _ in range(records):
+def decode_rows(
+    arena: Bytes, table: Integers, positions: Integers, batches: Integers, rows: Integers
+) -> None:
+    """Decode well-framed records, each of the batch whose number in the table is given."""
+    for row in range(len(positions)):
         place = np.uint64(row)
-        position = _decode_record(arena, position, end, attributes & CONTROL_FLAG, rows, place)
-        if position < 0:
-            return -1
-        rows[OFFSET, place] += base_offset
-        rows[TIMESTAMP, place] += base_timestamp
-        rows[BATCH, place] = index
+        batch = batches[place]
+        header = table[POSITION, batch]
+        attributes = table[ATTRIBUTES, batch]
+        end = table[BODY_END, batch]
+        decode_record(arena, positions[place], end, attributes & CONTROL_FLAG, rows, place)
+        rows[OFFSET, place] += int64(arena, header)
+        rows[TIMESTAMP, place] += int64(arena, header + 27)
+        rows[BATCH, place] = batch
         if attributes & LOG_APPEND_TIME_FLAG:
             rows[TIMESTAMP, place] = int64(arena, header + 35)
-        if from_offset <= rows[OFFSET, place] < to_offset:
-            row += 1
-    return row if position == end else -1
 
 
 @inlined
-def _decode_record(
+def decode_record(
     arena: Bytes, position: int, end: int, is_control: int, rows: Integers, row: np.uint64
 ) -> int:
     """Frame and decode a record; returns its end, or -1 where lengths are amiss or it has headers.
 
-    `rows` are indexed unsigned, for the reason that `numbers.uint8` is.
+    Offset and timestamp are as in the record, relative to those of the batch. `rows` are indexed
+    unsigned, for the reason that `numbers.uint8` is.
     """
     length, position = varint(arena, position, end)
     if position < 0 or length < LEAST_RECORD_BYTES - 1 or length > end - position:
@@ -187,7 +127,7 @@ def _decode_record(
             arena, value, value_length, rows, row
         )
     if not is_decoded:
-        rows[KIND, row] = KIND_READABLE_RECORD
+        rows[KIND, row] = KIND_READABLE
         rows[KEY_POSITION, row] = key
         rows[KEY_LENGTH, row] = key_length
         rows[VALUE_POSITION, row] = value

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from coordinator_state.kernel.numbers import Bytes, inlined, uint8
+from typing import Final
+
+from coordinator_state.kernel.numbers import Bytes, inlined, uint8, word
+
+_NOT_ASCII: Final = -0x7F7F7F7F7F7F7F80
+"""The highest bit of each of eight bytes."""
 
 
 @inlined
 def is_utf8(data: Bytes, position: int, length: int) -> bool:
     """No overlong forms, no surrogates, nothing past U+10FFFF."""
     end = position + length
-    bits = 0
-    for index in range(position, end):
-        bits |= uint8(data, index)
-    if bits < 0x80:
+    while end - position >= 8 and word(data, position) & _NOT_ASCII == 0:
+        position += 8
+    if position == end or (end - position < 8 <= end and _is_ascii_end(data, position, end)):
         return True
     while position < end:
         size = _character_size(data, position, end)
@@ -20,6 +24,12 @@ def is_utf8(data: Bytes, position: int, length: int) -> bool:
             return False
         position += size
     return True
+
+
+@inlined
+def _is_ascii_end(data: Bytes, position: int, end: int) -> bool:
+    """Whether fewer than eight bytes are ASCII: seen as the last ones of eight that end there."""
+    return (word(data, end - 8) & _NOT_ASCII) >> (8 * (position + 8 - end)) == 0
 
 
 @inlined

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state import kernel, log_decoder
-from coordinator_state.kernel import decoder
-from coordinator_state.kernel.numbers import read_only
+from coordinator_state.kernel import checksum, decoder
+from coordinator_state.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.kernel.utf8 import is_utf8
 from coordinator_state.log_decoder import DecodedRecordSet
 from coordinator_state.log_rows import MOST_STEPS_BACK
@@ -185,6 +185,42 @@ def _assert_utf8_is_that_of_python(raw: bytes) -> None:
     except UnicodeDecodeError:
         expected = False
     assert is_utf8(read_only(np.frombuffer(raw, dtype=np.uint8)), 0, len(raw)) == expected, raw
+
+
+# --- checksums ------------------------------------------------------------------------------------
+
+
+@inlined
+def _crc32c(data: Bytes, start: int, end: int, tables: Integers) -> int:
+    return checksum.crc32c(data, start, end, tables)
+
+
+@given(raw=st.binary(max_size=100), data=st.data())
+def test_checksums_are_those_of_a_library(raw: bytes, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(raw)))
+    end = data.draw(st.integers(start, len(raw)))
+    array = read_only(np.frombuffer(raw, dtype=np.uint8))
+    assert _crc32c(array, start, end, checksum.crc32c_tables()) == crc32c(raw[start:end])
+
+
+@inlined
+def _by_tables(crc: int, bits: int, tables: Integers) -> int:
+    return checksum.after_word_by_tables(crc, bits, tables)
+
+
+@inlined
+def _by_instruction(crc: int, bits: int, tables: Integers) -> int:
+    return checksum.after_word_by_instruction(crc, bits, tables)
+
+
+@given(crc=st.integers(0, 2**32 - 1), word=st.binary(min_size=8, max_size=8))
+def test_both_ways_to_a_checksum_are_those_of_a_library(crc: int, word: bytes) -> None:
+    bits, tables = int.from_bytes(word, "little", signed=True), checksum.crc32c_tables()
+    # The library's checksums are complements, before and after.
+    expected = crc32c(word, crc ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+    assert _by_tables(crc, bits, tables) == expected
+    if checksum.has_instruction():
+        assert _by_instruction(crc, bits, tables) == expected
 
 
 # --- compaction ----------------------------------------------------------------------------------
