@@ -17,6 +17,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from streaming.errors import ConfigurationError
+from streaming.kafka.frames import FrameParser
 from streaming.kafka.sockets import DIRECT, tls_context
 
 logger = logging.getLogger(__name__)
@@ -173,6 +174,8 @@ class BrokerConnections:
         except kafka_errors.KafkaTimeoutError as error:
             connection.close(error)
             raise
+        # kafka-python makes the parser itself, and asks for no other class.
+        connection.parser.__class__ = FrameParser
         # A client quota pauses the connection; sending then would be an error.
         while connection.connected and connection.paused:
             await self._net.sleep(_PAUSE_POLL_S)

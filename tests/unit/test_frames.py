@@ -1,0 +1,61 @@
+"""Responses as kafka-python's own parser reads them, however they arrive."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.parser import KafkaProtocol
+
+from streaming.kafka.frames import FrameParser
+
+VERSION = 12
+
+
+def _parser(kind: type[KafkaProtocol], requests: int) -> KafkaProtocol:
+    parser = KafkaProtocol(client_id="test")
+    for _ in range(requests):
+        request = FetchRequest(
+            version=VERSION, replica_id=-1, max_wait_ms=0, min_bytes=1, topics=[]
+        )
+        parser.send_request(request)
+    parser.__class__ = kind
+    return parser
+
+
+def _response(correlation_id: int, records: list[bytes | None]) -> bytes:
+    Topic = FetchResponse.FetchableTopicResponse
+    partitions = [
+        Topic.PartitionData(partition_index=index, high_watermark=7, records=of_partition)
+        for index, of_partition in enumerate(records)
+    ]
+    response = FetchResponse(
+        version=VERSION, responses=[Topic(topic="__consumer_offsets", partitions=partitions)]
+    )
+    response.with_header(correlation_id=correlation_id)
+    encoded: bytes = response.encode(framed=True, header=True)
+    return encoded
+
+
+@given(
+    responses=st.lists(st.lists(st.none() | st.binary(max_size=40), max_size=3), max_size=3),
+    data=st.data(),
+)
+def test_responses_however_they_arrive(
+    responses: list[list[bytes | None]], data: st.DataObject
+) -> None:
+    received = b"".join(_response(number + 1, one) for number, one in enumerate(responses))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(received)), max_size=5)))
+    pieces = [
+        received[start:end] for start, end in zip([0, *cuts], [*cuts, len(received)], strict=True)
+    ]
+    expected, found = (
+        [
+            (correlation_id, response.to_dict())
+            for piece in pieces
+            for correlation_id, response in parser.receive_bytes(piece)
+        ]
+        for parser in (_parser(kind, len(responses)) for kind in (KafkaProtocol, FrameParser))
+    )
+    assert found == expected
+    assert len(found) == len(responses)
