@@ -17,7 +17,6 @@ from pydantic import (
 
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
-from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER, MAX_RECORDS_OF_ALL_HISTORY
 
 Semantics = Literal["auto", "coordinator", "scala"]
 History = Literal["off", "sampled", "all"]
@@ -53,13 +52,6 @@ def _checked_servers(servers: str) -> str:
     return servers
 
 
-def _most_records(settings: dict[str, Any]) -> int:
-    """Every record that compaction does not drop goes through the driver's memory."""
-    if settings.get("history") == "all":
-        return MAX_RECORDS_OF_ALL_HISTORY
-    return DEFAULT_MAX_RECORDS_PER_TRIGGER
-
-
 class RunSettings(BaseModel):
     """What `coordinator-state run` runs with; the fields are its options.
 
@@ -78,7 +70,7 @@ class RunSettings(BaseModel):
     available_now: bool = False
     semantics: Semantics = "auto"
     history: History = "sampled"
-    max_records_per_trigger: int = Field(default_factory=_most_records, gt=0)
+    max_records_per_trigger: int | None = Field(default=None, gt=0)
     max_bytes_per_trigger: int | None = Field(default=None, gt=0)
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)

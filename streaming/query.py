@@ -225,7 +225,9 @@ def _source_options(
     )
     if settings.log_partitions is not None:
         options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
-    options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
+    options["packed"] = "true"
+    if settings.max_records_per_trigger is not None:
+        options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
     if settings.max_bytes_per_trigger is not None:
         options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
     return options

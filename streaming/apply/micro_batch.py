@@ -30,6 +30,7 @@ from coordinator_state.group_replay import AskTopicNames, GroupState
 from coordinator_state.log_rows import (
     ROW_KIND_PROGRESS,
     ROW_KIND_UNDECODABLE,
+    unpack,
 )
 from coordinator_state.offsets import Semantics
 from streaming.apply.committed_offsets import CommittedOffsets
@@ -122,9 +123,10 @@ class MicroBatchApply:
             versions[table.name] = delta.delete_from(self.tables, table, next_offsets)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Apply one micro-batch of a query."""
+        """Apply one micro-batch of a query, whose rows are packed."""
         started = time.monotonic()
-        self.apply(batch.toArrow(), batch_id, _query_id(batch.sparkSession), started=started)
+        rows = unpack(batch.toArrow())
+        self.apply(rows, batch_id, _query_id(batch.sparkSession), started=started)
 
     def apply(
         self, rows: pa.Table, batch_id: int, query_id: str, *, started: float | None = None

@@ -18,7 +18,7 @@ from streaming.commands.options import (
     tables_option,
 )
 from streaming.commands.signals import stop_on_signals
-from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER, MAX_RECORDS_OF_ALL_HISTORY
+from streaming.source import MOST_RECORDS_PER_TRIGGER
 
 
 @click.command()
@@ -64,9 +64,8 @@ from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER, MAX_RECORDS_OF_ALL
 @option(
     "--max-records-per-trigger",
     type=click.IntRange(min=1),
-    help="The most records of one micro-batch. "
-    f"[default: {DEFAULT_MAX_RECORDS_PER_TRIGGER}, with --history all "
-    f"{MAX_RECORDS_OF_ALL_HISTORY}]",
+    help="The most records of one micro-batch; by default as many as fit in memory by an estimate, "
+    f"and no more than {MOST_RECORDS_PER_TRIGGER}.",
 )
 @option(
     "--max-bytes-per-trigger",
@@ -105,8 +104,6 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
     sources = {name: ctx.get_parameter_source(name) for name in ("trigger", "available_now")}
     if set(sources.values()) == {ParameterSource.COMMANDLINE}:
         raise click.UsageError("--trigger and --available-now exclude each other", ctx)
-    if options["max_records_per_trigger"] is None:
-        del options["max_records_per_trigger"]
     settings = RunSettings.checked(log_partitions=log_partitions_of(log_partitions), **options)
     display = nullcontext() if silent else ProgressDisplay(is_terminal=sys.stderr.isatty())
     with stop_on_signals() as stop, display as on_progress:

@@ -30,11 +30,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription, shared_log_client
+from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_range import LogRange, read_ranges
+from streaming.source.log_sample import offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
 
@@ -52,10 +54,11 @@ class CoordinatorLogDataSource(DataSource):
         return "coordinator_log"
 
     def schema(self) -> StructType:
-        """`LOG_ROW_SCHEMA` in Spark's types."""
+        """`LOG_ROW_SCHEMA` in Spark's types, or that of packed rows."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(LOG_ROW_SCHEMA)
+        is_packed = SourceOptions.read(self.options).packed
+        return from_arrow_schema(PACKED_ROW_SCHEMA if is_packed else LOG_ROW_SCHEMA)
 
     def streamReader(self, schema: StructType) -> CoordinatorLogStreamReader:  # noqa: ARG002
         """The reader of one query."""
@@ -104,7 +107,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` is on top of it."""
-        return ReadMaxRows(self._options.max_records_per_trigger)
+        return ReadMaxRows(self._options.max_records_per_trigger or MOST_RECORDS_PER_TRIGGER)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` itself when there is nothing new for a while."""
@@ -115,7 +118,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             left = self._left(start, positions)
         if not any(left.values()):
             return start
-        shares = share_out(left, self._budget(limit, positions))
+        shares = share_out(left, self._budget(limit, positions, left))
         return _offset(
             self._connected().describe(),
             {p: position + shares[p] for p, position in positions.items()},
@@ -170,7 +173,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id
             )
-        return read_ranges(client, partition.ranges, compact=options.history != "all")
+        rows = read_ranges(client, partition.ranges, compact=options.history != "all")
+        return map(pack, rows) if options.packed else rows
 
     def stop(self) -> None:
         """Close the driver's connections."""
@@ -279,19 +283,28 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 return True
         return False
 
-    def _budget(self, limit: ReadLimit, positions: Mapping[int, int]) -> int | None:
+    def _budget(
+        self, limit: ReadLimit, positions: Mapping[int, int], left: Mapping[int, int]
+    ) -> int | None:
         """How many offsets a micro-batch may span; None for all there are."""
         if isinstance(limit, ReadAllAvailable):
             return None
-        offsets = self._options.max_records_per_trigger
+        options = self._options
+        offsets = options.max_records_per_trigger or MOST_RECORDS_PER_TRIGGER
         if isinstance(limit, ReadMaxRows):
             offsets = limit.max_rows
-        if self._options.max_bytes_per_trigger is None:
-            return offsets
-        by_bytes = self._options.max_bytes_per_trigger / self._density.bytes_per_offset(
-            self._connected(), positions, self._high_watermarks
-        )
-        return min(offsets, max(1, int(by_bytes)))
+        client = self._connected()
+        if options.max_records_per_trigger is None:
+            fitting = offsets_that_fit(
+                client, positions, left, is_compacted=options.history != "all"
+            )
+            offsets = min(offsets, fitting)
+        if options.max_bytes_per_trigger is not None:
+            by_bytes = options.max_bytes_per_trigger / self._density.bytes_per_offset(
+                client, positions, self._high_watermarks
+            )
+            offsets = min(offsets, max(1, int(by_bytes)))
+        return offsets
 
 
 def _offset(description: LogDescription, positions: Mapping[int, int]) -> dict[str, Any]:

@@ -49,12 +49,17 @@ def share_out(left: Mapping[int, int], budget: int | None) -> dict[int, int]:
     """Share offsets to read among log partitions, by what each has left and at least one each.
 
     >>> share_out({0: 600, 1: 300, 2: 0, 3: 1}, 90)
-    {0: 59, 1: 29, 2: 0, 3: 1}
+    {0: 60, 1: 29, 2: 0, 3: 1}
     """
     total = sum(left.values())
     if budget is None or total <= budget:
         return dict(left)
-    return {p: min(n, max(1, budget * n // total)) for p, n in left.items()}
+    shares = {p: min(n, max(1, budget * n // total)) for p, n in left.items()}
+    # What rounding leaves: a log that fits in so many micro-batches would need one more for it.
+    spare = budget - sum(shares.values())
+    for log_partition in sorted(left, key=lambda p: shares[p] - left[p])[: max(0, spare)]:
+        shares[log_partition] += shares[log_partition] < left[log_partition]
+    return shares
 
 
 def group_ranges(

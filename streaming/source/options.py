@@ -10,7 +10,6 @@ from typing import Final
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import OFFSETS_TOPIC
-from streaming.source import DEFAULT_MAX_RECORDS_PER_TRIGGER
 
 _KAFKA: Final = "kafka."
 _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
@@ -24,6 +23,7 @@ _OPTIONS: Final = (
     "long_poll_ms",
     "max_bytes_per_trigger",
     "max_records_per_trigger",
+    "packed",
     "start_offsets",
     "tasks",
     "topic",
@@ -38,8 +38,10 @@ class SourceOptions:
         bootstrap_servers: option `kafka.bootstrap.servers`.
         kafka: options `kafka.<property>`, by their names without the prefix.
         topic: the topic to read.
-        max_records_per_trigger: the most offsets that a micro-batch spans.
+        max_records_per_trigger: the most offsets that a micro-batch spans; without it as many as
+            are estimated to fit in memory, see `streaming.source.log_sample`.
         max_bytes_per_trigger: the most bytes, by an estimate of the bytes of an offset.
+        packed: rows come as `PACKED_ROW_SCHEMA`.
         history: `all` has every commit come through, even one that is superseded at once.
         tasks: the most tasks of a micro-batch.
         log_partitions: those to read; all when empty.
@@ -50,8 +52,9 @@ class SourceOptions:
     bootstrap_servers: str
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     topic: str = OFFSETS_TOPIC
-    max_records_per_trigger: int = DEFAULT_MAX_RECORDS_PER_TRIGGER
+    max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
+    packed: bool = False
     history: str = _DEFAULT_HISTORY
     tasks: int = _DEFAULT_TASKS
     log_partitions: tuple[int, ...] = ()
@@ -88,12 +91,9 @@ class SourceOptions:
             bootstrap_servers=bootstrap_servers,
             kafka=kafka,
             topic=own.get("topic", OFFSETS_TOPIC),
-            max_records_per_trigger=_whole(
-                own, "max_records_per_trigger", DEFAULT_MAX_RECORDS_PER_TRIGGER
-            ),
-            max_bytes_per_trigger=(
-                _whole(own, "max_bytes_per_trigger", 1) if "max_bytes_per_trigger" in own else None
-            ),
+            max_records_per_trigger=_whole_or_none(own, "max_records_per_trigger"),
+            max_bytes_per_trigger=_whole_or_none(own, "max_bytes_per_trigger"),
+            packed=_boolean(own, "packed"),
             history=history,
             tasks=_whole(own, "tasks", _DEFAULT_TASKS),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
@@ -113,6 +113,17 @@ def _whole(options: Mapping[str, str], name: str, default: int, *, at_least: int
             f"option {name} must be a whole number of at least {at_least}, not {text!r}"
         )
     return number
+
+
+def _whole_or_none(options: Mapping[str, str], name: str) -> int | None:
+    return _whole(options, name, 1) if name in options else None
+
+
+def _boolean(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"option {name} must be true or false, not {text!r}")
+    return text == "true"
 
 
 def _log_partitions(text: str) -> tuple[int, ...]:

@@ -89,13 +89,6 @@ def test_settings_are_frozen_and_do_not_show_kafka_properties() -> None:
         settings.tables = "elsewhere"
 
 
-def test_all_of_the_history_comes_in_smaller_micro_batches() -> None:
-    assert RunSettings(**NEEDED).max_records_per_trigger == 5_000_000
-    assert RunSettings(**NEEDED, history="all").max_records_per_trigger == 500_000
-    own = RunSettings(**NEEDED, history="all", max_records_per_trigger=7)
-    assert own.max_records_per_trigger == 7
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
 from streaming.errors import ConfigurationError, LogTruncated
+from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.coordinator_log import CoordinatorLogDataSource, LogRangeGroup
 from streaming.source.log_range import LogRange
 from streaming.source.micro_batch import group_ranges, share_out
@@ -52,6 +54,7 @@ class TestDataSource:
             ({"kafka.securty.protocol": "SSL"}, "unknown Kafka setting"),
             ({"max_records": "1"}, "unknown option 'max_records'"),
             ({"max_records_per_trigger": "0"}, "whole number of at least 1"),
+            ({"packed": "yes"}, "option packed must be true or false, not 'yes'"),
             ({"max_bytes_per_trigger": "lots"}, "whole number of at least 1"),
             ({"tasks": "-1"}, "whole number of at least 1"),
             ({"history": "some"}, "one of off, sampled, all"),
@@ -134,6 +137,28 @@ class TestPlanning:
             {0: 6, 1: 2, 2: 0},
             {0: 10, 1: 2, 2: 0},
         ]
+
+    def test_without_a_limit_as_much_is_read_as_fits(self, client: MemoryLogClient) -> None:
+        reader = reader_of()
+        limit = reader.getDefaultReadLimit()
+        assert limit == ReadMaxRows(MOST_RECORDS_PER_TRIGGER)
+        client.logs[0].high_watermark = 10 * MOST_RECORDS_PER_TRIGGER
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, limit)
+        assert sum(positions_of(end).values()) == MOST_RECORDS_PER_TRIGGER
+        everything = reader_of(history="all").latestOffset(start, limit)
+        assert 100_000 < sum(positions_of(everything).values()) < 1_000_000
+
+    def test_rows_come_packed_where_that_is_asked_for(self) -> None:
+        rows, packed = (reader_of(packed=packed) for packed in ("false", "TRUE"))
+        start = rows.initialOffset()
+        ranges = rows.partitions(start, rows.latestOffset(start, ReadAllAvailable()))
+        batches = [batch for one in ranges for batch in packed.read(one)]
+        assert {batch.schema for batch in batches} == {PACKED_ROW_SCHEMA}
+        assert unpack(pa.Table.from_batches(batches)).to_pylist() == rows_of(rows, ranges)
+
+    def test_no_packed_rows_are_no_rows(self) -> None:
+        assert unpack(PACKED_ROW_SCHEMA.empty_table()).equals(LOG_ROW_SCHEMA.empty_table())
 
     def test_a_byte_limit_is_turned_into_offsets_by_the_size_of_the_log(
         self, client: MemoryLogClient
@@ -245,6 +270,8 @@ class TestTruncation:
 class TestSharing:
     def test_a_share_is_never_more_than_what_is_left(self) -> None:
         assert share_out({0: 1_000_000, 1: 1, 2: 0}, 10) == {0: 9, 1: 1, 2: 0}
+        assert share_out({0: 5, 1: 5, 2: 5}, 10) == {0: 4, 1: 3, 2: 3}
+        assert share_out({0: 5, 1: 5, 2: 5}, 2) == {0: 1, 1: 1, 2: 1}
         assert share_out({0: 3, 1: 4}, 7) == {0: 3, 1: 4}
         assert share_out({0: 3, 1: 4}, None) == {0: 3, 1: 4}
 
