@@ -1,4 +1,4 @@
-"""Keys that transactions touch, run through the core in log order.
+"""Keys that transactions and tombstones touch, run through the core in log order.
 
 This is the slower of the two ways through a micro-batch, and the one that is right for every key:
 the core's `OffsetReplay` decides, this module gathers what changes and what became of each record.
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from coordinator_state.offsets import (
@@ -64,7 +63,10 @@ class RecordCounts:
 
 @dataclass(slots=True)
 class ExactReplay:
-    """What `run` gathers: changes and history as rows, what waits, whose waiting offsets went."""
+    """What `run` gathers: changes and history as rows, what waits, whose waiting offsets went.
+
+    `ended` are the places of the markers that ended something; `counts` does not get the markers.
+    """
 
     semantics: Semantics
     counts: RecordCounts
@@ -72,11 +74,11 @@ class ExactReplay:
     history: list[dict[str, Any]] = field(default_factory=list)
     pending: list[PendingOffset] = field(default_factory=list)
     unwaiting: set[tuple[int, str]] = field(default_factory=set)
+    ended: set[tuple[int, int]] = field(default_factory=set)
 
     def run(
         self,
         offsets: pa.Table,
-        waits: np.ndarray[Any, Any],
         markers: pa.Table,
         pending: Iterable[PendingOffset],
     ) -> None:
@@ -85,8 +87,7 @@ class ExactReplay:
         waiting: dict[int, list[PendingOffset]] = defaultdict(list)
         for entry in pending:
             waiting[entry.log_partition].append(entry)
-        for row, row_waits in zip(offsets.to_pylist(), waits.tolist(), strict=True):
-            row["waits"] = row_waits
+        for row in offsets.to_pylist():
             events[row["log_partition"]].append((row["record_offset"], row))
         producers = {
             (entry.log_partition, entry.record.producer_id)
@@ -102,8 +103,6 @@ class ExactReplay:
             log_partition = marker["log_partition"]
             if (log_partition, marker["producer_id"]) in producers:
                 events[log_partition].append((marker["record_offset"], marker))
-            else:
-                self.counts.ignored[log_partition] += 1
         for log_partition in sorted(events.keys() | waiting.keys()):
             self._run_log_partition(
                 log_partition,
@@ -162,7 +161,7 @@ class ExactReplay:
             self.history.append(_history(log_partition, row, Outcome.COMMITTED, row))
             self.counts.applied[log_partition] += 1
         else:
-            record = _record(row, waits)
+            record = _record(row)
             resolved = replay.replay_commit(key, record, waits=waits)
             takes_part = not waits
             if not waits:
@@ -186,8 +185,8 @@ class ExactReplay:
         timestamps: Mapping[int, int | None],
     ) -> None:
         resolved = replay.replay_end_transaction_marker(row["producer_id"], row["control_type"])
-        counter = self.counts.applied if resolved else self.counts.ignored
-        counter[log_partition] += 1
+        if resolved:
+            self.ended.add((log_partition, row["record_offset"]))
         for key, record, outcome in resolved:
             if outcome is Outcome.COMMITTED:
                 self.counts.applied[log_partition] += 1
@@ -201,7 +200,7 @@ class ExactReplay:
             )
 
 
-def _record(row: Mapping[str, Any], waits: bool) -> CommittedOffset:
+def _record(row: Mapping[str, Any]) -> CommittedOffset:
     return CommittedOffset(
         committed_offset=row["committed_offset"],
         leader_epoch=row["leader_epoch"],
@@ -210,8 +209,8 @@ def _record(row: Mapping[str, Any], waits: bool) -> CommittedOffset:
         expire_timestamp_ms=row["expire_timestamp_ms"],
         topic_id=row["topic_id"],
         record_offset=row["record_offset"],
-        producer_id=row["producer_id"] if waits else None,
-        producer_epoch=row["producer_epoch"] if waits else None,
+        producer_id=row["producer_id"],
+        producer_epoch=row["producer_epoch"],
     )
 
 
@@ -245,12 +244,9 @@ def _change(
 def _history(
     log_partition: int, row: Mapping[str, Any], outcome: Outcome, ended_by: Mapping[str, Any]
 ) -> dict[str, Any]:
-    waits = row["waits"]
     return {
         **{name: row[name] for name in OFFSET_COLUMNS},
         "log_partition": log_partition,
-        "producer_id": row["producer_id"] if waits else None,
-        "producer_epoch": row["producer_epoch"] if waits else None,
         "outcome": outcome.value,
         "outcome_record_offset": ended_by["record_offset"],
         "outcome_timestamp_ms": ended_by["record_timestamp_ms"],

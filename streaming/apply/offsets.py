@@ -1,10 +1,9 @@
 """Offset rows and markers of one micro-batch, turned into changes of tables.
 
-Keys that no transaction touches take the fast way: of their plain rows the one with the greatest
-record offset wins, found over columns. A key with a transactional row in the micro-batch, or one
-that is waiting in `pending_offsets`, takes the exact way: its rows and the markers run through the
-core's `OffsetReplay` in log order. Both ways give what the reference loader would; a property test
-holds them to it.
+What becomes of an offset is found over columns (`outcomes`), and of those of a key that take part
+the one with the greatest record offset wins. A key with both a transaction and a tombstone in the
+micro-batch takes the exact way: its rows and the markers run through the core's `OffsetReplay` in
+log order. Both ways give what the reference loader would; a property test holds them to it.
 
 A change carries two offsets. `record_offset` is where the winning record lies; `position` is the
 greatest record offset that took part for the key, and what the MERGE is guarded by. They differ
@@ -22,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.log_rows import ROW_KIND_MARKER, ROW_KIND_OFFSET
-from coordinator_state.offsets import Outcome, Semantics
+from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_MARKER, ROW_KIND_OFFSET
+from coordinator_state.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
 from coordinator_state.record_types import NO_PRODUCER_ID
 from streaming.apply.exact_replay import (
     OFFSET_COLUMNS,
@@ -31,6 +30,7 @@ from streaming.apply.exact_replay import (
     PendingOffset,
     RecordCounts,
 )
+from streaming.apply.outcomes import Outcomes, outcomes_of
 
 OFFSET_CHANGE_SCHEMA = pa.schema(
     [
@@ -74,6 +74,19 @@ HISTORY_SCHEMA = pa.schema(
     ]
 )
 
+KEY = ["log_partition", "group_id", "topic", "partition"]
+MARKER_COLUMNS = [
+    "log_partition",
+    "record_offset",
+    "record_timestamp_ms",
+    "producer_id",
+    "control_type",
+]
+_OFFSET_SCHEMA = pa.schema(
+    [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in OFFSET_COLUMNS]
+    + [pa.field("waits", pa.bool_())]
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetPlan:
@@ -109,73 +122,121 @@ def plan_offsets(
         with_history: whether `history` is wanted.
     """
     kind = rows["row_kind"]
-    offsets = rows.filter(pc.equal(kind, ROW_KIND_OFFSET)).select(
-        [*OFFSET_COLUMNS, "is_transactional"]
-    )
-    markers = rows.filter(pc.equal(kind, ROW_KIND_MARKER)).select(
-        [
-            "log_partition",
-            "record_offset",
-            "record_timestamp_ms",
-            "producer_id",
-            "control_type",
-        ]
-    )
-    waits = _waits(offsets, semantics)
-    codes, transactional_codes = _key_codes(offsets, waits, pending)
-    exact = np.isin(codes, transactional_codes) if len(transactional_codes) else waits
-    fast_offsets = offsets if not exact.any() else offsets.filter(pa.array(~exact))
+    offsets = _offset_rows(rows.filter(pc.equal(kind, ROW_KIND_OFFSET)), semantics)
+    markers = rows.filter(pc.equal(kind, ROW_KIND_MARKER)).select(MARKER_COLUMNS)
+    if pending:
+        offsets = pa.concat_tables([offsets, _waiting_rows(pending)])
+    is_exact = np.zeros(offsets.num_rows, dtype=np.bool_)
+    codes = key_codes(offsets.select(KEY))
+    waits = _numpy(offsets["waits"])
+    if waits.any():
+        of_tombstones = codes[_numpy(offsets["is_tombstone"])]
+        is_exact = np.isin(codes, np.intersect1d(codes[waits], of_tombstones))
 
-    fast_changes = _last_per_key(fast_offsets, codes[~exact], counts)
     replay = ExactReplay(semantics=semantics, counts=counts)
-    replay.run(offsets.filter(pa.array(exact)), waits[exact], markers, pending)
+    if is_exact.any():
+        first_pending = offsets.num_rows - len(pending)
+        is_of_pending = is_exact[first_pending:].tolist()
+        replay.run(
+            offsets[:first_pending].filter(pa.array(is_exact[:first_pending])),
+            markers,
+            [entry for entry, is_its in zip(pending, is_of_pending, strict=True) if is_its],
+        )
+        offsets = offsets.filter(pa.array(~is_exact))
+        codes, waits = codes[~is_exact], waits[~is_exact]
+    outcomes = outcomes_of(offsets, codes, waits, markers, semantics)
+    _count(offsets, outcomes, markers, replay.ended, counts)
 
-    history = [_plain_history(fast_offsets)] if with_history else []
-    if with_history and replay.history:
-        history.append(pa.Table.from_pylist(replay.history, schema=HISTORY_SCHEMA))
-    changes = [fast_changes]
+    takes_part = outcomes.takes_part
+    changes = [_last_per_key(offsets.filter(pa.array(takes_part)), codes[takes_part], counts)]
     if replay.changes:
         changes.append(pa.Table.from_pylist(replay.changes, schema=OFFSET_CHANGE_SCHEMA))
+    history = [HISTORY_SCHEMA.empty_table()]
+    if with_history:
+        history.append(_history(offsets, outcomes, markers))
+        history.append(pa.Table.from_pylist(replay.history, schema=HISTORY_SCHEMA))
     return OffsetPlan(
         changes=pa.concat_tables(changes),
-        history=pa.concat_tables(history) if history else HISTORY_SCHEMA.empty_table(),
-        pending=replay.pending,
-        unwaiting=replay.unwaiting,
+        history=pa.concat_tables(history),
+        pending=replay.pending + _pending(offsets.filter(pa.array(outcomes.is_waiting))),
+        unwaiting=replay.unwaiting
+        | _groups(offsets.filter(pa.array(waits & ~outcomes.is_waiting))),
     )
 
 
-def _waits(offsets: pa.Table, semantics: Semantics) -> np.ndarray[Any, Any]:
+def _offset_rows(offsets: pa.Table, semantics: Semantics) -> pa.Table:
+    """Offsets, and whether they wait; the others have no producer, whatever the header said."""
     if semantics is Semantics.COORDINATOR:
-        return _numpy(pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID))
-    return _numpy(offsets["is_transactional"])
+        waits = pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID)
+    else:
+        waits = offsets["is_transactional"]
+    offsets = offsets.select(list(OFFSET_COLUMNS))
+    for name in ("producer_id", "producer_epoch"):
+        index = offsets.schema.get_field_index(name)
+        offsets = offsets.set_column(index, name, pc.if_else(waits, offsets[name], None))
+    return offsets.append_column("waits", waits).cast(_OFFSET_SCHEMA)
+
+
+def _waiting_rows(pending: Sequence[PendingOffset]) -> pa.Table:
+    """What waits, as offsets of the micro-batch."""
+    rows = [
+        {
+            "log_partition": entry.log_partition,
+            "record_timestamp_ms": entry.record_timestamp_ms,
+            "is_tombstone": False,
+            "waits": True,
+            **entry.key._asdict(),
+            **{name: getattr(entry.record, name) for name in CommittedOffset.__slots__},
+        }
+        for entry in pending
+    ]
+    return pa.Table.from_pylist(rows, schema=_OFFSET_SCHEMA)
+
+
+def _pending(rows: pa.Table) -> list[PendingOffset]:
+    return [
+        PendingOffset(
+            log_partition=row["log_partition"],
+            key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
+            record=CommittedOffset(**{name: row[name] for name in CommittedOffset.__slots__}),
+            record_timestamp_ms=row["record_timestamp_ms"],
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def _groups(rows: pa.Table) -> set[tuple[int, str]]:
+    found = rows.group_by(["log_partition", "group_id"]).aggregate([]).to_pylist()
+    return {(row["log_partition"], row["group_id"]) for row in found}
+
+
+def _count(
+    offsets: pa.Table,
+    outcomes: Outcomes,
+    markers: pa.Table,
+    ended_exactly: set[tuple[int, int]],
+    counts: RecordCounts,
+) -> None:
+    """Count what became of all but those that take part."""
+    for outcome, counter in (
+        (Outcome.ABORTED, counts.ignored),
+        (Outcome.SUPERSEDED, counts.superseded),
+    ):
+        counter.update(_count_by_log_partition(offsets.filter(pa.array(outcomes.of(outcome)))))
+    is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
+    by_markers = outcomes.ended_by[outcomes.ended_by >= offsets.num_rows]
+    is_applied[by_markers - offsets.num_rows] = True
+    if ended_exactly:
+        places = zip(
+            markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
+        )
+        is_applied |= np.array([place in ended_exactly for place in places])
+    for mask, counter in ((is_applied, counts.applied), (~is_applied, counts.ignored)):
+        counter.update(_count_by_log_partition(markers.filter(pa.array(mask))))
 
 
 def _numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     return column.combine_chunks().to_numpy(zero_copy_only=False)
-
-
-def _key_codes(
-    offsets: pa.Table, waits: np.ndarray[Any, Any], pending: Sequence[PendingOffset]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """One integer per key, the same for the same key; and the codes that a transaction touches."""
-    keys = offsets.select(["log_partition", "group_id", "topic", "partition"])
-    if pending:
-        waiting = pa.Table.from_pylist(
-            [
-                {
-                    "log_partition": entry.log_partition,
-                    "group_id": entry.key.group_id,
-                    "topic": entry.key.topic,
-                    "partition": entry.key.partition,
-                }
-                for entry in pending
-            ],
-            schema=keys.schema,
-        )
-        keys = pa.concat_tables([keys, waiting])
-    codes = key_codes(keys)
-    row_codes, pending_codes = codes[: offsets.num_rows], codes[offsets.num_rows :]
-    return row_codes, np.unique(np.concatenate([row_codes[waits], pending_codes]))
 
 
 def key_codes(keys: pa.Table) -> np.ndarray[Any, Any]:
@@ -201,27 +262,17 @@ def _last_per_key(offsets: pa.Table, codes: np.ndarray[Any, Any], counts: Record
     counts.applied.update(applied)
     counts.superseded.update({k: read[k] - applied.get(k, 0) for k in read})
     winners = winners.append_column("position", winners["record_offset"])
-    # A plain commit has no producer, whatever the batch header said under `scala` semantics.
-    index = winners.schema.get_field_index("producer_id")
-    winners = winners.set_column(index, "producer_id", pa.nulls(winners.num_rows, pa.int64()))
     return winners.select(OFFSET_CHANGE_SCHEMA.names).cast(OFFSET_CHANGE_SCHEMA)
+
+
+def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Table:
+    for name, column in outcomes.columns(offsets, markers).items():
+        offsets = offsets.append_column(name, column)
+    if outcomes.is_waiting.any():
+        offsets = offsets.filter(pa.array(~outcomes.is_waiting))
+    return offsets.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
 
 
 def _count_by_log_partition(table: pa.Table) -> dict[int, int]:
     values, numbers = np.unique(_numpy(table["log_partition"]), return_counts=True)
     return dict(zip(values.tolist(), numbers.tolist(), strict=True))
-
-
-def _plain_history(offsets: pa.Table) -> pa.Table:
-    size = offsets.num_rows
-    index = offsets.schema.get_field_index("producer_id")
-    return (
-        offsets.set_column(index, "producer_id", pa.nulls(size, pa.int64()))
-        .drop_columns(["producer_epoch", "is_transactional"])
-        .append_column("producer_epoch", pa.nulls(size, pa.int32()))
-        .append_column("outcome", pa.repeat(Outcome.COMMITTED.value, size))
-        .append_column("outcome_record_offset", offsets["record_offset"])
-        .append_column("outcome_timestamp_ms", offsets["record_timestamp_ms"])
-        .select(HISTORY_SCHEMA.names)
-        .cast(HISTORY_SCHEMA)
-    )
