@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import click
 
 from bench.backfill import BackfillReport, compare_backfill
+from bench.commits import Commits
 from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
 
+_COMMITS = 20_000_000
+_COMMITS_IN_TRANSACTIONS = 5_000_000
 _EXIT_DIFFERENT = 1
 _MEASURED = (
     *("measured", "records", "seconds", "records_per_s", "times_broker", "times_console"),
@@ -26,9 +30,7 @@ _OWN_LOGGERS = ("bench", "streaming")
 @click.option(
     "--commits",
     type=click.IntRange(min=1),
-    default=20_000_000,
-    show_default=True,
-    help="Offset commits in the log.",
+    help="Offset commits in the log.  [default: 20000000, in transactions 5000000]",
 )
 @click.option(
     "--keys",
@@ -36,6 +38,11 @@ _OWN_LOGGERS = ("bench", "streaming")
     default=100_000,
     show_default=True,
     help="(group, topic, partition)s that they are for, ten to a group.",
+)
+@click.option(
+    "--in-transactions",
+    is_flag=True,
+    help="Each commit in a transaction, of ten commits; every tenth is aborted.",
 )
 @click.option(
     "--groups-sampled",
@@ -48,9 +55,17 @@ _OWN_LOGGERS = ("bench", "streaming")
 @click.option("--output", type=click.Choice(list(OUTPUTS)), default="text", show_default=True)
 @click.pass_context
 def bench(
-    ctx: click.Context, *, commits: int, keys: int, groups_sampled: int, keep: bool, output: str
+    ctx: click.Context,
+    *,
+    commits: int | None,
+    keys: int,
+    in_transactions: bool,
+    groups_sampled: int,
+    keep: bool,
+    output: str,
 ) -> None:
     """Compare the backfill of this program with the broker's own load of the same log."""
+    commits = commits or (_COMMITS_IN_TRANSACTIONS if in_transactions else _COMMITS)
     if keys > commits:
         raise click.UsageError("--keys: every key is committed at least once, so --commits too few")
     logging.getLogger().handlers[:] = [StderrHandler()]
@@ -64,7 +79,14 @@ def bench(
             folder = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-bench-"))
             )
-        report = compare_backfill(folder, commits=commits, keys=keys, groups_sampled=groups_sampled)
+        now_ms = time.time_ns() // 1_000_000
+        sequence = Commits(
+            count=commits,
+            key_count=keys,
+            from_ms=now_ms - commits,
+            in_transactions=in_transactions,
+        )
+        report = compare_backfill(folder, sequence, groups_sampled=groups_sampled)
     show(report, output_of(output))
     ctx.exit(0 if report.is_equal else _EXIT_DIFFERENT)
 

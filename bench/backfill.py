@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.commits import Commits, put_in_front
 from bench.console_consumer import print_offsets
 from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
 from bench.processes import run_command, run_environment
-from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.load_summary import LoadSummary
 from streaming.config import RunSettings
@@ -33,8 +33,15 @@ logger = logging.getLogger(__name__)
 
 _LOAD_TIMEOUT_S = 600.0
 _LAST_LINES = 25
-_COLD_TARGET = "4 x console, 2,684 MB"
-_WARM_TARGET = "1.5 x broker, 12 x console"
+
+
+class _Targets(NamedTuple):
+    cold: str
+    warm: str
+
+
+_PLAIN = _Targets("4 x console, 2,684 MB", "1.5 x broker, 12 x console")
+_TRANSACTIONS = _Targets("", "0.7 x broker")
 
 
 class BackfillError(Exception):
@@ -98,35 +105,32 @@ class BackfillReport:
         return found
 
 
-def compare_backfill(
-    folder: Path, *, commits: int, keys: int, groups_sampled: int
-) -> BackfillReport:
+def compare_backfill(folder: Path, commits: Commits, *, groups_sampled: int) -> BackfillReport:
     """Do it all; everything that is written is below `folder`.
 
     Raises:
         BackfillError: the command `run` failed.
     """
-    now_ms = time.time_ns() // 1_000_000
-    sequence = Commits(count=commits, key_count=keys, from_ms=now_ms - commits)
+    targets = _TRANSACTIONS if commits.in_transactions else _PLAIN
     report = BackfillReport()
     with EmbeddedBroker(folder=folder / "broker") as broker:
         broker.create_offsets_topic()
-        logger.info("writing a log of %s commits", commits)
-        put_in_front(broker, sequence, log_partitions=DEFAULT_LOG_PARTITIONS)
+        logger.info("writing a log of %s records", commits.records)
+        put_in_front(broker, commits)
         servers = broker.bootstrap_servers
         report.broker_load, load_with_gaps = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements += [report.broker_load, load_with_gaps]
         cold = partial(run_cold, servers, folder / "cold")
-        report.measure("run, cold process", commits, cold, _COLD_TARGET)
+        report.measure("run, cold process", commits.records, cold, targets.cold)
         session = build_session()
         try:
-            for name, target in (("first", ""), ("second", _WARM_TARGET)):
+            for name, target in (("first", ""), ("second", targets.warm)):
                 settings = run_settings(servers, folder / name)
                 run = partial(run_query, settings, session=session)
-                report.measure(f"run, {name} of a session", commits, run, target)
+                report.measure(f"run, {name} of a session", commits.records, run, target)
         finally:
             session.stop()
-        expected = sequence.last
+        expected = commits.last
         for name in ("cold", "first", "second"):
             report.equalities[name] = check_equality(
                 str(folder / name / "tables"),
@@ -134,9 +138,10 @@ def compare_backfill(
                 bootstrap_servers=servers,
                 groups_sampled=groups_sampled,
             )
-        # Last, since it commits offsets itself.
-        printing = partial(print_offsets, servers, commits)
-        report.console = report.measure("console consumer, formatter", commits, printing)
+        if not commits.in_transactions:
+            # Last, since it commits offsets itself.
+            printing = partial(print_offsets, servers, commits.count)
+            report.console = report.measure("console consumer, formatter", commits.count, printing)
     return report
 
 

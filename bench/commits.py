@@ -21,9 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 from coordinator_state.primitives import write_varint
-from coordinator_state.record_batch import seal_record_batch
+from coordinator_state.record_batch import (
+    TRANSACTIONAL_FLAG,
+    seal_record_batch,
+    write_control_batch,
+)
 from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.broker.embedded import EmbeddedBroker
@@ -38,6 +42,9 @@ _METADATA: Final = ("", "", "", "host-1", "Größe: 5 €")
 _OFFSET_COMMIT: Final = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
 
 _RECORDS_PER_BATCH: Final = 100
+_RECORDS_PER_TRANSACTION: Final = 10
+_PRODUCERS: Final = 100
+"""Of a log partition."""
 _RECORDS_AT_ONCE: Final = 1_000_000
 _HEAD: Final = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4")])
 """How a value begins; metadata and the commit timestamp follow, and a topic id."""
@@ -71,35 +78,56 @@ class Commits:
     """`count` commits over `key_count` keys, the same ones whenever they are asked for.
 
     They are a millisecond apart, the first at `from_ms`; a broker forgets offsets older than
-    `offsets.retention.minutes`.
+    `offsets.retention.minutes`. With `in_transactions` each batch is a transaction, of ten commits,
+    and every tenth is aborted.
     """
 
     count: int
     key_count: int
     from_ms: int
     seed: int = 0
+    in_transactions: bool = False
+    log_partitions: int = DEFAULT_LOG_PARTITIONS
+
+    @property
+    def records(self) -> int:
+        """Of all logs, markers included."""
+        batches = sum(-(-len(commits) // self._batch_records) for commits in self._by_log_partition)
+        return self.count + (batches if self.in_transactions else 0)
 
     @cached_property
     def last(self) -> dict[OffsetKey, Committed]:
         """What a coordinator that loaded them all would answer."""
         last = np.full(self.key_count, -1)
-        last[self._key_numbers] = np.arange(self.count)
+        is_committed = np.ones(self.count, dtype=np.bool_)
+        if self.in_transactions:
+            for commits in self._by_log_partition:
+                is_committed[commits] = ~_is_aborted(np.arange(len(commits)) // self._batch_records)
+        last[self._key_numbers[is_committed]] = np.flatnonzero(is_committed)
         return {
-            self.keys[number]: self._committed(int(commit))
+            self.keys[number]: self._committed(commit)
             for number, commit in enumerate(last.tolist())
+            if commit >= 0
         }
 
-    def logs(self, log_partitions: int) -> Iterator[tuple[int, bytes]]:
+    def logs(self) -> Iterator[tuple[int, bytes]]:
         """The record batches of each log partition, in the order of the commits."""
+        for log_partition, commits in enumerate(self._by_log_partition):
+            yield log_partition, b"".join(self._batches(log_partition, commits))
+
+    @property
+    def _batch_records(self) -> int:
+        return _RECORDS_PER_TRANSACTION if self.in_transactions else _RECORDS_PER_BATCH
+
+    @cached_property
+    def _by_log_partition(self) -> Sequence[Integers]:
         of_group = np.array(
-            [partition_for(key.group_id, log_partitions) for key in self.keys[::10]]
+            [partition_for(key.group_id, self.log_partitions) for key in self.keys[::10]]
         )
         of_commit = of_group[self._key_numbers // PARTITIONS_PER_GROUP]
         order = np.argsort(of_commit, kind="stable")
-        ends = np.cumsum(np.bincount(of_commit, minlength=log_partitions))
-        for log_partition, end in enumerate(ends.tolist()):
-            start = int(ends[log_partition - 1]) if log_partition else 0
-            yield log_partition, b"".join(self._batches(order[start:end]))
+        ends = np.cumsum(np.bincount(of_commit, minlength=self.log_partitions))
+        return np.split(order, ends[:-1])
 
     @cached_property
     def keys(self) -> Sequence[OffsetKey]:
@@ -152,27 +180,44 @@ class Commits:
             topic_id=_topic_id(self.keys[self._key_numbers[commit]].topic),
         )
 
-    def _batches(self, commits: Integers) -> Iterator[bytes]:
+    def _batches(self, log_partition: int, commits: Integers) -> Iterator[bytes]:
+        size = self._batch_records
         for start in range(0, len(commits), _RECORDS_AT_ONCE):
             some = commits[start : start + _RECORDS_AT_ONCE]
             records = self._records(some)
             data = memoryview(records.buffers()[2])
             ends = np.frombuffer(records.buffers()[1], dtype=np.int64)[: len(some) + 1].tolist()
-            for first in range(0, len(some), _RECORDS_PER_BATCH):
-                last = min(first + _RECORDS_PER_BATCH, len(some)) - 1
+            for first in range(0, len(some), size):
+                last = min(first + size, len(some)) - 1
+                batch = (start + first) // size
+                base_offset = start + first + (batch if self.in_transactions else 0)
+                producer: dict[str, int] = {}
+                if self.in_transactions:
+                    producer_id = log_partition * _PRODUCERS + batch % _PRODUCERS
+                    producer = {"producer_id": producer_id, "producer_epoch": 0}
                 yield seal_record_batch(
-                    start + first,
+                    base_offset,
                     data[ends[first] : ends[last + 1]],
                     records_count=last - first + 1,
                     last_offset_delta=last - first,
                     base_timestamp_ms=self.from_ms + int(some[first]),
                     max_timestamp_ms=self.from_ms + int(some[last]),
+                    attributes=TRANSACTIONAL_FLAG if self.in_transactions else 0,
+                    **producer,
                 )
+                if self.in_transactions:
+                    yield write_control_batch(
+                        base_offset + last - first + 1,
+                        producer_id,
+                        0,
+                        0 if _is_aborted(batch) else 1,
+                        timestamp_ms=self.from_ms + int(some[last]),
+                    )
 
     def _records(self, commits: Integers) -> pa.Array:
-        """The records of commits as bytes; every `_RECORDS_PER_BATCH`th begins a batch."""
+        """The records of commits as bytes; every `_batch_records`th begins a batch."""
         numbers = np.arange(len(commits))
-        begins = numbers - numbers % _RECORDS_PER_BATCH
+        begins = numbers - numbers % self._batch_records
         keys = self._key_numbers[commits]
         topics = keys // PARTITIONS_PER_GROUP % _TOPICS
         epochs, metadata = self._choices
@@ -225,12 +270,16 @@ class Commits:
         )
 
 
-def put_in_front(broker: EmbeddedBroker, commits: Commits, *, log_partitions: int) -> None:
+def put_in_front(broker: EmbeddedBroker, commits: Commits) -> None:
     """Make the commits the log of a broker, which is restarted and loads them."""
     broker.stop()
-    for log_partition, log in commits.logs(log_partitions):
+    for log_partition, log in commits.logs():
         broker.replace_log(log_partition, log)
     broker.start()
+
+
+def _is_aborted(transaction: Any) -> Any:
+    return transaction % 10 == 9
 
 
 def _varint(number: int) -> bytes:

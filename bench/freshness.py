@@ -57,7 +57,7 @@ def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_second
             broker.create_offsets_topic()
             from_ms = time.time_ns() // 1_000_000 - keys
             commits = Commits(count=keys, key_count=keys, from_ms=from_ms)
-            put_in_front(broker, commits, log_partitions=DEFAULT_LOG_PARTITIONS)
+            put_in_front(broker, commits)
             broker.wait_until_loaded()
             traffic = Traffic(broker.bootstrap_servers, commits, rate)
             watch = Watch(str(folder / "tables"))
