@@ -72,13 +72,22 @@ PACKED_ROW_SCHEMA = pa.schema([pa.field("rows", pa.binary(), nullable=False)])
 
 
 def pack(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `LOG_ROW_SCHEMA` as one of `PACKED_ROW_SCHEMA`, an Arrow IPC message."""
-    return pa.record_batch([pa.array([rows.serialize().to_pybytes()])], schema=PACKED_ROW_SCHEMA)
+    """Rows of `LOG_ROW_SCHEMA` as one of `PACKED_ROW_SCHEMA`: a compressed Arrow IPC stream.
+
+    Most columns of most rows are alike or null, so a row takes a quarter of its bytes in the JVM.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED) as stream:
+        stream.write_batch(rows)
+    return pa.record_batch([pa.array([sink.getvalue().to_pybytes()])], schema=PACKED_ROW_SCHEMA)
 
 
 def unpack(packed: pa.Table) -> pa.Table:
     """The rows that `pack` packed."""
     batches = (
-        pa.ipc.read_record_batch(message.as_buffer(), LOG_ROW_SCHEMA) for message in packed["rows"]
+        batch for message in packed["rows"] for batch in pa.ipc.open_stream(message.as_buffer())
     )
     return pa.Table.from_batches(batches, schema=LOG_ROW_SCHEMA)
+
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")

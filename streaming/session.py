@@ -21,7 +21,10 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0",
     # The JVM plans and hands on: collecting in parallel and optimising loops costs it memory only.
-    "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Without memory a thread of Spark ends and others wait for it for ever: better to end.
+    "spark.driver.defaultJavaOptions": (
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"
+    ),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
 }
