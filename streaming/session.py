@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from streaming.jars import delta_jars
 from streaming.java import find_java
@@ -36,6 +39,7 @@ _DELTA = {
     # A commit timestamp may lie before 1900 in hostile input; it is what is stored.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
+_PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
 _SPARK_CONF = Path(__file__).with_name("spark_conf")
 
 
@@ -86,4 +90,22 @@ def build_session(
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     if with_hive:
         builder = builder.enableHiveSupport()
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if not master.startswith("local"):
+        # Executors need what this program needs; the program itself is brought to them.
+        session.sparkContext.addPyFile(str(_program_as_archive()))
+    return session
+
+
+def _program_as_archive() -> Path:
+    """The packages of this program in a file that is there until this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="coordinator-state-program-")
+    atexit.register(folder.cleanup)
+    archive = Path(folder.name, "coordinator_state_program.zip")
+    root = Path(__file__).parents[1]
+    with ZipFile(archive, "w", ZIP_DEFLATED) as out:
+        for package in _PACKAGES:
+            for file in sorted((root / package).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    out.write(file, file.relative_to(root))
+    return archive
