@@ -10,7 +10,9 @@ Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
 
 from coordinator_state.consumer_protocol import (
     decode_assignment,
@@ -30,12 +32,27 @@ from coordinator_state.groups import (
 from coordinator_state.record_types import NO_TIMESTAMP
 from coordinator_state.struct_reader import Fields
 
+_MEMBERS_KEPT: Final = 10_000
+_MEMBER_FIELDS: Final = (
+    "memberId",
+    "groupInstanceId",
+    "clientId",
+    "clientHost",
+    "rebalanceTimeout",
+    "sessionTimeout",
+    "subscription",
+    "assignment",
+)
+
 
 def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
     """The group that a decoded GroupMetadata value describes."""
     protocol_type = value["protocolType"]
     # By id, as in the broker's map: should an id be there twice, the last one counts.
-    members = {fields["memberId"]: _member(fields, protocol_type) for fields in value["members"]}
+    members = {
+        fields["memberId"]: _member(protocol_type, *(fields[name] for name in _MEMBER_FIELDS))
+        for fields in value["members"]
+    }
     timestamp = value["currentStateTimestamp"]
     leader = value["leader"]
     if leader is None and members:
@@ -74,31 +91,38 @@ def refusal(group_id: str, value: Fields) -> str | None:
     return None
 
 
-def _member(fields: Fields, protocol_type: str) -> GroupMember:
+# A group comes again and again with much the same members.
+@lru_cache(maxsize=_MEMBERS_KEPT)
+def _member(
+    protocol_type: str,
+    member_id: str,
+    group_instance_id: str | None,
+    client_id: str,
+    client_host: str,
+    rebalance_timeout_ms: int,
+    session_timeout_ms: int,
+    subscription_bytes: bytes,
+    assignment_bytes: bytes,
+) -> GroupMember:
     subscription: Any = None
     assigned: Any = None
     if protocol_type == CONSUMER:
-        try:
-            subscription = decode_subscription(fields["subscription"])
-        except DecodeError:
-            subscription = None
-        try:
-            assigned = decode_assignment(fields["assignment"])
-        except DecodeError:
-            assigned = None
-    rebalance_timeout = fields["rebalanceTimeout"]
+        with suppress(DecodeError):
+            subscription = decode_subscription(subscription_bytes)
+        with suppress(DecodeError):
+            assigned = decode_assignment(assignment_bytes)
     return GroupMember(
-        member_id=fields["memberId"],
-        group_instance_id=fields["groupInstanceId"],
-        client_id=fields["clientId"],
-        client_host=fields["clientHost"],
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        client_id=client_id,
+        client_host=client_host,
         # v0 has no rebalance timeout; the broker takes the session timeout for it.
         rebalance_timeout_ms=(
-            fields["sessionTimeout"] if rebalance_timeout == -1 else rebalance_timeout
+            session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
         ),
-        session_timeout_ms=fields["sessionTimeout"],
-        subscription_bytes=fields["subscription"],
-        assignment_bytes=fields["assignment"],
+        session_timeout_ms=session_timeout_ms,
+        subscription_bytes=subscription_bytes,
+        assignment_bytes=assignment_bytes,
         subscribed_topics=None if subscription is None else tuple(subscription["topics"]),
         rack_id=None if subscription is None else subscription["rackId"],
         assignment=(
@@ -120,8 +144,16 @@ def _subscribed_topics(
         return None
     topics: set[str] = set()
     for member in members:
-        try:
-            topics.update(decode_subscribed_topics(member.subscription_bytes or b""))
-        except DecodeError:
+        subscribed = _topics_of(member.subscription_bytes or b"")
+        if subscribed is None:
             return None
+        topics.update(subscribed)
     return tuple(sorted(topics))
+
+
+@lru_cache(maxsize=_MEMBERS_KEPT)
+def _topics_of(subscription_bytes: bytes) -> tuple[str, ...] | None:
+    try:
+        return tuple(decode_subscribed_topics(subscription_bytes))
+    except DecodeError:
+        return None

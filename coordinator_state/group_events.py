@@ -261,10 +261,12 @@ def _changes(group_id: str, before: _Glance, after: _Glance) -> Iterator[GroupEv
 def _changes_of_member(
     event: GroupEvent, before: GroupMember | None, after: GroupMember
 ) -> Iterator[GroupEvent]:
+    was, now = _assigned(before), _assigned(after)
+    if before is not None and was == now:
+        return
     by_member = _by(event, after)
     if before is None:
         yield replace(by_member, event=EventName.MEMBER_JOINED)
-    was, now = _assigned(before), _assigned(after)
     if was != now:
         yield replace(
             by_member,

@@ -6,9 +6,12 @@ import json
 import logging
 import re
 import threading
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
@@ -115,10 +118,25 @@ def run_query(
             with_hive=settings.catalog is not None,
         )
         try:
-            _run(session, settings, log, progress, on_progress, stop)
+            with _jvm_that_lives():
+                _run(session, settings, log, progress, on_progress, stop)
         finally:
             if own_session:
-                session.stop()
+                with suppress(Py4JError, ConnectionError):
+                    session.stop()
+
+
+@contextmanager
+def _jvm_that_lives() -> Iterator[None]:
+    """Say it where Spark's JVM ends under the query."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise ConfigurationError(
+            "Spark's JVM has ended under the query, most likely for want of memory: give it more "
+            "(SPARK_DRIVER_MEMORY=2g) or have it do less at a time (--max-records-per-trigger); "
+            "the next start goes on where this one was"
+        ) from error
 
 
 def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDescription:

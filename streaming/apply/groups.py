@@ -79,8 +79,8 @@ class StoredGroups(Protocol):
 def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
     """Decode the `record` rows of a micro-batch, in log order.
 
-    Each row gains `record_key`, `name` and `fields` (of the value, None for a tombstone) and the
-    JSON columns of `coordinator_records`.
+    Each row gains `record_key`, `name` and `fields` (of the value, None for a tombstone), and the
+    last of each key the JSON columns of `coordinator_records`.
     """
     records = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_RECORD)).to_pylist()
     records.sort(key=lambda row: (row["log_partition"], row["record_offset"]))
@@ -91,14 +91,15 @@ def plan_records(rows: pa.Table, counts: RecordCounts) -> list[dict[str, Any]]:
         row["record_type_name"] = key.record_type.name
         row["name"] = name_of(key.fields)
         row["fields"] = row["value"] = None
+        identity = (row["log_partition"], row["group_id"], row["record_type"], row["record_key"])
+        row["is_last"] = identity not in last
+        last.add(identity)
         if not row["is_tombstone"]:
             value = decode_value(key.record_type, row["raw_value"])
             row["fields"] = value.fields
             row["value_version"] = value.version
-            row["value"] = json.dumps(value_json(value)["data"], ensure_ascii=False)
-        identity = (row["log_partition"], row["group_id"], row["record_type"], row["record_key"])
-        row["is_last"] = identity not in last
-        last.add(identity)
+            if row["is_last"]:
+                row["value"] = json.dumps(value_json(value)["data"], ensure_ascii=False)
         counter = counts.applied if row["is_last"] else counts.superseded
         counter[row["log_partition"]] += 1
     return records

@@ -19,6 +19,14 @@ from tests.logs import group_record_value, group_value
 both = pytest.mark.parametrize("semantics", list(Semantics))
 
 
+def test_the_last_record_of_a_key_has_its_value_as_json() -> None:
+    rows = [record(number, group_value(["m1"], version=3)) for number in (10, 11)]
+    earlier, last = plan_records(table_of(rows), RecordCounts())
+    assert (earlier["is_last"], earlier["value"]) == (False, None)
+    assert last["is_last"]
+    assert json.loads(last["value"])["protocol"] == "range"
+
+
 def test_records_come_decoded_and_in_log_order() -> None:
     counts = RecordCounts()
     rows = [
@@ -37,7 +45,8 @@ def test_records_come_decoded_and_in_log_order() -> None:
     ]
     value, member, tombstone = records
     assert value["fields"]["generation"] == 1
-    assert (value["value_version"], json.loads(value["value"])["protocol"]) == (3, "range")
+    # Only what becomes a row of coordinator_records has JSON.
+    assert (value["value_version"], value["value"]) == (3, None)
     assert (member["fields"]["clientId"], member["value_version"]) == ("c", 0)
     assert json.loads(member["value"])["subscribedTopicNames"] == ["t"]
     assert json.loads(member["record_key"]) == {"groupId": "g", "memberId": "m"}
