@@ -1,0 +1,65 @@
+"""Spark's JVM ends under a query, as it does where it has no memory left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+from tests.conftest import Eventually
+from tests.integration.command_line import command_of
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(sys.platform != "linux", reason="finds the JVM in /proc"),
+]
+
+
+def test_a_query_without_its_jvm_says_so_and_ends(
+    broker: EmbeddedBroker, tmp_path: Path, eventually: Eventually
+) -> None:
+    with subprocess.Popen(
+        command_of(
+            *("run", "--bootstrap-servers", broker.bootstrap_servers),
+            *("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")),
+        ),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as live:
+        try:
+            eventually(lambda: _has_begun(tmp_path / "tables"), 120)
+            os.kill(_jvm_of(live.pid), signal.SIGKILL)
+            _, stderr = live.communicate(timeout=120)
+        finally:
+            if live.poll() is None:
+                os.killpg(live.pid, signal.SIGKILL)
+    assert live.returncode == 2, stderr
+    assert stderr.splitlines()[-1].startswith("Error: Spark's JVM has ended under the query")
+    assert "SPARK_DRIVER_MEMORY" in stderr
+
+
+def _has_begun(tables: Path) -> bool:
+    try:
+        return TableReader(str(tables)).version > 0
+    except ConfigurationError:  # they are being created
+        return False
+
+
+def _jvm_of(session: int) -> int:
+    """The process named java of a session."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+        except OSError:  # it has ended meanwhile
+            continue
+        if name == "java" and int(rest.split()[3]) == session:
+            return int(stat.parent.name)
+    raise AssertionError("no JVM")
