@@ -1,7 +1,8 @@
-"""What becomes of offsets that no tombstone touches, over columns.
+"""What becomes of offsets, over columns, but for keys of transactions that have a tombstone too.
 
-A plain commit takes part at once. One in a transaction waits for the first later marker of its
-producer id in its log partition, unless the same producer commits the key again before that.
+A plain commit takes part at once, and so does a tombstone. One in a transaction waits for the first
+later marker of its producer id in its log partition, unless the same producer commits the key again
+before that.
 `coordinator_state.offsets.OffsetReplay` is where these rules are from, one record at a time.
 """
 
@@ -34,8 +35,8 @@ _NOTHING = -1
 class Outcomes:
     """What became of each row, and by which record.
 
-    `ended_by` is the number of a row, or that of a marker counted on behind the rows. A row that
-    still waits has the outcome that it would have if it never ended: none that counts.
+    `ended_by` is the number of a row, or that of a marker counted on behind the rows. Of a row that
+    still waits neither tells anything.
     """
 
     outcome: Integers
@@ -71,7 +72,8 @@ def outcomes_of(
     """Tell what becomes of the rows by the markers of the micro-batch.
 
     Args:
-        rows: offsets, those that waited before among them, none a tombstone.
+        rows: offsets, those that waited before among them; none of a key that has both a row that
+            waits and a tombstone.
         codes: an integer for each row, the same for the same key.
         waits: which rows are of a transaction.
         markers: of all log partitions.
