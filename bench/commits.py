@@ -23,11 +23,8 @@ import pyarrow.compute as pc
 
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 from coordinator_state.primitives import write_varint
-from coordinator_state.record_batch import (
-    TRANSACTIONAL_FLAG,
-    seal_record_batch,
-    write_control_batch,
-)
+from coordinator_state.record_batch import TRANSACTIONAL_FLAG
+from coordinator_state.record_batch_writer import seal_record_batch, write_control_batch
 from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.broker.embedded import EmbeddedBroker

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import click
 
-from bench.backfill import BackfillReport, broker_load, run_settings
+from bench.backfill import MEASURED, BackfillReport, broker_load, run_settings
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.answers.broker_answers import BrokerAnswers
@@ -139,20 +139,7 @@ def group_records(records: int, groups: int) -> None:
         tables = TableAnswers(TableReader(str(Path(name) / "second" / "tables")))
         verification = compare(answers, tables.answers(sample), answers)
     output = output_of("text")
-    output.rows(
-        [
-            {
-                "measured": measured.name,
-                "records": measured.records,
-                "seconds": round(measured.duration_s, 2),
-                "records_per_s": round(measured.records_per_s),
-                "times_broker": round(report.times_broker(measured) or 0, 3),
-                "target": measured.target,
-            }
-            for measured in report.measurements
-        ],
-        ("measured", "records", "seconds", "records_per_s", "times_broker", "target"),
-    )
+    output.rows(report.rows, MEASURED)
     output.result({"is_equal": verification.is_equal}, verification.summary)
     sys.exit(0 if verification.is_equal else 1)
 

@@ -11,11 +11,8 @@ import pytest
 from coordinator_state.consumer_protocol import encode_subscription
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.offsets import OffsetKey, Semantics
-from coordinator_state.record_batch import (
-    read_record_batches,
-    write_control_batch,
-    write_record_batch,
-)
+from coordinator_state.record_batch import read_record_batches
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from tests.logs import offset_key, offset_value

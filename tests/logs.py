@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator_state.compression import COMPRESSIONS
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 

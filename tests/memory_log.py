@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.fetch import FetchedRecords, LogDescription
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from tests.logs import offset_key, offset_value

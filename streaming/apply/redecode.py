@@ -24,7 +24,7 @@ from coordinator_state.group_replay import AskTopicNames, GroupRecord, rebuilt_g
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from coordinator_state.record_types import NO_TIMESTAMP
 from streaming.apply.exact_replay import RecordCounts
 from streaming.apply.group_tables import GroupTables

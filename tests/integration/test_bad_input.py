@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from streaming.broker.embedded import EmbeddedBroker

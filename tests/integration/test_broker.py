@@ -17,7 +17,7 @@ from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.broker import embedded as broker_module

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.offset_fetch import OffsetFetchAnswer

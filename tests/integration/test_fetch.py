@@ -18,7 +18,7 @@ from kafka.structs import OffsetAndMetadata
 
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from streaming.broker.configuration import HOST, free_port
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError, LogTruncated

@@ -25,7 +25,7 @@ from coordinator_state.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.kernel.utf8 import is_utf8
 from coordinator_state.log_decoder import DecodedRecordSet
 from coordinator_state.log_rows import MOST_STEPS_BACK
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from tests.logs import Event, offset_key, offset_value, segment
 from tests.random_batches import batch_logs, damaged_logs, header_like_bytes
 from tests.random_logs import logs

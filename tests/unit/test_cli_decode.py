@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from tests.command_line import call, json_lines
 from tests.logs import offset_key, offset_value
 

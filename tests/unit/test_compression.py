@@ -16,7 +16,7 @@ from coordinator_state.compression import (
     decompress,
 )
 from coordinator_state.errors import CorruptRecordBatch, EncodeError
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from tests.record_batches import DELTAS, changed, only_corrupt
 
 

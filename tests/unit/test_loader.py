@@ -18,9 +18,7 @@ from coordinator_state.groups import (
 )
 from coordinator_state.loader import LoadWarning
 from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import (
-    write_record_batch,
-)
+from coordinator_state.record_batch_writer import write_record_batch
 from tests.loader_log import (
     ABORT,
     COMMIT,

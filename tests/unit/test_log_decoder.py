@@ -10,11 +10,8 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from coordinator_state.record_batch import (
-    write_control_batch,
-    write_message_set,
-    write_record_batch,
-)
+from coordinator_state.message_set import write_message_set
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.record_batch import write_record_batch
+from coordinator_state.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
 from tests.memory_log import MemoryLog, MemoryLogClient

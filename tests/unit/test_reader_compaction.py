@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, offsets_of

@@ -7,15 +7,10 @@ from dataclasses import replace
 import pytest
 
 from coordinator_state.compression import COMPRESSIONS
+from coordinator_state.message_set import write_message_set
 from coordinator_state.record import NO_TIMESTAMP, Record
-from coordinator_state.record_batch import (
-    RecordBatch,
-    read_batch_header,
-    read_record_batches,
-    write_control_batch,
-    write_message_set,
-    write_record_batch,
-)
+from coordinator_state.record_batch import RecordBatch, read_batch_header, read_record_batches
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from tests.record_batches import (
     DELTAS,
     KAFKA,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.record_batch import write_control_batch, write_record_batch
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.tables import delta
