@@ -7,21 +7,16 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import click
 
-from bench.backfill import BackfillReport, compare_backfill
+from bench.backfill import MEASURED, BackfillReport, compare_backfill
 from bench.commits import Commits
 from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
 
 _COMMITS = 20_000_000
 _COMMITS_IN_TRANSACTIONS = 5_000_000
 _EXIT_DIFFERENT = 1
-_MEASURED = (
-    *("measured", "records", "seconds", "records_per_s", "times_broker", "times_console"),
-    *("peak_memory_mb", "target"),
-)
 _DIFFERENCES_SHOWN = 10
 _OWN_LOGGERS = ("bench", "streaming")
 
@@ -93,7 +88,7 @@ def bench(
 
 def show(report: BackfillReport, output: Output) -> None:
     """The measurements as a table, then a verdict for the tables of each run."""
-    output.rows([_row(report, number) for number in range(len(report.measurements))], _MEASURED)
+    output.rows(report.rows, MEASURED)
     for name, equality in report.equalities.items():
         output.result(
             {
@@ -113,23 +108,6 @@ def show(report: BackfillReport, output: Output) -> None:
             write_note(f"{name}: {key}: committed {expected}, in the tables {found}")
         for difference in equality.broker.differences[:_DIFFERENCES_SHOWN]:
             write_note(f"{name}: {difference}")
-
-
-def _row(report: BackfillReport, number: int) -> dict[str, Any]:
-    measurement = report.measurements[number]
-    times_broker = report.times_broker(measurement)
-    times_console = report.times_console(measurement)
-    peak_memory_bytes = measurement.peak_memory_bytes
-    return {
-        "measured": measurement.name,
-        "records": measurement.records,
-        "seconds": round(measurement.duration_s, 2),
-        "records_per_s": round(measurement.records_per_s),
-        "times_broker": None if times_broker is None else round(times_broker, 3),
-        "times_console": None if times_console is None else round(times_console, 2),
-        "target": measurement.target,
-        "peak_memory_mb": None if peak_memory_bytes is None else peak_memory_bytes // 10**6,
-    }
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bench.commits import Commits, put_in_front
 from bench.console_consumer import print_offsets
@@ -42,6 +42,13 @@ class _Targets(NamedTuple):
 
 _PLAIN = _Targets("4 x console, 2,684 MB", "1.5 x broker, 12 x console")
 _TRANSACTIONS = _Targets("", "0.7 x broker")
+
+
+MEASURED: Final = (
+    *("measured", "records", "seconds", "records_per_s", "times_broker", "times_console"),
+    *("peak_memory_mb", "target"),
+)
+"""What a report tells of each measurement."""
 
 
 class BackfillError(Exception):
@@ -78,13 +85,26 @@ class BackfillReport:
         """Whether the tables of every run are."""
         return all(equality.is_equal for equality in self.equalities.values())
 
-    def times_broker(self, measurement: Measurement) -> float | None:
-        """The rate of a measurement as a multiple of the broker's own."""
-        return _times(measurement, self.broker_load)
-
-    def times_console(self, measurement: Measurement) -> float | None:
-        """The same of the console consumer's."""
-        return _times(measurement, self.console)
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The measurements with the columns `MEASURED`, beside the broker and the console."""
+        return [
+            {
+                "measured": measurement.name,
+                "records": measurement.records,
+                "seconds": round(measurement.duration_s, 2),
+                "records_per_s": round(measurement.records_per_s),
+                "times_broker": _times(measurement, self.broker_load, digits=3),
+                "times_console": _times(measurement, self.console, digits=2),
+                "peak_memory_mb": (
+                    None
+                    if measurement.peak_memory_bytes is None
+                    else measurement.peak_memory_bytes // 10**6
+                ),
+                "target": measurement.target,
+            }
+            for measurement in self.measurements
+        ]
 
     def measure(
         self, name: str, records: int, action: Callable[[], int | None], target: str = ""
@@ -145,10 +165,10 @@ def compare_backfill(folder: Path, commits: Commits, *, groups_sampled: int) -> 
     return report
 
 
-def _times(measurement: Measurement, other: Measurement | None) -> float | None:
+def _times(measurement: Measurement, other: Measurement | None, *, digits: int) -> float | None:
     if other is None or not other.records_per_s:
         return None
-    return measurement.records_per_s / other.records_per_s
+    return round(measurement.records_per_s / other.records_per_s, digits)
 
 
 def broker_load(summaries: Collection[LoadSummary]) -> tuple[Measurement, Measurement]:

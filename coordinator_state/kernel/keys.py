@@ -53,7 +53,7 @@ KIND_OTHER_OFFSET: Final = 2
 """A tombstone, or a commit of a transaction."""
 KIND_GROUP_RECORD: Final = 3
 
-_STRING_LENGTH_BYTES: Final = 2
+STRING_LENGTH_BYTES: Final = 2
 
 
 class KeyedRows(NamedTuple):
@@ -109,7 +109,7 @@ def mark_superseded(
         if rows.kinds[row] == KIND_GROUP_RECORD:
             position = rows.positions[row]
             length = int16(rows.data, position)
-            groups = _with_record(groups, rows.data, position + _STRING_LENGTH_BYTES, length)
+            groups = _with_record(groups, rows.data, position + STRING_LENGTH_BYTES, length)
             row -= 1
         else:
             keys = _with_more_room(keys, rows.lengths[row])
@@ -146,7 +146,7 @@ def _mark_on(
             continue
         epoch = rows.barriers[place] << 32
         if has_records:
-            group, group_length = position + _STRING_LENGTH_BYTES, int16(rows.data, position)
+            group, group_length = position + STRING_LENGTH_BYTES, int16(rows.data, position)
             epoch += _records_of(groups, rows.data, group, group_length)
         committed_offset = rows.committed_offsets[place]
         if is_known:

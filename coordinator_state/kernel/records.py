@@ -30,6 +30,7 @@ from coordinator_state.kernel.keys import (
     KIND_OTHER,
     KIND_OTHER_OFFSET,
     KIND_PLAIN_COMMIT,
+    STRING_LENGTH_BYTES,
 )
 from coordinator_state.kernel.numbers import Bytes, Integers, compiled, inlined, int32, int64
 from coordinator_state.kernel.rows import (
@@ -64,7 +65,6 @@ KIND_READABLE_RECORD: Final = KIND_GROUP_RECORD + 1
 KIND_READABLE_BATCH: Final = KIND_GROUP_RECORD + 2
 
 _TYPE_BYTES: Final = 2
-_STRING_LENGTH_BYTES: Final = 2
 _PARTITION_BYTES: Final = 4
 
 
@@ -156,7 +156,7 @@ def _index_record(records: Integers, place: np.uint64, row: Integers, is_held_ba
     kind = row[KIND, 0]
     if kind == KIND_COMMIT:
         is_plain = not is_held_back and row[VERSION, 0] != TOMBSTONE_VERSION
-        key = row[GROUP_POSITION, 0] - _STRING_LENGTH_BYTES
+        key = row[GROUP_POSITION, 0] - STRING_LENGTH_BYTES
         key_end = row[TOPIC_POSITION, 0] + row[TOPIC_LENGTH, 0] + _PARTITION_BYTES
         records[RECORD_KIND, place] = KIND_PLAIN_COMMIT if is_plain else KIND_OTHER_OFFSET
         records[RECORD_KEY_POSITION, place] = key

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_MARKER, ROW_KIND_OFFSET
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
+from coordinator_state.log_rows import ROW_KIND_MARKER, ROW_KIND_OFFSET
+from coordinator_state.offsets import Outcome, Semantics
 from coordinator_state.record_types import NO_PRODUCER_ID
 from streaming.apply.exact_replay import (
     OFFSET_COLUMNS,
@@ -31,6 +31,7 @@ from streaming.apply.exact_replay import (
     RecordCounts,
 )
 from streaming.apply.outcomes import Outcomes, outcomes_of
+from streaming.apply.pending_rows import WAITING_SCHEMA, waiting_of, waiting_rows
 
 OFFSET_CHANGE_SCHEMA = pa.schema(
     [
@@ -82,10 +83,6 @@ MARKER_COLUMNS = [
     "producer_id",
     "control_type",
 ]
-_OFFSET_SCHEMA = pa.schema(
-    [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in OFFSET_COLUMNS]
-    + [pa.field("waits", pa.bool_())]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +122,7 @@ def plan_offsets(
     offsets = _offset_rows(rows.filter(pc.equal(kind, ROW_KIND_OFFSET)), semantics)
     markers = rows.filter(pc.equal(kind, ROW_KIND_MARKER)).select(MARKER_COLUMNS)
     if pending:
-        offsets = pa.concat_tables([offsets, _waiting_rows(pending)])
+        offsets = pa.concat_tables([offsets, waiting_rows(pending)])
     is_exact = np.zeros(offsets.num_rows, dtype=np.bool_)
     codes = key_codes(offsets.select(KEY))
     waits = _numpy(offsets["waits"])
@@ -158,7 +155,7 @@ def plan_offsets(
     return OffsetPlan(
         changes=pa.concat_tables(changes),
         history=pa.concat_tables(history),
-        pending=replay.pending + _pending(offsets.filter(pa.array(outcomes.is_waiting))),
+        pending=replay.pending + waiting_of(offsets.filter(pa.array(outcomes.is_waiting))),
         unwaiting=replay.unwaiting
         | _groups(offsets.filter(pa.array(waits & ~outcomes.is_waiting))),
     )
@@ -174,35 +171,7 @@ def _offset_rows(offsets: pa.Table, semantics: Semantics) -> pa.Table:
     for name in ("producer_id", "producer_epoch"):
         index = offsets.schema.get_field_index(name)
         offsets = offsets.set_column(index, name, pc.if_else(waits, offsets[name], None))
-    return offsets.append_column("waits", waits).cast(_OFFSET_SCHEMA)
-
-
-def _waiting_rows(pending: Sequence[PendingOffset]) -> pa.Table:
-    """What waits, as offsets of the micro-batch."""
-    rows = [
-        {
-            "log_partition": entry.log_partition,
-            "record_timestamp_ms": entry.record_timestamp_ms,
-            "is_tombstone": False,
-            "waits": True,
-            **entry.key._asdict(),
-            **{name: getattr(entry.record, name) for name in CommittedOffset.__slots__},
-        }
-        for entry in pending
-    ]
-    return pa.Table.from_pylist(rows, schema=_OFFSET_SCHEMA)
-
-
-def _pending(rows: pa.Table) -> list[PendingOffset]:
-    return [
-        PendingOffset(
-            log_partition=row["log_partition"],
-            key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
-            record=CommittedOffset(**{name: row[name] for name in CommittedOffset.__slots__}),
-            record_timestamp_ms=row["record_timestamp_ms"],
-        )
-        for row in rows.to_pylist()
-    ]
+    return offsets.append_column("waits", waits).cast(WAITING_SCHEMA)
 
 
 def _groups(rows: pa.Table) -> set[tuple[int, str]]:
@@ -218,11 +187,8 @@ def _count(
     counts: RecordCounts,
 ) -> None:
     """Count what became of all but those that take part."""
-    for outcome, counter in (
-        (Outcome.ABORTED, counts.ignored),
-        (Outcome.SUPERSEDED, counts.superseded),
-    ):
-        counter.update(_count_by_log_partition(offsets.filter(pa.array(outcomes.of(outcome)))))
+    counts.ignored.update(_by_log_partition(offsets, outcomes.of(Outcome.ABORTED)))
+    counts.superseded.update(_by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)))
     is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
     by_markers = outcomes.ended_by[outcomes.ended_by >= offsets.num_rows]
     is_applied[by_markers - offsets.num_rows] = True
@@ -231,8 +197,8 @@ def _count(
             markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
         )
         is_applied |= np.array([place in ended_exactly for place in places])
-    for mask, counter in ((is_applied, counts.applied), (~is_applied, counts.ignored)):
-        counter.update(_count_by_log_partition(markers.filter(pa.array(mask))))
+    counts.applied.update(_by_log_partition(markers, is_applied))
+    counts.ignored.update(_by_log_partition(markers, ~is_applied))
 
 
 def _numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
@@ -257,8 +223,7 @@ def _last_per_key(offsets: pa.Table, codes: np.ndarray[Any, Any], counts: Record
     is_last = np.ones(len(order), dtype=bool)
     is_last[:-1] = codes[order[1:]] != codes[order[:-1]]
     winners = offsets.take(pa.array(order[is_last]))
-    read = _count_by_log_partition(offsets)
-    applied = _count_by_log_partition(winners)
+    read, applied = _by_log_partition(offsets), _by_log_partition(winners)
     counts.applied.update(applied)
     counts.superseded.update({k: read[k] - applied.get(k, 0) for k in read})
     winners = winners.append_column("position", winners["record_offset"])
@@ -273,6 +238,8 @@ def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Tab
     return offsets.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
 
 
-def _count_by_log_partition(table: pa.Table) -> dict[int, int]:
-    values, numbers = np.unique(_numpy(table["log_partition"]), return_counts=True)
+def _by_log_partition(
+    table: pa.Table, mask: np.ndarray[Any, Any] | slice = slice(None)
+) -> dict[int, int]:
+    values, numbers = np.unique(_numpy(table["log_partition"])[mask], return_counts=True)
     return dict(zip(values.tolist(), numbers.tolist(), strict=True))

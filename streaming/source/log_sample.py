@@ -48,7 +48,7 @@ def offsets_that_fit(
         return MOST_RECORDS_PER_TRIGGER
     records: Counter[int] = Counter()
     staying_bytes: Counter[int] = Counter()
-    for log_partition, batch in _batches(fetcher, positions, left):
+    for log_partition, _, batch in sampled_batches(fetcher, positions, left):
         stays = [r for r in batch.records if not (is_compacted and _is_plain_commit(batch, r))]
         records[log_partition] += len(batch.records)
         staying_bytes[log_partition] += sum(
@@ -60,11 +60,12 @@ def offsets_that_fit(
     return min(MOST_RECORDS_PER_TRIGGER, max(1, MOST_STAYING_BYTES * total // expected_bytes))
 
 
-def _batches(
+def sampled_batches(
     fetcher: Fetcher, positions: Mapping[int, int], left: Mapping[int, int]
-) -> Iterator[tuple[int, RecordBatch]]:
+) -> Iterator[tuple[int, int, RecordBatch]]:
+    """Some batches, each with its log partition and the offset at which it was looked for."""
     for place in range(_PLACES):
-        starts = {p: positions[p] + n * place // _PLACES for p, n in left.items() if n}
+        starts = {p: positions[p] + n * place // _PLACES for p, n in left.items() if n > 0}
         fetched = fetcher.fetch(
             starts,
             max_bytes=_PLACE_BYTES * len(starts),
@@ -74,7 +75,7 @@ def _batches(
         for log_partition, answer in fetched.items():
             for batch in islice(read_record_batches(answer.records), 1):
                 if isinstance(batch, RecordBatch):
-                    yield log_partition, batch
+                    yield log_partition, starts[log_partition], batch
 
 
 def _is_plain_commit(batch: RecordBatch, record: Record) -> bool:

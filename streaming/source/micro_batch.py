@@ -8,21 +8,20 @@ from typing import Final
 
 from streaming.kafka.fetch import LogClient
 from streaming.source.log_range import LogRange
+from streaming.source.log_sample import sampled_batches
 
 # Below this a second task costs more than it saves.
 _SMALL_BATCH_OFFSETS: Final = 20_000
 # A task may get this share of an even load more if that keeps a leader's log partitions together.
 _LEADER_TOLERANCE: Final = 0.05
 _DENSITY_MAX_AGE_S: Final = 60.0
-_SAMPLE_BYTES: Final = 1 << 20
-_SAMPLE_PARTITION_BYTES: Final = 64 << 10
 
 
 class LogDensity:
     """An estimate of how many bytes one offset stands for, gaps of compaction included.
 
     It comes from the sizes of the log partitions, which DescribeLogDirs tells with the ACL Describe
-    on the cluster; without it, from a sample of the record sets that are next to be read. It is
+    on the cluster; without it, from some batches of what is to be read. It is
     renewed every minute. A compacted log is thin at its beginning and dense at its end, so bytes of
     a micro-batch may be off by that much.
     """
@@ -110,22 +109,10 @@ def _measured(
 def _sampled(
     client: LogClient, positions: Mapping[int, int], high_watermarks: Mapping[int, int]
 ) -> tuple[int, int]:
-    """Fetch a little of what is to be read; return its bytes and the offsets they span."""
-    from coordinator_state.log_decoder import decode_record_set
-
-    fetched = client.fetch(
-        {p: position for p, position in positions.items() if high_watermarks[p] > position},
-        max_bytes=_SAMPLE_BYTES,
-        max_partition_bytes=_SAMPLE_PARTITION_BYTES,
-    )
+    """Look at some of what is to be read; return its bytes and the offsets they span."""
+    left = {p: high_watermarks[p] - position for p, position in positions.items()}
     size_bytes = offsets = 0
-    for log_partition, answer in fetched.items():
-        decoded = decode_record_set(
-            answer.records,
-            log_partition=log_partition,
-            from_offset=positions[log_partition],
-            to_offset=high_watermarks[log_partition],
-        )
-        size_bytes += decoded.bytes_read
-        offsets += decoded.next_offset - positions[log_partition]
+    for _, start, batch in sampled_batches(client, positions, left):
+        size_bytes += batch.size_bytes
+        offsets += batch.last_offset + 1 - start
     return size_bytes, offsets

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.dataset import Dataset, dataset, partitioning
+from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
@@ -134,8 +134,10 @@ def rows_of(
         try:
             found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
-            # By strings that are views in the files pyarrow cannot filter before they are read.
-            found = files.to_table().filter(where).select(columns)
+            # Strings are views in files that delta-rs merged, compacted or wrote anew; pyarrow
+            # filters by none before it has read them, and tells which files are such by failing.
+            read_rows = files.scanner().to_reader()
+            found = Scanner.from_batches(read_rows, columns=columns, filter=where).to_table()
     except (DeltaError, OSError) as error:
         # VACUUM has been here, or the store is away.
         raise ConfigurationError(f"cannot read {table.path(tables)}: {said(error)}") from error

@@ -18,7 +18,9 @@ from tests.integration.command_line import command_of
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(sys.platform != "linux", reason="finds the JVM in /proc"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="the JVM to kill is found in /proc, which only Linux has"
+    ),
 ]
 
 

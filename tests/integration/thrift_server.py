@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import csv
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
-
 from streaming.broker.configuration import HOST, free_port
 from streaming.jars import delta_jars
-from streaming.java import find_java
+from tests.integration.spark_daemon import SPARK_BIN, configure, daemon, environment_of
 
-_BIN = Path(pyspark.__file__).parent / "bin"
 _LIMIT_S = 120
 _UP = "ThriftBinaryCLIService on port"
 _CONF = {
@@ -28,17 +23,6 @@ _CONF = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-_LOG = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{1}: %m%n
-logger.thrift.name = org.apache.hive.service.cli.thrift
-logger.thrift.level = info
-"""
 
 
 @dataclass(frozen=True)
@@ -50,26 +34,19 @@ class Metastore:
     @classmethod
     def create(cls, folder: Path) -> Metastore:
         """Write hive-site.xml; the database is made by who opens it first."""
-        folder.mkdir()
+        configure(folder, "org.apache.hive.service.cli.thrift")
         address = f"jdbc:derby:;databaseName={folder / 'metastore_db'};create=true"
         (folder / "hive-site.xml").write_text(
             "<configuration><property><name>javax.jdo.option.ConnectionURL</name>"
             f"<value>{address}</value></property></configuration>"
         )
-        (folder / "log4j2.properties").write_text(_LOG)
         (folder / "spark-defaults.conf").write_text(f"spark.sql.warehouse.dir {folder / 'wh'}\n")
         return cls(folder)
 
     @property
     def environment(self) -> dict[str, str]:
         """For processes that are to use it."""
-        java = find_java()
-        return {
-            **os.environ,
-            "JAVA_HOME": str(java.parent.parent),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(self.folder),
-        }
+        return environment_of(self.folder)
 
 
 @dataclass(frozen=True)
@@ -83,7 +60,7 @@ class ThriftServer:
         """What a JDBC session of its own gets for a statement."""
         done = subprocess.run(
             [
-                *(str(_BIN / "beeline"), "--silent=true", "--outputformat=csv2"),
+                *(str(SPARK_BIN / "beeline"), "--silent=true", "--outputformat=csv2"),
                 *("-u", f"jdbc:hive2://{HOST}:{self.port}/", "-e", statement),
             ],
             env=self.metastore.environment,
@@ -103,7 +80,7 @@ def thrift_server(metastore: Metastore) -> Iterator[ThriftServer]:
     """Start a server as an operator would, with Delta's jars on its class path."""
     port = free_port()
     command = [
-        *(str(_BIN / "spark-submit"), "--master", "local[2]"),
+        *(str(SPARK_BIN / "spark-submit"), "--master", "local[2]"),
         *("--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"),
         *("--driver-class-path", ":".join(str(jar) for jar in delta_jars())),
         *(part for name, value in _CONF.items() for part in ("--conf", f"{name}={value}")),
@@ -111,23 +88,5 @@ def thrift_server(metastore: Metastore) -> Iterator[ThriftServer]:
         *("--hiveconf", f"hive.server2.thrift.port={port}"),
         *("--hiveconf", f"hive.server2.thrift.bind.host={HOST}"),
     ]
-    with subprocess.Popen(
-        command,
-        env=metastore.environment,
-        cwd=metastore.folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as server:
-        try:
-            assert server.stderr is not None
-            said = []
-            for line in server.stderr:
-                said.append(line)
-                if _UP in line:
-                    break
-            else:
-                raise AssertionError("".join(said))
-            yield ThriftServer(port, metastore)
-        finally:
-            server.terminate()
+    with daemon(command, _UP, env=metastore.environment, folder=metastore.folder):
+        yield ThriftServer(port, metastore)

@@ -17,10 +17,8 @@ from coordinator_state.groups import (
     NO_RECORD_OFFSET,
     simple_group,
 )
+from coordinator_state.message_set import write_message_set
 from coordinator_state.offsets import CommittedOffset, Semantics
-from coordinator_state.record_batch import (
-    write_message_set,
-)
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from tests.loader_log import (
