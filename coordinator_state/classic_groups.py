@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 from coordinator_state.consumer_protocol import (
@@ -33,7 +34,7 @@ from coordinator_state.record_types import NO_TIMESTAMP
 from coordinator_state.struct_reader import Fields
 
 _MEMBERS_KEPT: Final = 10_000
-_MEMBER_FIELDS: Final = (
+_member_fields: Final = itemgetter(
     "memberId",
     "groupInstanceId",
     "clientId",
@@ -50,7 +51,7 @@ def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
     protocol_type = value["protocolType"]
     # By id, as in the broker's map: should an id be there twice, the last one counts.
     members = {
-        fields["memberId"]: _member(protocol_type, *(fields[name] for name in _MEMBER_FIELDS))
+        fields["memberId"]: _member(protocol_type, *_member_fields(fields))
         for fields in value["members"]
     }
     timestamp = value["currentStateTimestamp"]
@@ -104,11 +105,11 @@ def _member(
     subscription_bytes: bytes,
     assignment_bytes: bytes,
 ) -> GroupMember:
-    subscription: Any = None
+    topics, rack_id = None, None
     assigned: Any = None
     if protocol_type == CONSUMER:
         with suppress(DecodeError):
-            subscription = decode_subscription(subscription_bytes)
+            topics, rack_id = _subscription(subscription_bytes)
         with suppress(DecodeError):
             assigned = decode_assignment(assignment_bytes)
     return GroupMember(
@@ -123,8 +124,8 @@ def _member(
         session_timeout_ms=session_timeout_ms,
         subscription_bytes=subscription_bytes,
         assignment_bytes=assignment_bytes,
-        subscribed_topics=None if subscription is None else tuple(subscription["topics"]),
-        rack_id=None if subscription is None else subscription["rackId"],
+        subscribed_topics=topics,
+        rack_id=rack_id,
         assignment=(
             None
             if assigned is None
@@ -149,6 +150,14 @@ def _subscribed_topics(
             return None
         topics.update(subscribed)
     return tuple(sorted(topics))
+
+
+# The members of a group mostly subscribe to the same.
+@lru_cache(maxsize=_MEMBERS_KEPT)
+def _subscription(subscription_bytes: bytes) -> tuple[tuple[str, ...], str | None]:
+    """Topics and rack id; raises DecodeError."""
+    subscription = decode_subscription(subscription_bytes)
+    return tuple(subscription["topics"]), subscription["rackId"]
 
 
 @lru_cache(maxsize=_MEMBERS_KEPT)

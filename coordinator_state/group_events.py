@@ -24,9 +24,9 @@ Offsets, by the committed offset before and after each commit that took part:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator_state.expiry import expiry
 from coordinator_state.group_replay import (
@@ -72,8 +72,7 @@ Partitions = tuple[AssignedPartition, ...] | None
 Tasks = tuple[AssignedTask, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvent:
+class GroupEvent(NamedTuple):
     """An event; None where it has no such thing.
 
     `record_offset` is that of the record with which it happened: of a transaction, the marker.
@@ -116,8 +115,7 @@ class GroupEventReplay:
         self.groups.replay(record)
         after = _Glance.at(self.groups.states.get(record.group_id), record.name)
         return [
-            replace(
-                found,
+            found._replace(
                 group_type=found.group_type or after.group_type or before.group_type,
                 record_offset=record.record_offset,
             )
@@ -147,8 +145,7 @@ class GroupEventReplay:
         unnamed = state.unnamed_topic_ids() if isinstance(state, ModernGroup) else ()
         group = described(state, topic_names(unnamed))
         name = EventName.OFFSET_RESET if is_by_nobody else EventName.OFFSET_REWIND
-        event = replace(
-            _of_offset(name, group, key, before, record_offset),
+        event = _of_offset(name, group, key, before, record_offset)._replace(
             offset_after=after.committed_offset,
             producer_id=after.producer_id,
         )
@@ -238,22 +235,21 @@ def _changes(group_id: str, before: _Glance, after: _Glance) -> Iterator[GroupEv
     )
     if after.group_type is None:
         if before.group_type is not None:
-            yield replace(event, event=EventName.GROUP_DELETED, epoch_before=before.epoch)
+            yield event._replace(event=EventName.GROUP_DELETED, epoch_before=before.epoch)
         return
     if before.group_type != after.group_type:
         yield event
         before = _Glance()
     if before.epoch != after.epoch and after.epoch:
-        yield replace(
-            event,
+        yield event._replace(
             event=EventName.REBALANCE,
             epoch_before=before.epoch,
             epoch_after=after.epoch,
         )
     for name in sorted(before.members.keys() - after.members.keys()):
-        yield _by(replace(event, event=EventName.MEMBER_LEFT), before.members[name])
+        yield _by(event._replace(event=EventName.MEMBER_LEFT), before.members[name])
     if before.member_count and not after.member_count:
-        yield replace(event, event=EventName.GROUP_EMPTIED)
+        yield event._replace(event=EventName.GROUP_EMPTIED)
     for name in sorted(after.members):
         yield from _changes_of_member(event, before.members.get(name), after.members[name])
 
@@ -261,15 +257,16 @@ def _changes(group_id: str, before: _Glance, after: _Glance) -> Iterator[GroupEv
 def _changes_of_member(
     event: GroupEvent, before: GroupMember | None, after: GroupMember
 ) -> Iterator[GroupEvent]:
+    if before is after:
+        return
     was, now = _assigned(before), _assigned(after)
     if before is not None and was == now:
         return
     by_member = _by(event, after)
     if before is None:
-        yield replace(by_member, event=EventName.MEMBER_JOINED)
+        yield by_member._replace(event=EventName.MEMBER_JOINED)
     if was != now:
-        yield replace(
-            by_member,
+        yield by_member._replace(
             event=EventName.ASSIGNMENT_CHANGED,
             assignment_before=was[0],
             assignment_after=now[0],
@@ -290,8 +287,7 @@ def _assigned(member: GroupMember | None) -> tuple[Partitions, Tasks]:
 def _by(event: GroupEvent, member: GroupMember | None) -> GroupEvent:
     if member is None:
         return event
-    return replace(
-        event,
+    return event._replace(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,

@@ -11,8 +11,9 @@ classic/ClassicGroup.java at 4.2.0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -49,6 +50,15 @@ class AssignedTask:
     task_type: str
     subtopology_id: str
     partition: int
+
+
+def as_columns(
+    entries: Iterable[AssignedPartition | AssignedTask] | None,
+) -> list[dict[str, Any]] | None:
+    """Partitions or tasks as plain values by name; None stays None."""
+    if entries is None:
+        return None
+    return [{name: getattr(entry, name) for name in entry.__slots__} for entry in entries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from coordinator_state.errors import (
     UnknownRecordType,
     UnsupportedVersion,
 )
+from coordinator_state.group_metadata_members import read_group_metadata
 from coordinator_state.primitives import read_int16, write_int16
-from coordinator_state.record_types import RECORD_TYPES, RecordType
+from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES, RecordType
 from coordinator_state.schema import Schema
 from coordinator_state.struct_reader import Fields, read_struct
 from coordinator_state.struct_writer import write_struct
@@ -79,9 +80,15 @@ def decode_key(raw: bytes | memoryview) -> DecodedKey:
 def decode_value(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue:
     """Read a record value: int16 version, then its fields.
 
+    Members of a GroupMetadata may be one and the same object in several values.
+
     Raises:
         DecodeError: unsupported version, or bytes that are not a value of this version.
     """
+    if record_type.id == GROUP_METADATA_TYPE:
+        known = _decode_group_metadata(record_type.value, bytes(raw))
+        if known is not None:
+            return known
     try:
         return decode_versioned(record_type.value, raw)
     except DecodeError:
@@ -89,6 +96,20 @@ def decode_value(record_type: RecordType, raw: bytes | memoryview) -> DecodedVal
         if early is None:
             raise
         return early
+
+
+def _decode_group_metadata(schema: Schema, raw: bytes) -> DecodedValue | None:
+    """A well-formed value of a version that is not flexible, None for any other."""
+    try:
+        version, position = read_int16(memoryview(raw), 0)
+    except DecodeError:
+        return None
+    if version < 0 or schema.is_flexible(version):
+        return None
+    fields = read_group_metadata(version, raw, position)
+    if fields is None:
+        return None
+    return DecodedValue(schema=schema, version=version, fields=fields, trailing_bytes=0)
 
 
 def _decode_early_access(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue | None:

@@ -76,13 +76,14 @@ class PlanTables:
             self._merge_offset(change)
         records = plan_records(rows, counts)
         known = self._read_back()
-        events = EventPlan(
+        planned = EventPlan(
             committed=self.committed,
             groups=known,
             semantics=self.semantics,
             topic_names=lambda _topic_ids: {},
             retention_ms=RETENTION_MS,
-        ).events(rows, plan.history, records)
+        )
+        events = planned.events(rows, plan.history, records)
         changes = plan_groups(
             rows,
             records,
@@ -90,6 +91,7 @@ class PlanTables:
             self.semantics,
             plan,
             _Merged(self.offsets, [*self.records.values(), *records_table(records).to_pylist()]),
+            replayed=planned.replayed,
             always=True,
         )
         if crash_after == "group_offsets":

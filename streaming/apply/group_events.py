@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from coordinator_state.group_events import (
     GroupEvent,
     GroupEventReplay,
 )
-from coordinator_state.group_replay import AskTopicNames, GroupReplay, GroupState
-from coordinator_state.groups import Group
+from coordinator_state.group_replay import AskTopicNames, GroupState
+from coordinator_state.groups import Group, as_columns
 from coordinator_state.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
 from coordinator_state.record_types import GROUP_METADATA_TYPE
 from streaming.apply.committed_offsets import KEY, CommittedOffsets
-from streaming.apply.groups import GroupId, group_making_commits, group_record
+from streaming.apply.groups import GroupId, group_making_commits, group_record, replay_of
 from streaming.apply.offsets import key_codes
 from streaming.tables.schemas import GROUP_EVENTS
 
@@ -39,13 +39,18 @@ _ENDED = pa.array([Outcome.COMMITTED.value, Outcome.ABORTED.value])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPlan:
-    """What is needed besides the micro-batch: as it was before it."""
+    """What is needed besides the micro-batch: as it was before it.
+
+    `replayed` fills with what the groups that have records are behind the micro-batch, under
+    `coordinator` semantics: to tell what happened takes the same replay.
+    """
 
     committed: CommittedOffsets
     groups: Mapping[GroupId, GroupState]
     semantics: Semantics
     topic_names: AskTopicNames
     retention_ms: int
+    replayed: dict[GroupId, GroupState | None] = field(default_factory=dict)
 
     def events(self, rows: pa.Table, history: pa.Table, records: list[Row]) -> pa.Table:
         """Rows of `group_events`, with times in ms.
@@ -75,15 +80,18 @@ class EventPlan:
         found = _hung(history)
         for (log_partition, group_id), happened in told.items():
             happened.sort(key=lambda one: one[0])
-            events = self._of_group((log_partition, group_id), [row for _, row in happened])
+            identity = log_partition, group_id
+            replay = GroupEventReplay(replay_of(identity, self.groups))
             found += [
                 {
                     "log_partition": log_partition,
                     "record_timestamp_ms": at_ms,
                     **event_columns(event),
                 }
-                for event, at_ms in events
+                for event, at_ms in self._of_group(group_id, replay, [row for _, row in happened])
             ]
+            if identity in by_group and self.semantics is Semantics.COORDINATOR:
+                self.replayed[identity] = replay.groups.states.get(group_id)
         return self._table(found)
 
     def _moves(self, history: pa.Table, with_records: set[GroupId]) -> list[Row]:
@@ -129,18 +137,16 @@ class EventPlan:
         return pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
 
     def _of_group(
-        self, identity: GroupId, rows: Iterable[Row | None]
+        self, group_id: str, replay: GroupEventReplay, rows: Iterable[Row | None]
     ) -> Iterable[tuple[GroupEvent, int | None]]:
         """Events of one group with their times; rows are records and moves by place in the log.
 
         None is a commit that may make the group.
         """
-        known = self.groups.get(identity)
-        replay = GroupEventReplay(GroupReplay({} if known is None else {identity[1]: known}))
         offsets: dict[OffsetKey, CommittedOffset | None] = {}
         for row in rows:
             if row is None:
-                replay.groups.replay_offset_commit(identity[1])
+                replay.groups.replay_offset_commit(group_id)
                 continue
             if "record_key" in row:
                 for event in replay.replay_record(group_record(row)):
@@ -209,13 +215,11 @@ EVENT_SCHEMA = pa.schema(
 
 def event_columns(event: GroupEvent) -> Row:
     """An event as columns of a row, without its place in the tables."""
-    lists = {
-        name: None if entries is None else [asdict(entry) for entry in entries]
-        for name in _LISTS
-        for entries in (getattr(event, name),)
-    }
-    names = (name for name in event.__slots__ if name not in _LISTS)
-    return {**{name: getattr(event, name) for name in names}, **lists, "event": event.event.value}
+    columns = event._asdict()
+    for name in _LISTS:
+        columns[name] = as_columns(columns[name])
+    columns["event"] = event.event.value
+    return columns
 
 
 def _has_no_members(state: GroupState | None) -> bool:

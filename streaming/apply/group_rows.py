@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +19,9 @@ from coordinator_state.group_replay import (
 )
 from coordinator_state.groups import (
     NO_RECORD_OFFSET,
-    AssignedPartition,
-    AssignedTask,
     Group,
     GroupMember,
+    as_columns,
     simple_group,
 )
 from coordinator_state.member_json import assignment_json, subscription_json
@@ -97,9 +97,9 @@ def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
             "group_id": group_id,
             "record_offset": group.record_offset,
             **{name: getattr(member, name) for name in _MEMBER_FIELDS},
-            **{name: _structs(getattr(member, name)) for name in _STRUCT_LISTS},
-            "subscription_json": _json_text(
-                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
+            **{name: as_columns(getattr(member, name)) for name in _STRUCT_LISTS},
+            "subscription_json": _subscription_text(
+                group.protocol_type, group.protocol, member.subscription_bytes
             ),
             "assignment_json": _json_text(
                 assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
@@ -110,14 +110,14 @@ def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
     ]
 
 
+# The members of a group mostly subscribe to the same.
+@lru_cache(maxsize=1_000)
+def _subscription_text(protocol_type: str, protocol: str | None, raw: bytes | None) -> str | None:
+    return _json_text(subscription_json(protocol_type, protocol, raw))
+
+
 def _json_text(found: dict[str, Any] | None) -> str | None:
     return None if found is None else json.dumps(found, ensure_ascii=False)
-
-
-def _structs(
-    entries: tuple[AssignedPartition, ...] | tuple[AssignedTask, ...] | None,
-) -> list[dict[str, Any]] | None:
-    return None if entries is None else [asdict(entry) for entry in entries]
 
 
 def group_ids(groups: Iterable[GroupId]) -> pa.Table:

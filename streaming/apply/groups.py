@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -121,6 +121,7 @@ def plan_groups(
     offset_plan: OffsetPlan,
     stored: StoredGroups,
     *,
+    replayed: Mapping[GroupId, GroupState | None] | None = None,
     always: bool = False,
 ) -> dict[GroupId, GroupChange]:
     """Plan the group changes of one micro-batch.
@@ -133,6 +134,8 @@ def plan_groups(
         offset_plan: the same micro-batch's offset changes.
         stored: the tables with the micro-batch's offsets and records merged; asked under `scala`
             semantics only.
+        replayed: what groups with records are behind the micro-batch, of those of which this is
+            known already, under `coordinator` semantics.
         always: also give groups that did not change, as after a crash, when the table may be
             ahead of `known`.
     """
@@ -140,7 +143,8 @@ def plan_groups(
     for row in records:
         by_group[row["log_partition"], row["group_id"]].append(row)
     if semantics is Semantics.COORDINATOR:
-        return _plan_coordinator(group_making_commits(rows, by_group, known), by_group, known)
+        made = group_making_commits(rows, by_group, known)
+        return _plan_coordinator(made, by_group, known, replayed or {})
     return _plan_scala(rows, by_group, known, offset_plan, stored, always)
 
 
@@ -183,30 +187,49 @@ def _plan_coordinator(
     commit_offsets: Mapping[GroupId, list[int]],
     by_group: Mapping[GroupId, list[dict[str, Any]]],
     known: Mapping[GroupId, GroupState],
+    replayed: Mapping[GroupId, GroupState | None],
 ) -> dict[GroupId, GroupChange]:
     changes: dict[GroupId, GroupChange] = {}
     for identity in by_group.keys() | commit_offsets.keys():
-        log_partition, group_id = identity
-        before = known.get(identity)
-        replay = GroupReplay(
-            {} if before is None else {group_id: before},
-            on_warning=partial(_log_warning, log_partition),
-        )
-        records = [group_record(row) for row in by_group.get(identity, ())]
-        events: list[tuple[int, GroupRecord | None]] = [
-            *((record_offset, None) for record_offset in commit_offsets.get(identity, ())),
-            *((record.record_offset, record) for record in records),
-        ]
-        for _, record in sorted(events, key=lambda event: event[0]):
-            if record is None:
-                replay.replay_offset_commit(group_id)
-            else:
-                replay.replay(record)
-        after = replay.states.get(group_id)
-        if after is None or after is not before:
-            position = records[-1].record_offset if records else NO_RECORD_OFFSET
+        records = by_group.get(identity, [])
+        if identity in replayed:
+            after = replayed[identity]
+        else:
+            after = _replayed(identity, records, commit_offsets.get(identity, ()), known)
+        if after is None or after is not known.get(identity):
+            position = records[-1]["record_offset"] if records else NO_RECORD_OFFSET
             changes[identity] = GroupChange(group=after, position=position)
     return changes
+
+
+def _replayed(
+    identity: GroupId,
+    rows: Iterable[dict[str, Any]],
+    commit_offsets: Iterable[int],
+    known: Mapping[GroupId, GroupState],
+) -> GroupState | None:
+    _, group_id = identity
+    replay = replay_of(identity, known)
+    events: list[tuple[int, GroupRecord | None]] = [
+        *((record_offset, None) for record_offset in commit_offsets),
+        *((row["record_offset"], group_record(row)) for row in rows),
+    ]
+    for _, record in sorted(events, key=lambda event: event[0]):
+        if record is None:
+            replay.replay_offset_commit(group_id)
+        else:
+            replay.replay(record)
+    return replay.states.get(group_id)
+
+
+def replay_of(identity: GroupId, known: Mapping[GroupId, GroupState]) -> GroupReplay:
+    """The replay of one group, as far as it is known; logs what a broker would not load."""
+    log_partition, group_id = identity
+    before = known.get(identity)
+    return GroupReplay(
+        {} if before is None else {group_id: before},
+        on_warning=partial(_log_warning, log_partition),
+    )
 
 
 def group_record(row: Mapping[str, Any]) -> GroupRecord:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +38,7 @@ from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_events import EventPlan
 from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupId, plan_groups, plan_records
-from streaming.apply.offsets import OffsetPlan, plan_offsets
+from streaming.apply.offsets import plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
 from streaming.apply.table_writes import TableWrites
 from streaming.progress import OnProgress, ProgressEvent
@@ -184,10 +184,17 @@ class MicroBatchApply:
         )
         records = plan_records(rows, counts)
         writes.records(records)
-        events = self._events(rows, plan, records)
-        stored = GroupTables(self.tables)
+        planned = self._event_plan()
+        events = planned.events(rows, plan.history, records if self._with_history else [])
         changes = plan_groups(
-            rows, records, self._groups, self.semantics, plan, stored, always=is_first
+            rows,
+            records,
+            self._groups,
+            self.semantics,
+            plan,
+            GroupTables(self.tables),
+            replayed=planned.replayed,
+            always=is_first,
         )
         writes.groups(changes, self.topic_names)
         for identity, change in changes.items():
@@ -203,6 +210,8 @@ class MicroBatchApply:
             writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
         self.fault(PENDING_OFFSETS.name)
         self._pending = plan.pending
+        if self._with_history:
+            self._committed.update(plan.changes)
 
     @property
     def _transaction(self) -> str:
@@ -213,19 +222,15 @@ class MicroBatchApply:
     def _with_history(self) -> bool:
         return self.history != "off"
 
-    def _events(self, rows: pa.Table, plan: OffsetPlan, records: list[dict[str, Any]]) -> pa.Table:
-        """What happened to groups, told from what they were before the micro-batch."""
-        planned = EventPlan(
+    def _event_plan(self) -> EventPlan:
+        """From what the groups were before the micro-batch."""
+        return EventPlan(
             committed=self._committed,
             groups=self._groups,
             semantics=self.semantics,
             topic_names=self.topic_names,
             retention_ms=self.offsets_retention_ms,
         )
-        found = planned.events(rows, plan.history, records if self._with_history else [])
-        if self._with_history:
-            self._committed.update(plan.changes)
-        return found
 
     def _report(
         self,

@@ -80,7 +80,7 @@ def _told(buffer: bytes, semantics: Semantics) -> Iterator[GroupEvent]:
 
 
 def _comparable(rows: Iterable[dict[str, Any]], *, sampled: bool) -> list[str]:
-    told = ({name: row[name] for name in GroupEvent.__slots__} for row in rows)
+    told = ({name: row[name] for name in GroupEvent._fields} for row in rows)
     return sorted(
         json.dumps(one, sort_keys=True) for one in told if not (sampled and _is_reset_forward(one))
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,9 +21,10 @@ from coordinator_state.consumer_protocol import (
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.group_record_values import EARLY_ACCESS_VALUES
 from coordinator_state.message_formatter import formatter_json
-from coordinator_state.record_types import RECORD_TYPES, RecordType
+from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES, RecordType
 from coordinator_state.schema import Field, Schema
 from coordinator_state.serde import (
+    DecodedValue,
     decode_key,
     decode_value,
     decode_versioned,
@@ -150,6 +152,25 @@ def _almost(draw: st.DrawFn, schema: Schema) -> bytes:
     start = draw(st.integers(0, len(raw)))
     end = draw(st.integers(start, min(start + 4, len(raw))))
     return raw[:start] + draw(st.binary(max_size=5)) + raw[end:]
+
+
+def _told(decode: Callable[[bytes | memoryview], DecodedValue], raw: bytes | memoryview) -> object:
+    try:
+        return decode(raw)
+    except DecodeError as error:
+        return str(error)
+
+
+@given(data=st.data())
+def test_members_that_were_read_before_read_as_any_message(data: st.DataObject) -> None:
+    group_metadata = RECORD_TYPES[GROUP_METADATA_TYPE]
+    schema = group_metadata.value
+    version = data.draw(st.integers(*schema.versions))
+    sound = encode_versioned(schema, version, data.draw(structs(schema.fields, version)))
+    damaged = data.draw(_almost(schema))
+    for raw in (sound, sound + b"\x00", damaged, sound, memoryview(damaged)):
+        expected = _told(partial(decode_versioned, schema), raw)
+        assert _told(partial(decode_value, group_metadata), raw) == expected
 
 
 @given(raw=st.binary(max_size=60))
