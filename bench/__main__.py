@@ -12,6 +12,7 @@ import click
 
 from bench.backfill import MEASURED, BackfillReport, compare_backfill
 from bench.commits import Commits
+from bench.findings import findings_option, write_findings
 from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
 
 _COMMITS = 20_000_000
@@ -46,6 +47,8 @@ _OWN_LOGGERS = ("bench", "streaming")
     show_default=True,
     help="Groups about which the broker is asked.",
 )
+@click.option("--without-console", is_flag=True, help="Without Kafka's console consumer.")
+@findings_option
 @click.option("--keep", is_flag=True, help="Keep the broker's folder and the tables; tell where.")
 @click.option("--output", type=click.Choice(list(OUTPUTS)), default="text", show_default=True)
 @click.pass_context
@@ -56,6 +59,8 @@ def bench(
     keys: int,
     in_transactions: bool,
     groups_sampled: int,
+    without_console: bool,
+    findings: Path | None,
     keep: bool,
     output: str,
 ) -> None:
@@ -81,7 +86,13 @@ def bench(
             from_ms=now_ms - commits,
             in_transactions=in_transactions,
         )
-        report = compare_backfill(folder, sequence, groups_sampled=groups_sampled)
+        report = compare_backfill(
+            folder,
+            sequence,
+            groups_sampled=groups_sampled,
+            with_console=not (in_transactions or without_console),
+        )
+    write_findings(findings, **report.findings)
     show(report, output_of(output))
     ctx.exit(0 if report.is_equal else _EXIT_DIFFERENT)
 

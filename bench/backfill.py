@@ -44,6 +44,9 @@ _PLAIN = _Targets("4 x console, 2,684 MB", "1.5 x broker, 12 x console")
 _TRANSACTIONS = _Targets("", "0.7 x broker")
 
 
+COLD: Final = "run, cold process"
+FIRST: Final = "run, first of a session"
+WARM: Final = "run, second of a session"
 MEASURED: Final = (
     *("measured", "records", "seconds", "records_per_s", "times_broker", "times_console"),
     *("peak_memory_mb", "target"),
@@ -106,6 +109,21 @@ class BackfillReport:
             for measurement in self.measurements
         ]
 
+    @property
+    def findings(self) -> dict[str, float | None]:
+        """Of the cold run and the warm one, as far as they were measured."""
+        by_name = {measurement.name: measurement for measurement in self.measurements}
+        cold, warm = by_name.get(COLD), by_name[WARM]
+        found = {
+            "warm_s": warm.duration_s,
+            "warm_times_broker": _times(warm, self.broker_load, digits=3),
+            "warm_times_console": _times(warm, self.console, digits=2),
+        }
+        if cold is not None and cold.peak_memory_bytes is not None:
+            found["cold_times_console"] = _times(cold, self.console, digits=2)
+            found["peak_memory_mb"] = cold.peak_memory_bytes / 10**6
+        return {name: value for name, value in found.items() if value is not None}
+
     def measure(
         self, name: str, records: int, action: Callable[[], int | None], target: str = ""
     ) -> Measurement:
@@ -125,7 +143,9 @@ class BackfillReport:
         return found
 
 
-def compare_backfill(folder: Path, commits: Commits, *, groups_sampled: int) -> BackfillReport:
+def compare_backfill(
+    folder: Path, commits: Commits, *, groups_sampled: int, with_console: bool
+) -> BackfillReport:
     """Do it all; everything that is written is below `folder`.
 
     Raises:
@@ -141,13 +161,13 @@ def compare_backfill(folder: Path, commits: Commits, *, groups_sampled: int) -> 
         report.broker_load, load_with_gaps = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements += [report.broker_load, load_with_gaps]
         cold = partial(run_cold, servers, folder / "cold")
-        report.measure("run, cold process", commits.records, cold, targets.cold)
+        report.measure(COLD, commits.records, cold, targets.cold)
         session = build_session()
         try:
-            for name, target in (("first", ""), ("second", targets.warm)):
+            for name, title, target in (("first", FIRST, ""), ("second", WARM, targets.warm)):
                 settings = run_settings(servers, folder / name)
                 run = partial(run_query, settings, session=session)
-                report.measure(f"run, {name} of a session", commits.records, run, target)
+                report.measure(title, commits.records, run, target)
         finally:
             session.stop()
         expected = commits.last
@@ -158,7 +178,7 @@ def compare_backfill(folder: Path, commits: Commits, *, groups_sampled: int) -> 
                 bootstrap_servers=servers,
                 groups_sampled=groups_sampled,
             )
-        if not commits.in_transactions:
+        if with_console:
             # Last, since it commits offsets itself.
             printing = partial(print_offsets, servers, commits.count)
             report.console = report.measure("console consumer, formatter", commits.count, printing)

@@ -38,11 +38,10 @@ _METADATA: Final = ("", "", "", "host-1", "Größe: 5 €")
 """Most commits carry no metadata."""
 _OFFSET_COMMIT: Final = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
 
-_RECORDS_PER_BATCH: Final = 100
 _RECORDS_PER_TRANSACTION: Final = 10
 _PRODUCERS: Final = 100
 """Of a log partition."""
-_RECORDS_AT_ONCE: Final = 1_000_000
+_BATCHES_AT_ONCE: Final = 10_000
 _HEAD: Final = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4")])
 """How a value begins; metadata and the commit timestamp follow, and a topic id."""
 _TIMESTAMP_BYTES: Final = 8
@@ -75,8 +74,8 @@ class Commits:
     """`count` commits over `key_count` keys, the same ones whenever they are asked for.
 
     They are a millisecond apart, the first at `from_ms`; a broker forgets offsets older than
-    `offsets.retention.minutes`. With `in_transactions` each batch is a transaction, of ten commits,
-    and every tenth is aborted.
+    `offsets.retention.minutes`. `batch_records` of them make a batch. With `in_transactions` each
+    batch is a transaction, of ten commits, and every tenth is aborted.
     """
 
     count: int
@@ -85,6 +84,7 @@ class Commits:
     seed: int = 0
     in_transactions: bool = False
     log_partitions: int = DEFAULT_LOG_PARTITIONS
+    batch_records: int = 100
 
     @property
     def records(self) -> int:
@@ -114,7 +114,7 @@ class Commits:
 
     @property
     def _batch_records(self) -> int:
-        return _RECORDS_PER_TRANSACTION if self.in_transactions else _RECORDS_PER_BATCH
+        return _RECORDS_PER_TRANSACTION if self.in_transactions else self.batch_records
 
     @cached_property
     def _by_log_partition(self) -> Sequence[Integers]:
@@ -179,8 +179,9 @@ class Commits:
 
     def _batches(self, log_partition: int, commits: Integers) -> Iterator[bytes]:
         size = self._batch_records
-        for start in range(0, len(commits), _RECORDS_AT_ONCE):
-            some = commits[start : start + _RECORDS_AT_ONCE]
+        at_once = size * _BATCHES_AT_ONCE
+        for start in range(0, len(commits), at_once):
+            some = commits[start : start + at_once]
             records = self._records(some)
             data = memoryview(records.buffers()[2])
             ends = np.frombuffer(records.buffers()[1], dtype=np.int64)[: len(some) + 1].tolist()

@@ -9,12 +9,9 @@ the query is started again, and the tables are held against what was committed.
 from __future__ import annotations
 
 import logging
-import signal
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,19 +20,18 @@ import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
 from bench.commits import Commits, OffsetKey, put_in_front
-from bench.processes import processor_s, run_command, run_environment
+from bench.findings import findings_option, write_findings
+from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
+from bench.processes import processor_s
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.load_summary import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError
 from streaming.output import StderrHandler, output_of
-from streaming.tables.reader import TableReader
 
 logger = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 0.02
 _WARM_UP_S = 20.0
 _EXIT_DIFFERENT = 1
 _OFFSET_COMMIT = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
@@ -46,8 +42,17 @@ _OFFSET_COMMIT = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
 @click.option("--rate", default=1_000, show_default=True, help="Commits per second.")
 @click.option("--seconds", default=60, show_default=True, help="For so long they are measured.")
 @click.option("--idle-seconds", default=30, show_default=True, help="Then nothing is committed.")
+@findings_option
 @click.pass_context
-def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_seconds: int) -> None:
+def bench(
+    ctx: click.Context,
+    *,
+    keys: int,
+    rate: int,
+    seconds: int,
+    idle_seconds: int,
+    findings: Path | None,
+) -> None:
     """Measure how long after its acknowledgement a commit can be read from the tables."""
     logging.getLogger().handlers[:] = [StderrHandler()]
     logger.setLevel(logging.INFO)
@@ -61,18 +66,19 @@ def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_second
             broker.wait_until_loaded()
             traffic = Traffic(broker.bootstrap_servers, commits, rate)
             watch = Watch(str(folder / "tables"))
-            with _running(broker.bootstrap_servers, folder) as query:
+            with running_query(broker.bootstrap_servers, folder) as query:
                 watch.look_until(commits=keys)
                 logger.info("the tables are loaded; traffic begins")
                 traffic.go_on(_WARM_UP_S)
                 traffic.acknowledged.clear()
                 watch.seen.clear()
+                before = len(query.micro_batches_ms())
                 used_s = processor_s(query.pid)
                 traffic.go_on(seconds, watch.look)
                 used_s = processor_s(query.pid) - used_s
                 watch.look_until(traffic.ends())
                 fresh_s = watch.ages_s(traffic.acknowledged)
-                micro_batches = len(watch.seen)
+                micro_batches_ms = query.micro_batches_ms()[before:]
                 logger.info("nothing is committed any more")
                 time.sleep(_WARM_UP_S)
                 idle_s = processor_s(query.pid)
@@ -80,11 +86,20 @@ def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_second
                 idle_s = processor_s(query.pid) - idle_s
             traffic.go_on(1)
             began = time.monotonic()
-            with _running(broker.bootstrap_servers, folder):
+            with running_query(broker.bootstrap_servers, folder):
                 watch.look_until(traffic.ends())
                 restart_s = time.monotonic() - began
-            is_equal = _committed(watch.tables) == traffic.committed
+            is_equal = committed_offsets(watch.tables) == traffic.committed
     quantiles = np.quantile(fresh_s, (0.5, 0.9, 0.99, 1)).tolist()
+    micro_batch_ms = float(np.median(micro_batches_ms))
+    write_findings(
+        findings,
+        p50_s=quantiles[0],
+        p99_s=quantiles[2],
+        micro_batch_ms=micro_batch_ms,
+        idle_percent=100 * idle_s / idle_seconds,
+        restart_s=restart_s,
+    )
     output_of("text").rows(
         [
             *(
@@ -92,7 +107,8 @@ def bench(ctx: click.Context, *, keys: int, rate: int, seconds: int, idle_second
                 for name, found_s in zip(("p50", "p90", "p99", "max"), quantiles, strict=True)
             ),
             {"measured": "commits", "found": str(len(fresh_s))},
-            {"measured": "micro-batches", "found": str(micro_batches)},
+            {"measured": "micro-batches", "found": str(len(micro_batches_ms))},
+            {"measured": "a micro-batch, p50", "found": f"{micro_batch_ms:.0f} ms"},
             {"measured": "cores used by the query", "found": f"{used_s / seconds:.2f}"},
             {"measured": "the same, nothing to read", "found": f"{idle_s / idle_seconds:.3f}"},
             {"measured": "restart to its first micro-batch", "found": f"{restart_s:.1f} s"},
@@ -143,7 +159,7 @@ class Traffic:
                 sent += 1
             self._producer.poll(0)
             look()
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(LOOK_EVERY_S)
         self._producer.flush()
 
     def ends(self) -> dict[int, int]:
@@ -176,63 +192,6 @@ class Traffic:
         if error is not None:
             raise RuntimeError(str(error))
         self.acknowledged.append((message.partition(), message.offset(), time.monotonic()))
-
-
-@dataclass(slots=True)
-class Watch:
-    """When each version of `load_progress` was there to be read, and how far it went."""
-
-    tables: str
-    seen: list[tuple[float, dict[int, int]]] = field(default_factory=list)
-    _version: int = -1
-
-    def look(self) -> None:
-        """Note a version that is new."""
-        try:
-            reader = TableReader(self.tables)
-        except ConfigurationError:  # they are not there yet
-            return
-        if reader.version != self._version:
-            self._version = reader.version
-            ends = {p: state.next_offset for p, state in reader.load_states.items()}
-            self.seen.append((time.monotonic(), ends))
-
-    def look_until(self, ends: dict[int, int] | None = None, commits: int = 0) -> None:
-        """Look until these records are there, and so many."""
-        while True:
-            self.look()
-            reached = self.seen[-1][1] if self.seen else {}
-            is_there = all(reached.get(p, 0) > at for p, at in (ends or {}).items())
-            if is_there and sum(reached.values()) >= commits:
-                return
-            time.sleep(_LOOK_EVERY_S)
-
-    def ages_s(self, acknowledged: list[tuple[int, int, float]]) -> list[float]:
-        """How old each record was when it could be read."""
-        return [
-            max(next(at for at, ends in self.seen if ends[p] > offset) - when, 0.0)
-            for p, offset, when in acknowledged
-        ]
-
-
-def _committed(tables: str) -> dict[OffsetKey, int]:
-    rows = TableReader(tables).read("group_offsets", [*OffsetKey._fields, "committed_offset"])
-    columns = (rows[name].to_pylist() for name in rows.column_names)
-    return {OffsetKey(*key): found for *key, found in zip(*columns, strict=True)}
-
-
-@contextmanager
-def _running(bootstrap_servers: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        run_command(bootstrap_servers, folder, "--silent"),
-        env=run_environment(),
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as query:
-        try:
-            yield query
-        finally:
-            query.send_signal(signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import click
 
-from bench.backfill import MEASURED, BackfillReport, broker_load, run_settings
+from bench.backfill import FIRST, MEASURED, WARM, BackfillReport, broker_load, run_settings
+from bench.findings import findings_option, write_findings
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 from coordinator_state.record_batch_writer import write_record_batch
@@ -101,7 +103,8 @@ def _group(group_id: str, now_ms: int) -> dict[str, object]:
 @click.command()
 @click.option("--records", type=click.IntRange(min=1), default=200_000, show_default=True)
 @click.option("--groups", type=click.IntRange(min=1), default=10_000, show_default=True)
-def group_records(records: int, groups: int) -> None:
+@findings_option
+def group_records(records: int, groups: int, findings: Path | None) -> None:
     """Compare the backfill of group records with the broker's own load of the same log."""
     logging.getLogger().handlers[:] = [StderrHandler()]
     logging.getLogger("bench").setLevel(logging.INFO)
@@ -126,18 +129,15 @@ def group_records(records: int, groups: int) -> None:
             answers = asked.answers(sample)
         session = build_session()
         try:
-            for folder in ("first", "second"):
+            for folder, title, target in (("first", FIRST, ""), ("second", WARM, _TARGET)):
                 settings = run_settings(servers, Path(name) / folder)
-                report.measure(
-                    f"run, {folder} of a session",
-                    records,
-                    lambda settings=settings: run_query(settings, session=session),
-                    _TARGET if folder == "second" else "",
-                )
+                run = partial(run_query, settings, session=session)
+                report.measure(title, records, run, target)
         finally:
             session.stop()
         tables = TableAnswers(TableReader(str(Path(name) / "second" / "tables")))
         verification = compare(answers, tables.answers(sample), answers)
+    write_findings(findings, **report.findings)
     output = output_of("text")
     output.rows(report.rows, MEASURED)
     output.result({"is_equal": verification.is_equal}, verification.summary)

@@ -1,0 +1,108 @@
+"""A query that runs while commits arrive, and what can be read of its tables meanwhile."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench.commits import OffsetKey
+from bench.processes import run_command, run_environment
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+
+LOOK_EVERY_S: Final = 0.02
+_MICRO_BATCH: Final = re.compile(r"micro-batch \d+: (\d+) records read, .* (\d+) ms$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Watch:
+    """When each version of `load_progress` was there to be read, and how far it went."""
+
+    tables: str
+    seen: list[tuple[float, dict[int, int]]] = field(default_factory=list)
+    _version: int = -1
+
+    def look(self) -> None:
+        """Note a version that is new."""
+        try:
+            reader = TableReader(self.tables)
+        except ConfigurationError:  # they are not there yet
+            return
+        if reader.version != self._version:
+            self._version = reader.version
+            ends = {p: state.next_offset for p, state in reader.load_states.items()}
+            self.seen.append((time.monotonic(), ends))
+
+    @property
+    def totals(self) -> list[tuple[float, int]]:
+        """When each version was there, and how many offsets of the log it is past."""
+        return [(at, sum(ends.values())) for at, ends in self.seen]
+
+    def look_until_there(self) -> None:
+        """Look until there are tables."""
+        while not self.seen:
+            self.look()
+            time.sleep(LOOK_EVERY_S)
+
+    def look_until(self, ends: dict[int, int] | None = None, commits: int = 0) -> None:
+        """Look until these records are there, and so many."""
+        while True:
+            self.look()
+            reached = self.seen[-1][1] if self.seen else {}
+            is_there = all(reached.get(p, 0) > at for p, at in (ends or {}).items())
+            if is_there and sum(reached.values()) >= commits:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+    def ages_s(self, acknowledged: list[tuple[int, int, float]]) -> list[float]:
+        """How old each record was when it could be read."""
+        return [
+            max(next(at for at, ends in self.seen if ends[p] > offset) - when, 0.0)
+            for p, offset, when in acknowledged
+        ]
+
+
+def committed_offsets(tables: str) -> dict[OffsetKey, int]:
+    """The tables' answer."""
+    rows = TableReader(tables).read("group_offsets", [*OffsetKey._fields, "committed_offset"])
+    columns = (rows[name].to_pylist() for name in rows.column_names)
+    return {OffsetKey(*key): found for *key, found in zip(*columns, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """The process of a `run`, and where it logs."""
+
+    pid: int
+    log_file: Path
+
+    def micro_batches_ms(self) -> list[int]:
+        """How long each micro-batch with records took so far."""
+        found = _MICRO_BATCH.findall(self.log_file.read_text(errors="replace"))
+        return [int(duration_ms) for records, duration_ms in found if records != "0"]
+
+
+@contextmanager
+def running_query(bootstrap_servers: str, folder: Path) -> Iterator[RunningQuery]:
+    """A `run` with tables, checkpoint and log below `folder`; it is stopped and waited for."""
+    log_file = folder / f"run-{time.monotonic_ns()}.log"
+    with (
+        log_file.open("wb") as log,
+        subprocess.Popen(
+            run_command(bootstrap_servers, folder, "--silent"),
+            env=run_environment(),
+            stderr=log,
+            start_new_session=True,
+        ) as query,
+    ):
+        try:
+            yield RunningQuery(query.pid, log_file)
+        finally:
+            query.send_signal(signal.SIGTERM)
