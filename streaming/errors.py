@@ -31,3 +31,7 @@ class LogTruncated(ConfigurationError):
         self.position = position
         self.log_start = log_start
         self.log_end = log_end
+
+
+class SparkError(Exception):
+    """Something failed in Spark's JVM; the text is the Java exception's own."""

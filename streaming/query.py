@@ -9,16 +9,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, SparkError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
@@ -128,15 +128,27 @@ def run_query(
 
 @contextmanager
 def _jvm_that_lives() -> Iterator[None]:
-    """Say it where Spark's JVM ends under the query."""
+    """Say it where Spark's JVM ends under the query, and what it is that fails in it."""
     try:
         yield
+    except Py4JJavaError as error:
+        raise SparkError("; caused by ".join(_reasons(error.java_exception))) from error
     except (Py4JNetworkError, ConnectionError) as error:
         raise ConfigurationError(
             "Spark's JVM has ended under the query, most likely for want of memory: give it more "
             "(SPARK_DRIVER_MEMORY=2g) or have it do less at a time (--max-records-per-trigger); "
             "the next start goes on where this one was"
         ) from error
+
+
+def _reasons(exception: Any) -> Iterator[str]:
+    """What a Java exception says, and what each of its causes adds, a line of each."""
+    said = ""
+    while exception is not None:
+        line = str(exception.toString()).splitlines()[0]
+        if line not in said:
+            yield line
+        said, exception = line, exception.getCause()
 
 
 def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDescription:

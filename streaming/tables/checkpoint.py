@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
 
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
 from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress
 
@@ -23,7 +26,7 @@ from streaming.tables.load_progress import LoadProgress
 class Checkpoint:
     """`next_offsets` are where the micro-batch after the last finished one begins."""
 
-    path: Path
+    location: str
     query_id: str
     next_offsets: dict[int, int]
     cluster_id: str
@@ -31,28 +34,26 @@ class Checkpoint:
 
 
 def read_checkpoint(location: str) -> Checkpoint | None:
-    """The checkpoint at a local path, None where there is none yet (or it is not local).
+    """The checkpoint at a path or an address, None where there is none yet.
 
     Raises:
-        ConfigurationError: the folder holds something else.
+        ConfigurationError: the folder holds something else, or cannot be read.
     """
-    url = urlparse(location)
-    if url.scheme not in ("", "file"):
-        return None
-    path = Path(url.path)
-    metadata = path / "metadata"
-    if not metadata.exists():
-        return None
     try:
-        query_id = json.loads(metadata.read_text())["id"]
-        finished = _numbers(path / "commits")
+        folder = _folder(location)
+        metadata = _read(folder, "metadata")
+        if metadata is None:
+            return None
+        query_id = json.loads(metadata)["id"]
+        finished = _numbers(folder, "commits")
         if not finished:
             return Checkpoint(
-                path=path, query_id=query_id, next_offsets={}, cluster_id="", topic_id=""
+                location=location, query_id=query_id, next_offsets={}, cluster_id="", topic_id=""
             )
-        offset = json.loads((path / "offsets" / str(finished[-1])).read_text().splitlines()[2])
+        planned = _read(folder, f"offsets/{finished[-1]}") or ""
+        offset = json.loads(planned.splitlines()[2])
         return Checkpoint(
-            path=path,
+            location=location,
             query_id=query_id,
             next_offsets={int(p): position[0] for p, position in offset["p"].items()},
             cluster_id=offset["cluster_id"],
@@ -73,7 +74,7 @@ def require_fit(checkpoint: Checkpoint, progress: LoadProgress, tables: str) -> 
     Raises:
         ConfigurationError: it is of another cluster or topic, or ahead of the tables.
     """
-    where = f"checkpoint {checkpoint.path}"
+    where = f"checkpoint {checkpoint.location}"
     found = (checkpoint.cluster_id, checkpoint.topic_id)
     if checkpoint.next_offsets and found != (progress.cluster_id, progress.topic_id):
         raise ConfigurationError(
@@ -92,7 +93,22 @@ def require_fit(checkpoint: Checkpoint, progress: LoadProgress, tables: str) -> 
             )
 
 
-def _numbers(folder: Path) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+def _folder(location: str) -> FileSystem:
+    """Spark writes a checkpoint by Hadoop's file systems; delta-rs reads the same addresses."""
+    url = urlparse(location)
+    if url.scheme not in ("", "file"):
+        return PyFileSystem(DeltaStorageHandler(location))
+    return SubTreeFileSystem(str(Path(url.path).absolute()), LocalFileSystem())
+
+
+def _read(folder: FileSystem, name: str) -> str | None:
+    try:
+        with folder.open_input_file(name) as file:
+            return str(file.read().decode())
+    except FileNotFoundError:
+        return None
+
+
+def _numbers(folder: FileSystem, name: str) -> list[int]:
+    entries = folder.get_file_info(FileSelector(name, allow_not_found=True))
+    return sorted(int(entry.base_name) for entry in entries if entry.base_name.isdecimal())

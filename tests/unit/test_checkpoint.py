@@ -35,7 +35,6 @@ def _progress(next_offset: int, cluster_id: str = "c") -> LoadProgress:
 
 def test_no_folder_is_no_checkpoint(tmp_path: Path) -> None:
     assert read_checkpoint(str(tmp_path / "none")) is None
-    assert read_checkpoint("s3a://bucket/checkpoint") is None
 
 
 def test_the_last_finished_micro_batch_counts(tmp_path: Path) -> None:

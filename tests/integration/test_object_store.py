@@ -1,0 +1,132 @@
+"""Tables and a checkpoint in an object store: an S3 on this machine, served by moto."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from bench.commits import Commits, put_in_front
+from streaming.jars import Dependency, JarSet, cached_jars
+from streaming.tables.checkpoint import read_checkpoint
+from streaming.tables.reader import TableReader
+from tests.integration.command_line import run_command
+from tests.integration.conftest import FreshBroker
+
+pytestmark = pytest.mark.timeout(900)
+
+COMMITS, KEYS = 5_000, 500
+TABLES, CHECKPOINT = "s3a://bucket/tables", "s3a://bucket/checkpoint"
+HADOOP_AWS = Dependency(
+    organisation="org.apache.hadoop", module="hadoop-aws", revision="3.5.0", transitive=False
+)
+ANALYTICS = Dependency(
+    organisation="software.amazon.s3.analyticsaccelerator",
+    module="analyticsaccelerator-s3",
+    revision="1.3.0",
+    transitive=False,
+)
+AWS_SDK_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+"""Those that hadoop-aws uses; the bundle it asks for has them all, in 600 MB."""
+S3A_JARS = JarSet(
+    name="hadoop-aws-3.5.0",
+    title="Hadoop's S3A 3.5.0",
+    dependencies=(
+        HADOOP_AWS,
+        ANALYTICS,
+        *(
+            Dependency(organisation="software.amazon.awssdk", module=module, revision="2.35.4")
+            for module in AWS_SDK_MODULES
+        ),
+    ),
+)
+
+
+# In a process of its own: delta-rs's file system keeps the interpreter's lock while it waits.
+_SERVER = """
+import logging
+from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(*server.get_host_and_port(), sep=":", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an S3 with an empty bucket, told to delta-rs and the SDKs by environment."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        endpoint = f"http://{server.stdout.readline().strip()}"
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(name, value)
+        requests.put(f"{endpoint}/bucket", timeout=10).raise_for_status()
+        yield endpoint
+        server.kill()
+
+
+def test_tables_and_checkpoint_are_in_an_object_store(
+    s3: str, fresh_broker: FreshBroker, tmp_path: Path
+) -> None:
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    from_ms = time.time_ns() // 1_000_000 - 2 * COMMITS
+    put_in_front(broker, Commits(count=COMMITS, key_count=KEYS, from_ms=from_ms))
+    run = [
+        *("run", "--bootstrap-servers", broker.bootstrap_servers, "--available-now"),
+        *("--tables", TABLES, "--checkpoint", CHECKPOINT),
+    ]
+
+    without_jars = run_command(*run)
+    assert without_jars.returncode == 3
+    assert "Class org.apache.hadoop.fs.s3a.S3A not found" in without_jars.stderr.splitlines()[-1]
+
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    jars = ",".join(map(str, cached_jars(S3A_JARS)))
+    (conf / "spark-defaults.conf").write_text(
+        f"spark.jars {jars}\n"
+        f"spark.hadoop.fs.s3a.endpoint {s3}\n"
+        "spark.hadoop.fs.s3a.endpoint.region us-east-1\n"
+        "spark.hadoop.fs.s3a.path.style.access true\n"
+    )
+    env = {**os.environ, "SPARK_CONF_DIR": str(conf)}
+    ran = run_command(*run, env=env)
+    assert ran.returncode == 0, ran.stderr
+    first = read_checkpoint(CHECKPOINT)
+    assert first is not None
+    assert sum(first.next_offsets.values()) == COMMITS
+
+    # The same commits and as many more: the query goes on behind the first ones.
+    put_in_front(broker, Commits(count=2 * COMMITS, key_count=KEYS, from_ms=from_ms))
+    broker.wait_until_loaded()
+    ran = run_command(*run, env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert f"micro-batch 1: {COMMITS} records read" in ran.stderr
+    second = read_checkpoint(CHECKPOINT)
+    assert second is not None
+    assert second.query_id == first.query_id
+    assert sum(second.next_offsets.values()) == 2 * COMMITS
+
+    assert TableReader(TABLES).read("group_offsets").num_rows == KEYS
+    verified = run_command(
+        "verify", "--tables", TABLES, "--bootstrap-servers", broker.bootstrap_servers, env=env
+    )
+    assert verified.returncode == 0, verified.stderr
+    assert f"{KEYS} committed offsets" in verified.stdout
