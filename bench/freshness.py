@@ -67,7 +67,7 @@ def bench(
             traffic = Traffic(broker.bootstrap_servers, commits, rate)
             watch = Watch(str(folder / "tables"))
             with running_query(broker.bootstrap_servers, folder) as query:
-                watch.look_until(commits=keys)
+                watch.look_until(query, commits=keys)
                 logger.info("the tables are loaded; traffic begins")
                 traffic.go_on(_WARM_UP_S)
                 traffic.acknowledged.clear()
@@ -76,7 +76,7 @@ def bench(
                 used_s = processor_s(query.pid)
                 traffic.go_on(seconds, watch.look)
                 used_s = processor_s(query.pid) - used_s
-                watch.look_until(traffic.ends())
+                watch.look_until(query, traffic.ends())
                 fresh_s = watch.ages_s(traffic.acknowledged)
                 micro_batches_ms = query.micro_batches_ms()[before:]
                 logger.info("nothing is committed any more")
@@ -86,8 +86,8 @@ def bench(
                 idle_s = processor_s(query.pid) - idle_s
             traffic.go_on(1)
             began = time.monotonic()
-            with running_query(broker.bootstrap_servers, folder):
-                watch.look_until(traffic.ends())
+            with running_query(broker.bootstrap_servers, folder) as query:
+                watch.look_until(query, traffic.ends())
                 restart_s = time.monotonic() - began
             is_equal = committed_offsets(watch.tables) == traffic.committed
     quantiles = np.quantile(fresh_s, (0.5, 0.9, 0.99, 1)).tolist()

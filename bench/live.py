@@ -21,6 +21,30 @@ LOOK_EVERY_S: Final = 0.02
 _MICRO_BATCH: Final = re.compile(r"micro-batch \d+: (\d+) records read, .* (\d+) ms$", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """The process of a `run`, and where it logs."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self.process.pid
+
+    def require_alive(self) -> None:
+        """Raise where it has ended, with what it logged last."""
+        if self.process.poll() is not None:
+            last = self.log_file.read_text(errors="replace").splitlines()[-1:]
+            raise RuntimeError(f"run ended with exit status {self.process.returncode}: {last}")
+
+    def micro_batches_ms(self) -> list[int]:
+        """How long each micro-batch with records took so far."""
+        found = _MICRO_BATCH.findall(self.log_file.read_text(errors="replace"))
+        return [int(duration_ms) for records, duration_ms in found if records != "0"]
+
+
 @dataclass(slots=True)
 class Watch:
     """When each version of `load_progress` was there to be read, and how far it went."""
@@ -45,20 +69,21 @@ class Watch:
         """When each version was there, and how many offsets of the log it is past."""
         return [(at, sum(ends.values())) for at, ends in self.seen]
 
-    def look_until_there(self) -> None:
-        """Look until there are tables."""
-        while not self.seen:
-            self.look()
-            time.sleep(LOOK_EVERY_S)
+    def look_until(
+        self, query: RunningQuery, ends: dict[int, int] | None = None, commits: int = 0
+    ) -> None:
+        """Look until there are tables with these records and so many.
 
-    def look_until(self, ends: dict[int, int] | None = None, commits: int = 0) -> None:
-        """Look until these records are there, and so many."""
+        Raises:
+            RuntimeError: the query ended before.
+        """
         while True:
             self.look()
             reached = self.seen[-1][1] if self.seen else {}
             is_there = all(reached.get(p, 0) > at for p, at in (ends or {}).items())
-            if is_there and sum(reached.values()) >= commits:
+            if self.seen and is_there and sum(reached.values()) >= commits:
                 return
+            query.require_alive()
             time.sleep(LOOK_EVERY_S)
 
     def ages_s(self, acknowledged: list[tuple[int, int, float]]) -> list[float]:
@@ -76,19 +101,6 @@ def committed_offsets(tables: str) -> dict[OffsetKey, int]:
     return {OffsetKey(*key): found for *key, found in zip(*columns, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
-class RunningQuery:
-    """The process of a `run`, and where it logs."""
-
-    pid: int
-    log_file: Path
-
-    def micro_batches_ms(self) -> list[int]:
-        """How long each micro-batch with records took so far."""
-        found = _MICRO_BATCH.findall(self.log_file.read_text(errors="replace"))
-        return [int(duration_ms) for records, duration_ms in found if records != "0"]
-
-
 @contextmanager
 def running_query(bootstrap_servers: str, folder: Path) -> Iterator[RunningQuery]:
     """A `run` with tables, checkpoint and log below `folder`; it is stopped and waited for."""
@@ -103,6 +115,6 @@ def running_query(bootstrap_servers: str, folder: Path) -> Iterator[RunningQuery
         ) as query,
     ):
         try:
-            yield RunningQuery(query.pid, log_file)
+            yield RunningQuery(query, log_file)
         finally:
             query.send_signal(signal.SIGTERM)

@@ -88,12 +88,12 @@ def sustained(
         traffic = Traffic(broker.bootstrap_servers, logs, seconds)
         watch = Watch(str(folder / "tables"))
         with running_query(broker.bootstrap_servers, folder) as query:
-            watch.look_until_there()
+            watch.look_until(query)
             logger.info("traffic begins")
             used_s = processor_s(query.pid)
             took_s = _watched(traffic, watch)
             used_s = processor_s(query.pid) - used_s
-            watch.look_until(commits=traffic.total)
+            watch.look_until(query, commits=traffic.total)
             behind = micro_batches_behind(traffic.acknowledged, watch.totals)
             micro_batches_ms = query.micro_batches_ms()
         is_equal = committed_offsets(watch.tables) == expected

@@ -21,6 +21,7 @@ from streaming.commands.dashboard import dashboard
 from streaming.commands.decode import decode
 from streaming.commands.demo import demo
 from streaming.commands.expiring_offsets import expiring_offsets
+from streaming.commands.maintain import maintain
 from streaming.commands.metrics import metrics
 from streaming.commands.offsets import offsets
 from streaming.commands.options import StateOption, read_config_file
@@ -185,6 +186,7 @@ for _command in (
     metrics,
     decode,
     redecode,
+    maintain,
     partition_for,
     broker,
 ):

@@ -24,12 +24,12 @@ History = Literal["off", "sampled", "all"]
 _DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
 
-def _checked_trigger(trigger: str) -> str:
-    parse_interval(trigger)
-    return trigger
+def _checked_interval(interval: str) -> str:
+    parse_interval(interval)
+    return interval
 
 
-def _checked_lag_interval(interval: str) -> str:
+def _checked_interval_or_off(interval: str) -> str:
     if interval != "off":
         try:
             parse_interval(interval)
@@ -58,7 +58,9 @@ class RunSettings(BaseModel):
     `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
     them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
     out of the representation. `lag_interval` is the time between two samples of the logs that
-    groups read, or "off". `catalog` is a database of a Spark catalog in which the tables are named.
+    groups read, or "off". Snapshots and days of history older than their retention are deleted at
+    each `upkeep_interval`, or never where that is "off". `catalog` is a database of a Spark catalog
+    in which the tables are named.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +68,7 @@ class RunSettings(BaseModel):
     bootstrap_servers: Annotated[str, AfterValidator(_checked_servers)]
     tables: str = Field(min_length=1)
     checkpoint: str = ""
-    trigger: Annotated[str, AfterValidator(_checked_trigger)] = "1 second"
+    trigger: Annotated[str, AfterValidator(_checked_interval)] = "1 second"
     available_now: bool = False
     semantics: Semantics = "auto"
     history: History = "sampled"
@@ -75,7 +77,10 @@ class RunSettings(BaseModel):
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     change_data_feed: bool = False
-    lag_interval: Annotated[str, AfterValidator(_checked_lag_interval)] = "5 seconds"
+    lag_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "5 seconds"
+    snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"
+    history_retention: Annotated[str, AfterValidator(_checked_interval)] = "7 days"
+    upkeep_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "10 minutes"
     master: str = "local[2]"
     catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None
 

@@ -6,15 +6,18 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
+from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
@@ -31,6 +34,7 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.checkpoint import read_checkpoint, require_fit
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
+from streaming.upkeep import tidy_up_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,6 +185,7 @@ def _run(
         progress,
         log_partitions=len(log.leaders),
         offsets_retention_ms=offsets_retention_ms,
+        snapshot_retention=parse_interval(settings.snapshot_retention),
         change_data_feed=settings.change_data_feed,
     )
     if settings.catalog is not None:
@@ -198,16 +203,30 @@ def _run(
             offsets_retention_ms=offsets_retention_ms,
         )
         stoppable = _StoppableApply(apply, stop, threading.Lock())
-        if settings.lag_interval == "off":
-            _wait(_start(session, settings, progress, stoppable), stoppable, stop)
-            return
-        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
-        opened.enter_context(closing(sampling))
+        jobs = _jobs(settings, kafka_config, opened)
         if not settings.available_now:
-            opened.enter_context(sampling.every(parse_interval(settings.lag_interval)))
+            for name, interval, action in jobs:
+                opened.enter_context(beating(name, interval, action))
         _wait(_start(session, settings, progress, stoppable), stoppable, stop)
         if settings.available_now:
-            sampling.sample()
+            for _, _, action in jobs:
+                action()
+
+
+def _jobs(
+    settings: RunSettings, kafka_config: dict[str, object], opened: ExitStack
+) -> list[tuple[str, timedelta, Callable[[], None]]]:
+    """What is done beside the query, how often; once behind a query that ends by itself."""
+    jobs: list[tuple[str, timedelta, Callable[[], None]]] = []
+    if settings.lag_interval != "off":
+        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
+        opened.enter_context(closing(sampling))
+        jobs.append(("log-offsets", parse_interval(settings.lag_interval), sampling.sample))
+    if settings.upkeep_interval != "off":
+        retention = parse_interval(settings.history_retention)
+        tidy_up = partial(tidy_up_beside, settings.tables, retention)
+        jobs.append(("upkeep", parse_interval(settings.upkeep_interval), tidy_up))
+    return jobs
 
 
 def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]) -> int:

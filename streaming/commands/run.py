@@ -44,6 +44,27 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     show_default=True,
     help="Time between two samples of the logs that groups read, into log_offsets; or off.",
 )
+@option(
+    "--snapshot-retention",
+    metavar="INTERVAL",
+    default="1 hour",
+    show_default=True,
+    help="How long the tables can be read as they were (show --as-of, the page's past moments).",
+)
+@option(
+    "--history-retention",
+    metavar="INTERVAL",
+    default="7 days",
+    show_default=True,
+    help="How long offset_commits, group_events and log_offsets are kept, by days.",
+)
+@option(
+    "--upkeep-interval",
+    metavar="INTERVAL",
+    default="10 minutes",
+    show_default=True,
+    help="How often older files are deleted and small ones put together; or off, for `maintain`.",
+)
 @option("--available-now", is_flag=True, help="Stop when the end the log has now is reached.")
 @option(
     "--semantics",

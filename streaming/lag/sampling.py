@@ -8,12 +8,9 @@ checkpoint but a thread beside it, and what goes wrong is tried again at the nex
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,26 +54,6 @@ class LogOffsetsSampling:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    @contextmanager
-    def every(self, interval: timedelta) -> Iterator[None]:
-        """Sample now and then in a `with` block; what is being sampled at its end is written."""
-        ended = threading.Event()
-
-        def beat() -> None:
-            at = time.monotonic()
-            while not ended.wait(max(at - time.monotonic(), 0)):
-                self.sample()
-                # Beats that were missed are not made up for.
-                at = max(at + interval.total_seconds(), time.monotonic())
-
-        thread = threading.Thread(target=beat, name="log-offsets")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
     def sample(self) -> None:
         """Take a sample and append what is to be kept of it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,13 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from streaming.errors import ConfigurationError
-from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, TIMESTAMP, Table
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    DEFAULT_SNAPSHOT_RETENTION,
+    LOAD_PROGRESS,
+    TIMESTAMP,
+    Table,
+)
 
 _PROPERTIES = {
     # Readers of the plain protocol know no deletion vectors.
@@ -52,8 +59,23 @@ def with_timestamps(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def retention_properties(retention: timedelta) -> dict[str, str]:
+    """The properties by which versions of a table are kept for so long."""
+    interval = f"interval {round(retention.total_seconds())} seconds"
+    return {
+        # Upkeep does it, which knows what the newest snapshot is made of.
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.deletedFileRetentionDuration": interval,
+        "delta.logRetentionDuration": interval,
+    }
+
+
 def create_tables(
-    tables: str, properties: Mapping[str, str], *, change_data_feed: bool = False
+    tables: str,
+    properties: Mapping[str, str],
+    *,
+    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
+    change_data_feed: bool = False,
 ) -> None:
     """Create the tables that do not exist; `properties` are those of `load_progress`.
 
@@ -68,7 +90,7 @@ def create_tables(
             schema=table.schema,
             mode="ignore",
             partition_by=list(table.partition_by) or None,
-            configuration={**_PROPERTIES, **own},
+            configuration={**_PROPERTIES, **retention_properties(snapshot_retention), **own},
             raise_if_key_not_exists=False,
         )
 
@@ -99,7 +121,7 @@ def files_of(
         ["/".join(uri.split("/")[-depth:]) for uri in uris],
         schema=table.schema,
         format="parquet",
-        filesystem=_filesystem(opened, tables, table),
+        filesystem=filesystem(opened, tables, table),
         partitioning=partitioning(
             pa.schema([table.schema.field(name) for name in table.partition_by]), flavor="hive"
         ),
@@ -159,8 +181,8 @@ def read(
     return rows_of(opened, tables, table, columns, where=where)
 
 
-def _filesystem(opened: DeltaTable, tables: str, table: Table) -> FileSystem:
-    """Arrow's own file system for a folder of this machine, delta-rs's for an address.
+def filesystem(opened: DeltaTable, tables: str, table: Table) -> FileSystem:
+    """The folder of a table: Arrow's own file system on this machine, delta-rs's for an address.
 
     delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left when
     the interpreter ends, which aborts the process.
@@ -316,12 +338,17 @@ def restore(tables: str, table: Table, version: int) -> int:
     return opened.version()
 
 
-def set_property(tables: str, table: Table, name: str, value: str) -> None:
-    """Set a table property."""
+def properties(tables: str, table: Table) -> dict[str, str]:
+    """The properties of a table."""
+    return dict(DeltaTable(table.path(tables)).metadata().configuration)
+
+
+def set_properties(tables: str, table: Table, wanted: Mapping[str, str]) -> None:
+    """Set table properties."""
     path = table.path(tables)
     with _written(path):
         opened = DeltaTable(path)
-        opened.alter.set_table_properties({name: value}, raise_if_not_exists=False)
+        opened.alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
 
 
 def last_transaction(tables: str, table: Table, application: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -16,6 +17,7 @@ from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,
+    DEFAULT_SNAPSHOT_RETENTION,
     FORMAT_VERSION,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
@@ -25,6 +27,7 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
+from streaming.tables.upkeep import keep_snapshots
 
 LOCK_FILE = "_coordinator_state.lock"
 
@@ -56,6 +59,15 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
             yield
     except OSError as error:
         raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
+
+
+def existing(tables: str) -> str:
+    """The folder, which must hold tables.
+
+    Raises:
+        ConfigurationError: it holds none.
+    """
+    return TableReader(tables).tables
 
 
 def existing_progress(
@@ -97,9 +109,10 @@ def create(
     *,
     log_partitions: int,
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS,
+    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables that are missing, and keep what the cluster may change up to date."""
+    """Create the tables that are missing, and keep what may change up to date."""
     properties = {
         PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
         PROPERTY_CLUSTER_ID: progress.cluster_id,
@@ -108,11 +121,17 @@ def create(
         PROPERTY_SEMANTICS: progress.semantics.value,
         PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
     }
-    delta.create_tables(tables, properties, change_data_feed=change_data_feed)
+    delta.create_tables(
+        tables,
+        properties,
+        snapshot_retention=snapshot_retention,
+        change_data_feed=change_data_feed,
+    )
+    keep_snapshots(tables, snapshot_retention)
     reader = TableReader(tables)
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
     ):
         if found != wanted:
-            delta.set_property(tables, LOAD_PROGRESS, name, str(wanted))
+            delta.set_properties(tables, LOAD_PROGRESS, {name: str(wanted)})

@@ -12,6 +12,7 @@ column mapping), so that delta-rs, DuckDB and Trino can read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pyarrow as pa
 
@@ -27,6 +28,9 @@ PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
 
 DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 """`offsets.retention.minutes`, as it is unless somebody sets it."""
+
+DEFAULT_SNAPSHOT_RETENTION = timedelta(hours=1)
+DEFAULT_HISTORY_RETENTION = timedelta(days=7)
 
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"

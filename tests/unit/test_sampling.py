@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from coordinator_state.record_batch_writer import write_control_batch, write_rec
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.tables import delta
-from tests.conftest import Eventually
 from tests.tables_folder import apply_micro_batch, create_tables
 
 
@@ -121,17 +118,3 @@ def test_markers_that_are_cut_short_are_not_known() -> None:
     assert _markers(b"", 8, 10) is None
     record = write_record_batch(9, [(0, 0, None, b"x")])
     assert _markers(marker + record, 8, 10) == 0
-
-
-def test_samples_are_taken_until_the_block_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, eventually: Eventually
-) -> None:
-    sampling = LogOffsetsSampling(str(tmp_path), "localhost:1", {})
-    taken = []
-    monkeypatch.setattr(LogOffsetsSampling, "sample", lambda _self: taken.append(1))
-    with sampling.every(timedelta(milliseconds=10)):
-        eventually(lambda: len(taken) >= 3)
-    found = len(taken)
-    assert not [thread for thread in threading.enumerate() if thread.name == "log-offsets"]
-    assert len(taken) == found
-    sampling.close()

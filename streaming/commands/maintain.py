@@ -1,0 +1,65 @@
+"""`coordinator-state maintain`; its Python twin is `streaming.upkeep.maintain`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import timedelta
+
+import click
+
+from streaming.commands.options import option, output_option, tables_option
+from streaming.durations import parse_interval
+from streaming.output import output_of
+
+
+@click.command()
+@tables_option
+@option(
+    "--history-retention",
+    metavar="INTERVAL",
+    default="7 days",
+    show_default=True,
+    help="How long offset_commits, group_events and log_offsets are kept, by days.",
+)
+@option(
+    "--snapshot-retention",
+    metavar="INTERVAL",
+    help="How long the tables can be read as they were. [default: as the last run said]",
+)
+@output_option
+def maintain(
+    *, tables: str, history_retention: str, snapshot_retention: str | None, output: str
+) -> None:
+    """Delete files that nobody reads any more and put small ones together.
+
+    `run` does it by itself every ten minutes; this is for a folder whose `run` has
+    `--upkeep-interval off`, or that no `run` writes to any more. Stop `run` before; to do it twice
+    does no harm. The snapshot from which `run` goes on is kept, however old it is. The Python twin
+    is streaming.upkeep.maintain.
+
+    \b
+    Examples:
+      coordinator-state maintain --tables tables
+      coordinator-state maintain --tables tables --history-retention "30 days" --output json
+    """
+    from streaming.tables.upkeep import TableUpkeep
+    from streaming.upkeep import maintain as maintain_tables
+
+    done = maintain_tables(
+        tables,
+        history_retention=_interval("--history-retention", history_retention),
+        snapshot_retention=(
+            None
+            if snapshot_retention is None
+            else _interval("--snapshot-retention", snapshot_retention)
+        ),
+    )
+    columns = [field.name for field in fields(TableUpkeep)]
+    output_of(output).rows((asdict(one) for one in done), columns)
+
+
+def _interval(name: str, text: str) -> timedelta:
+    try:
+        return parse_interval(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=name) from error

@@ -1,0 +1,54 @@
+"""The upkeep of a tables folder beside `run`, and as `coordinator-state maintain`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+from streaming.errors import ConfigurationError
+from streaming.tables import folder
+from streaming.tables.upkeep import TableUpkeep, keep_snapshots, upkeep
+
+logger = logging.getLogger(__name__)
+
+
+def maintain(
+    tables: str,
+    *,
+    history_retention: timedelta,
+    snapshot_retention: timedelta | None = None,
+) -> Iterator[TableUpkeep]:
+    """Tidy up a folder that no `run` is writing to, table by table.
+
+    Args:
+        tables: the folder, or an address that delta-rs can open.
+        history_retention: how long days of history are kept.
+        snapshot_retention: from now on snapshots are kept for so long; as before where None.
+
+    Raises:
+        ConfigurationError: there are no tables, or a `run` is writing to them.
+    """
+    with folder.locked(folder.existing(tables)):
+        if snapshot_retention is not None:
+            keep_snapshots(tables, snapshot_retention)
+        yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))
+
+
+def tidy_up_beside(tables: str, history_retention: timedelta) -> None:
+    """Tidy up beside the query that writes a folder, and log what was done.
+
+    What goes wrong is said and tried again the next time.
+    """
+    try:
+        for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
+            if not done.is_nothing:
+                logger.info(
+                    "upkeep of %s: %s days of history and %s files deleted, %s files put together",
+                    done.table,
+                    done.days_deleted,
+                    done.files_deleted,
+                    done.files_compacted,
+                )
+    except ConfigurationError as error:
+        logger.warning("%s; trying again later", error)

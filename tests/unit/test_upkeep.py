@@ -1,0 +1,262 @@
+"""Upkeep: what goes, what stays, and that nobody notices, by the micro-batches of a query."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from coordinator_state.offsets import OffsetKey, Semantics
+from streaming.apply.micro_batch import MicroBatchApply
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    DEFAULT_SNAPSHOT_RETENTION,
+    GROUP_OFFSETS,
+    LOAD_PROGRESS,
+    OFFSET_COMMITS,
+    Table,
+)
+from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
+from streaming.upkeep import maintain
+from tests.command_line import call, json_lines
+from tests.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
+
+NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
+DAY_MS = 24 * 60 * 60 * 1000
+IDENTITY: dict[str, Any] = {
+    "cluster_id": "c",
+    "topic_id": "t",
+    "semantics": Semantics.COORDINATOR,
+}
+KEYS = [OffsetKey("g", "t", partition) for partition in range(10)]
+
+
+class Crash(Exception):
+    """Stands for a killed process."""
+
+
+class Query:
+    """Micro-batches, each of a commit for every key, into a folder."""
+
+    def __init__(self, folder: Path, snapshot_retention: timedelta) -> None:
+        self.tables = str(folder)
+        self.number = 0
+        tables_folder.create(
+            self.tables,
+            LoadProgress.nothing(**IDENTITY),
+            log_partitions=50,
+            snapshot_retention=snapshot_retention,
+        )
+        self.start()
+
+    def start(self, fault: str = "") -> None:
+        """A new process, which is killed behind the table of this name."""
+
+        def crash(table: str) -> None:
+            if table == fault:
+                raise Crash
+
+        progress = tables_folder.existing_progress(self.tables, **IDENTITY)
+        self.apply = MicroBatchApply(
+            tables=self.tables,
+            semantics=Semantics.COORDINATOR,
+            history="all",
+            progress=progress or LoadProgress.nothing(**IDENTITY),
+            fault=crash,
+        )
+
+    def micro_batch(self, at_ms: int = NOW_MS) -> None:
+        start = self.number * len(KEYS)
+        rows = [
+            {**commit(start + index, self.number, key=key), "record_timestamp_ms": at_ms}
+            for index, key in enumerate(KEYS)
+        ]
+        progress = {
+            "row_kind": "progress",
+            "log_partition": LOG_PARTITION,
+            "record_offset": start + len(KEYS),
+            "from_offset": start,
+            "high_watermark": start + len(KEYS),
+            "log_leader_epoch": 0,
+            "records_read": len(KEYS),
+            "records_superseded": 0,
+            "bytes_read": 1,
+        }
+        self.apply.apply(table_of([*rows, progress]), self.number, "query")
+        self.number += 1
+
+    def upkeep(self) -> dict[str, TableUpkeep]:
+        done = upkeep(self.tables, timedelta(days=7), now=NOW)
+        return {one.table: one for one in done}
+
+    def committed(self) -> set[int]:
+        rows = TableReader(self.tables).read(GROUP_OFFSETS.name, ["committed_offset"])
+        assert rows.num_rows == len(KEYS)
+        return set(rows["committed_offset"].to_pylist())
+
+    def data_files(self, table: Table) -> list[Path]:
+        return sorted(Path(table.path(self.tables)).rglob("*.parquet"))
+
+    def log_files(self, table: Table) -> list[Path]:
+        return sorted(Path(table.path(self.tables), "_delta_log").glob("*.json"))
+
+
+def data_files_of(query: Query, table: Table) -> list[Path]:
+    return [file for file in query.data_files(table) if "_delta_log" not in file.parts]
+
+
+def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(2):
+        for _ in range(60):
+            query.micro_batch()
+        done = query.upkeep()
+        # Nothing but the current version is as young as no time at all.
+        assert len(data_files_of(query, GROUP_OFFSETS)) == 1
+        assert len(data_files_of(query, LOAD_PROGRESS)) == 1
+        # What the newest snapshot is made of is kept, and what it was put together to.
+        assert len(data_files_of(query, OFFSET_COMMITS)) <= 63
+        assert done[GROUP_OFFSETS.name].files_deleted >= 59
+        assert done[OFFSET_COMMITS.name].files_compacted >= 60
+        # One checkpoint and what came after.
+        for table in (GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS):
+            assert len(query.log_files(table)) <= 60 + 50
+    assert query.committed() == {119}
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == 120 * len(KEYS)
+    assert set(history["committed_offset"].to_pylist()) == set(range(120))
+    # And a new process goes on.
+    query.start()
+    query.micro_batch()
+    assert query.committed() == {120}
+
+
+def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    for _ in range(5):
+        query.micro_batch()
+    then = TableReader(query.tables).version
+    for _ in range(20):
+        query.micro_batch()
+    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted == 0
+    found = TableReader(query.tables, as_of=then).read(GROUP_OFFSETS.name)
+    assert set(found["committed_offset"].to_pylist()) == {4}
+
+    # From now on for no time: what is older goes at once.
+    for one in maintain(
+        query.tables, history_retention=timedelta(days=7), snapshot_retention=timedelta(0)
+    ):
+        assert one.table != GROUP_OFFSETS.name or one.files_deleted == 24
+    assert query.committed() == {24}
+
+
+@pytest.mark.parametrize("killed_behind", ["group_offsets", "offset_commits", "pending_offsets"])
+def test_what_a_killed_query_goes_on_from_is_kept(tmp_path: Path, killed_behind: str) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(52):
+        query.micro_batch()
+    query.start(fault=killed_behind)
+    with pytest.raises(Crash):
+        query.micro_batch()
+    assert query.committed() == {51}
+
+    for _ in range(2):
+        query.upkeep()
+    assert query.committed() == {51}
+
+    query.start()
+    query.micro_batch()
+    assert query.committed() == {52}
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == 53 * len(KEYS)
+
+
+def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for days in (9, 8, 7, 0):
+        for _ in range(MOST_SMALL_FILES + 1):
+            query.micro_batch(NOW_MS - days * DAY_MS)
+    done = query.upkeep()[OFFSET_COMMITS.name]
+    assert done.days_deleted == 2
+    assert done.files_compacted == 2 * (MOST_SMALL_FILES + 1)
+    opened = DeltaTable(OFFSET_COMMITS.path(query.tables))
+    assert len(opened.file_uris()) == 2
+    # It is in no snapshot before the next micro-batch; that has all of it.
+    query.micro_batch()
+    found = TableReader(query.tables).read(
+        OFFSET_COMMITS.name, ["committed_offset"], [("group_id", "==", "g")]
+    )
+    assert found.num_rows == (2 * (MOST_SMALL_FILES + 1) + 1) * len(KEYS)
+    query.upkeep()
+    assert query.upkeep()[OFFSET_COMMITS.name].is_nothing
+
+
+def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    query.micro_batch()
+    folder = Path(GROUP_OFFSETS.path(query.tables))
+    left_behind, being_written = folder / "left.parquet", folder / "being-written.parquet"
+    for file in (left_behind, being_written):
+        file.write_bytes(b"PAR1")
+    two_hours_ago = time.time() - 2 * 60 * 60
+    os.utime(left_behind, (two_hours_ago, two_hours_ago))
+
+    rows = json_lines(call("maintain", "--tables", query.tables, "--output", "json"))
+    assert {row["table"]: row["files_deleted"] for row in rows}[GROUP_OFFSETS.name] == 1
+    assert not left_behind.exists()
+    assert being_written.exists()
+    assert query.committed() == {0}
+
+    with tables_folder.locked(query.tables):
+        refused = call("maintain", "--tables", query.tables, exit_code=2)
+    assert "another run is writing" in refused.stderr
+    refused = call("maintain", "--tables", str(tmp_path / "none"), exit_code=2)
+    assert "there is no folder" in refused.stderr
+    assert not (tmp_path / "none").exists()
+    refused = call("maintain", "--tables", query.tables, "--history-retention", "long", exit_code=2)
+    assert "--history-retention" in refused.stderr
+
+
+def test_nobody_notices(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    query.micro_batch()
+    ended = threading.Event()
+
+    def read() -> int:
+        looks = 0
+        while not ended.is_set():
+            reader = TableReader(query.tables)
+            offsets = reader.read(GROUP_OFFSETS.name, ["committed_offset"])
+            (committed,) = set(offsets["committed_offset"].to_pylist())
+            with duckdb.connect() as sql:
+                sql.register("history", reader.dataset(OFFSET_COMMITS.name))
+                told = sql.execute("SELECT count(*), max(committed_offset) FROM history").fetchall()
+            # Of one micro-batch all, whatever was put together meanwhile.
+            assert told == [((committed + 1) * len(KEYS), committed)]
+            looks += 1
+        return looks
+
+    def tidy_up() -> int:
+        compacted = 0
+        while not ended.is_set():
+            compacted += query.upkeep()[OFFSET_COMMITS.name].files_compacted
+        return compacted
+
+    with ThreadPoolExecutor(2) as pool:
+        reading, tidying = pool.submit(read), pool.submit(tidy_up)
+        for _ in range(50):
+            query.micro_batch()
+        ended.set()
+        assert reading.result() > 0
+        assert tidying.result() > MOST_SMALL_FILES
+    assert query.committed() == {50}
