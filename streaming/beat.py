@@ -10,15 +10,21 @@ from datetime import timedelta
 
 
 @contextmanager
-def beating(name: str, interval: timedelta, action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` now and at each beat, on a thread, until the block ends; then wait for it.
+def beating(
+    name: str,
+    interval: timedelta,
+    action: Callable[[], None],
+    *,
+    first_after: timedelta = timedelta(0),
+) -> Iterator[None]:
+    """Call `action` at each beat, on a thread, until the block ends; then wait for it.
 
     Beats that were missed are not made up for.
     """
     ended = threading.Event()
 
     def beat() -> None:
-        at = time.monotonic()
+        at = time.monotonic() + first_after.total_seconds()
         while not ended.wait(max(at - time.monotonic(), 0)):
             action()
             at = max(at + interval.total_seconds(), time.monotonic())

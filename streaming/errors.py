@@ -10,6 +10,13 @@ class ConfigurationError(Exception):
     """
 
 
+class TablesUnavailable(ConfigurationError):
+    """Tables that cannot be read or written now: the disk is full, or the store is away.
+
+    To a query that writes them it is a reason to try again later.
+    """
+
+
 class LogTruncated(ConfigurationError):
     """Offsets that the tables need, or already hold, are not in the log any more.
 

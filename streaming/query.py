@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
@@ -30,6 +30,7 @@ from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.progress import OnProgress
 from streaming.session import build_session
+from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.checkpoint import read_checkpoint, require_fit
 from streaming.tables.load_progress import LoadProgress
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
+# A start has enough to do.
+_UPKEEP_AFTER = timedelta(minutes=1)
 _OWN_ERROR = re.compile(r"streaming\.errors\.\w+: (?P<text>.+)")
 
 
@@ -58,11 +61,12 @@ class _StoppableApply:
     apply: MicroBatchApply
     stop: threading.Event
     lock: threading.Lock
+    is_over: bool = False
     error: BaseException | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self.lock:
-            if self.stop.is_set():
+            if self.is_over or self.stop.is_set():
                 raise Stopped
             try:
                 self.apply(batch, batch_id)
@@ -104,12 +108,7 @@ def run_query(
         semantics.value,
     )
     with tables_folder.locked(settings.tables):
-        progress = tables_folder.existing_progress(
-            settings.tables,
-            cluster_id=log.cluster_id,
-            topic_id=log.topic_id,
-            semantics=semantics,
-        ) or LoadProgress.nothing(
+        progress = _existing_progress(settings, log, semantics) or LoadProgress.nothing(
             cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
         )
         checkpoint = read_checkpoint(settings.checkpoint)
@@ -170,6 +169,14 @@ def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDesc
     return log
 
 
+def _existing_progress(
+    settings: RunSettings, log: LogDescription, semantics: Semantics
+) -> LoadProgress | None:
+    return tables_folder.existing_progress(
+        settings.tables, cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+    )
+
+
 def _run(
     session: SparkSession,
     settings: RunSettings,
@@ -193,39 +200,56 @@ def _run(
     with ExitStack() as opened:
         topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(topic_names))
-        apply = MicroBatchApply(
-            tables=settings.tables,
-            semantics=progress.semantics,
-            history=settings.history,
-            progress=progress,
-            on_progress=on_progress,
-            topic_names=topic_names,
-            offsets_retention_ms=offsets_retention_ms,
-        )
-        stoppable = _StoppableApply(apply, stop, threading.Lock())
         jobs = _jobs(settings, kafka_config, opened)
         if not settings.available_now:
-            for name, interval, action in jobs:
-                opened.enter_context(beating(name, interval, action))
-        _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+            for job in jobs:
+                opened.enter_context(
+                    beating(job.name, job.interval, job.action, first_after=job.first_after)
+                )
+
+        def query() -> None:
+            """From where the tables are; a failed one left them anywhere."""
+            nonlocal progress
+            progress = _existing_progress(settings, log, progress.semantics) or progress
+            apply = MicroBatchApply(
+                tables=settings.tables,
+                semantics=progress.semantics,
+                history=settings.history,
+                progress=progress,
+                on_progress=on_progress,
+                topic_names=topic_names,
+                offsets_retention_ms=offsets_retention_ms,
+            )
+            stoppable = _StoppableApply(apply, stop, threading.Lock())
+            _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+
+        Supervisor(settings.max_restarts, stop).run(query, lambda: progress.batch_id)
         if settings.available_now:
-            for _, _, action in jobs:
-                action()
+            for job in jobs:
+                job.action()
 
 
-def _jobs(
-    settings: RunSettings, kafka_config: dict[str, object], opened: ExitStack
-) -> list[tuple[str, timedelta, Callable[[], None]]]:
-    """What is done beside the query, how often; once behind a query that ends by itself."""
-    jobs: list[tuple[str, timedelta, Callable[[], None]]] = []
+class _Job(NamedTuple):
+    """What is done beside the query at intervals; once, behind a query that ends by itself."""
+
+    name: str
+    action: Callable[[], None]
+    interval: timedelta
+    first_after: timedelta
+
+
+def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitStack) -> list[_Job]:
+    jobs: list[_Job] = []
     if settings.lag_interval != "off":
         sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(sampling))
-        jobs.append(("log-offsets", parse_interval(settings.lag_interval), sampling.sample))
+        interval = parse_interval(settings.lag_interval)
+        jobs.append(_Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.upkeep_interval != "off":
         retention = parse_interval(settings.history_retention)
         tidy_up = partial(tidy_up_beside, settings.tables, retention)
-        jobs.append(("upkeep", parse_interval(settings.upkeep_interval), tidy_up))
+        interval = parse_interval(settings.upkeep_interval)
+        jobs.append(_Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
     return jobs
 
 
@@ -290,9 +314,8 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
         error = query.exception()
     finally:
         stop_was_asked = stop.is_set()
-        stop.set()
         with stoppable.lock:
-            pass
+            stoppable.is_over = True
         query.stop()
     if stoppable.error is not None:
         raise stoppable.error

@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -14,6 +15,8 @@ from streaming.jars import delta_jars
 from streaming.java import find_java
 
 if TYPE_CHECKING:
+    # It is nothing to a query that has no pandas in it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
 _SETTINGS = {

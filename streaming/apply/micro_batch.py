@@ -137,6 +137,7 @@ class MicroBatchApply:
         if is_first:
             self.recover(query_id)
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
+        self.progress.require_no_gap(reports)
         rows = self._not_applied(rows)
         counts = RecordCounts()
         writes = TableWrites(self.tables, self.progress, self.fault)

@@ -101,6 +101,13 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     help="Name the tables in a database of Spark's catalog too: Hive's metastore as hive-site.xml "
     "in SPARK_CONF_DIR says, or another that is configured there.",
 )
+@option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How often a query that failed is started again without a micro-batch between.",
+)
 @option("--master", default="local[2]", show_default=True, help="The Spark master.")
 @kafka_option
 @option("--silent", is_flag=True, help="Show no progress.")

@@ -7,6 +7,7 @@ the figures.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,7 +24,7 @@ from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
@@ -39,6 +40,7 @@ _PROPERTIES = {
     "delta.checkpointInterval": "50",
 }
 _CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 _READER_VERSION = 1
 
 
@@ -65,9 +67,15 @@ def retention_properties(retention: timedelta) -> dict[str, str]:
     return {
         # Upkeep does it, which knows what the newest snapshot is made of.
         "delta.enableExpiredLogCleanup": "false",
-        "delta.deletedFileRetentionDuration": interval,
+        _FILE_RETENTION: interval,
         "delta.logRetentionDuration": interval,
     }
+
+
+def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
+    """How long versions are kept by the properties of a table, None where these do not say."""
+    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_FILE_RETENTION, ""))
+    return None if found is None else timedelta(seconds=int(found[1]))
 
 
 def create_tables(
@@ -162,7 +170,7 @@ def rows_of(
             found = Scanner.from_batches(read_rows, columns=columns, filter=where).to_table()
     except (DeltaError, OSError) as error:
         # VACUUM has been here, or the store is away.
-        raise ConfigurationError(f"cannot read {table.path(tables)}: {said(error)}") from error
+        raise TablesUnavailable(f"cannot read {table.path(tables)}: {said(error)}") from error
     fields = [table.schema.field(name) for name in found.column_names]
     arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
     return pa.table(arrays, schema=pa.schema(fields))
@@ -400,4 +408,4 @@ def _written(path: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise ConfigurationError(f"cannot write {path}: {said(error)}") from error
+        raise TablesUnavailable(f"cannot write {path}: {said(error)}") from error

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.exact_replay import RecordCounts
+from streaming.errors import ConfigurationError
 from streaming.tables.schemas import LOAD_PROGRESS, STATE_CURRENT, STATE_LOADING, TABLES
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,23 @@ class LoadProgress:
             progress.table_versions.update(dict(row["table_versions"]))
         progress.reported_offset_total = sum(row.next_offset for row in progress.rows.values())
         return progress
+
+    def require_no_gap(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse a micro-batch that begins behind what the tables have not seen.
+
+        Raises:
+            ConfigurationError: record offsets were passed over.
+        """
+        for report in reports:
+            log_partition, from_offset = report["log_partition"], report["from_offset"]
+            row = self.rows.get(log_partition)
+            if row is not None and from_offset > row.next_offset:
+                raise ConfigurationError(
+                    f"log partition {log_partition}: the tables end before record offset "
+                    f"{row.next_offset}, and the query goes on at {from_offset}; its checkpoint "
+                    "belongs to other tables: name a new folder with --checkpoint and the query "
+                    "goes on from where the tables are"
+                )
 
     def advance(
         self,

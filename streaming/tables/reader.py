@@ -76,7 +76,7 @@ class TableReader:
         self._check_format()
         self.version = progress.version()
         """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
-        self._progress = delta.rows_of(progress, self.tables, LOAD_PROGRESS)
+        self._progress = _rows_as_of(progress, as_of, self.tables)
         if isinstance(as_of, datetime):
             self._check_begun(progress, as_of)
         self._as_of = as_of
@@ -148,8 +148,15 @@ class TableReader:
 
     @property
     def begins_at(self) -> datetime:
-        """The earliest moment that the tables reach back to."""
-        return _begins_at(_open(LOAD_PROGRESS.path(self.tables), self.tables))
+        """The earliest moment that the tables surely reach back to."""
+        progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
+        times = [commit["timestamp"] for commit in progress.history()]
+        first, newest = (datetime.fromtimestamp(f(times) / 1000, timezone.utc) for f in (min, max))
+        retention = delta.snapshot_retention(self._properties)
+        if retention is None:
+            return first
+        # What was replaced since then is kept, and what nobody replaced.
+        return max(first, min(datetime.now(timezone.utc) - retention, newest))
 
     def before(self, moment: datetime) -> TableReader | None:
         """The snapshot that was the newest one at a moment, None where the tables begin later."""
@@ -308,6 +315,18 @@ def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
     except (DeltaError, OSError, ValueError) as error:
         raise ConfigurationError(
             f"{tables} has nothing as of {as_of}: {delta.said(error)}"
+        ) from error
+
+
+def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Table:
+    try:
+        return delta.rows_of(progress, tables, LOAD_PROGRESS)
+    except ConfigurationError as error:
+        if as_of is None:
+            raise
+        raise ConfigurationError(
+            f"{tables} has nothing as of {as_of} any more: `run --snapshot-retention` says how "
+            "long the tables can be read as they were"
         ) from error
 
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.apply.micro_batch import MicroBatchApply
+from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
@@ -158,6 +159,14 @@ def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     ):
         assert one.table != GROUP_OFFSETS.name or one.files_deleted == 24
     assert query.committed() == {24}
+    with pytest.raises(ConfigurationError, match=f"nothing as of {then} any more"):
+        TableReader(query.tables, as_of=then)
+    newest = TableReader(query.tables)
+    assert newest.before(newest.moment - timedelta(seconds=5)) is None
+    # Nothing came since then, so much of the past is known.
+    (_, written_at), *_ = newest.commits(1)
+    assert newest.begins_at == written_at
+    assert newest.before(datetime.now(timezone.utc)) is not None
 
 
 @pytest.mark.parametrize("killed_behind", ["group_offsets", "offset_commits", "pending_offsets"])

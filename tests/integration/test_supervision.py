@@ -1,0 +1,75 @@
+"""A query whose tables could not be written for a while, on a real broker."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.admin import NewTopic
+
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.tables import delta
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS, Table
+from tests.admin_client import admin_of
+from tests.conftest import Eventually
+from tests.integration.running_query import running
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+GROUP = "supervised"
+
+
+def test_it_goes_on_once_they_can(
+    broker: EmbeddedBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "streaming.supervision")
+    overwrite, failures = delta.overwrite, ["first", "second"]
+
+    def overwrite_later(tables: str, table: Table, rows: Any) -> int:
+        if table is LOAD_PROGRESS and failures:
+            # The other tables of the micro-batch are written by then.
+            with delta._written(table.path(tables)):
+                raise OSError(f"no space left, {failures.pop(0)}")
+        return overwrite(tables, table, rows)
+
+    def committed() -> list[int]:
+        rows = TableReader(tables).read(
+            GROUP_OFFSETS.name, ["committed_offset"], [("group_id", "==", GROUP)]
+        )
+        return rows["committed_offset"].to_pylist()
+
+    with admin_of(broker) as admin:
+        admin.create_topics([NewTopic("supervised", 1, 1)])
+    _commit(broker, 1)
+    with running(broker, spark, tmp_path, eventually) as tables:
+        eventually(lambda: committed() == [1], 120)
+        monkeypatch.setattr(delta, "overwrite", overwrite_later)
+        _commit(broker, 2)
+        eventually(lambda: committed() == [2], 120)
+        _commit(broker, 3)
+        eventually(lambda: committed() == [3], 120)
+
+    assert not failures
+    said = [one.getMessage() for one in caplog.records if one.name == "streaming.supervision"]
+    assert ["(1 of 10)" in said[0], "(2 of 10)" in said[1], len(said)] == [True, True, 2]
+    assert "no space left, first" in said[0]
+    history = TableReader(tables).read(OFFSET_COMMITS.name, None, [("group_id", "==", GROUP)])
+    assert sorted(history["committed_offset"].to_pylist()) == [1, 2, 3]
+
+
+def _commit(broker: EmbeddedBroker, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP})
+    consumer.commit(offsets=[TopicPartition("supervised", 0, offset)], asynchronous=False)
+    consumer.close()

@@ -1,0 +1,102 @@
+"""What makes a query start again, and what ends it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from streaming import supervision
+from streaming.errors import ConfigurationError, LogTruncated, SparkError, TablesUnavailable
+from streaming.supervision import Supervisor
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.001)
+
+
+class Failing:
+    """A query that fails of these one after the other, and then ends.
+
+    Before each it finished some micro-batches, or none.
+    """
+
+    def __init__(self, *errors: Exception, micro_batches: int = 0) -> None:
+        self.errors = list(errors)
+        self.micro_batches = micro_batches
+        self.finished = -1
+        self.starts = 0
+
+    def __call__(self) -> None:
+        self.starts += 1
+        self.finished += self.micro_batches
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def supervised(query: Failing, max_restarts: int = 2) -> None:
+    Supervisor(max_restarts, threading.Event()).run(query, lambda: query.finished)
+
+
+def test_a_query_that_failed_starts_again(caplog: pytest.LogCaptureFixture) -> None:
+    query = Failing(SparkError("a task\nand its trace"), TablesUnavailable("the store is away"))
+    supervised(query)
+    assert query.starts == 3
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "the query failed (a task); it starts again in 0.001 s (1 of 2)"
+    assert second == "the query failed (the store is away); it starts again in 0.002 s (2 of 2)"
+
+
+def test_it_gives_up_after_so_many_in_a_row() -> None:
+    query = Failing(*(SparkError(str(number)) for number in range(5)))
+    with pytest.raises(SparkError, match="2"):
+        supervised(query)
+    assert query.starts == 3
+
+
+def test_a_finished_micro_batch_ends_the_row() -> None:
+    query = Failing(*(SparkError(str(number)) for number in range(9)), micro_batches=1)
+    supervised(query)
+    assert query.starts == 10
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("no such topic"),
+        LogTruncated(topic="t", log_partition=0, position=1, log_start=2, log_end=3),
+        ConnectionRefusedError("the JVM is gone"),
+    ],
+)
+def test_what_a_person_must_mend_ends_it(error: Exception) -> None:
+    query = Failing(error)
+    with pytest.raises(type(error)):
+        supervised(query)
+    assert query.starts == 1
+
+
+def test_no_restarts_are_none() -> None:
+    query = Failing(SparkError("a"))
+    with pytest.raises(SparkError):
+        supervised(query, max_restarts=0)
+
+
+def test_a_request_to_stop_ends_the_pause(
+    monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 3_600.0)
+    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 3_600.0)
+    query, stop = Failing(SparkError("a")), threading.Event()
+    supervisor = Supervisor(2, stop)
+    thread = threading.Thread(target=lambda: supervisor.run(query, lambda: -1))
+    began = time.monotonic()
+    thread.start()
+    eventually(lambda: supervisor.restarts == 1)
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert time.monotonic() - began < 3_600
+    assert query.starts == 1
