@@ -7,20 +7,19 @@ from datetime import timedelta
 
 import click
 
-from streaming.commands.options import option, output_option, tables_option
+from streaming.commands.options import (
+    history_retention_option,
+    option,
+    output_option,
+    tables_option,
+)
 from streaming.durations import parse_interval
 from streaming.output import output_of
 
 
 @click.command()
 @tables_option
-@option(
-    "--history-retention",
-    metavar="INTERVAL",
-    default="7 days",
-    show_default=True,
-    help="How long offset_commits, group_events and log_offsets are kept, by days.",
-)
+@history_retention_option
 @option(
     "--snapshot-retention",
     metavar="INTERVAL",

@@ -116,6 +116,13 @@ as_of_option = option(
     metavar="TIME|VERSION",
     help="The tables as they were: an ISO 8601 time (UTC) or a version of load_progress.",
 )
+history_retention_option = option(
+    "--history-retention",
+    metavar="INTERVAL",
+    default="7 days",
+    show_default=True,
+    help="How long offset_commits, group_events and log_offsets are kept, by days.",
+)
 log_partitions_option = option(
     "--log-partitions", metavar="N[,N…]", help="Only these partitions of __consumer_offsets."
 )

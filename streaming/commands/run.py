@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from streaming.commands.options import (
     bootstrap_servers_option,
+    history_retention_option,
     kafka_option,
     log_partitions_of,
     log_partitions_option,
@@ -51,13 +52,7 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     show_default=True,
     help="How long the tables can be read as they were (show --as-of, the page's past moments).",
 )
-@option(
-    "--history-retention",
-    metavar="INTERVAL",
-    default="7 days",
-    show_default=True,
-    help="How long offset_commits, group_events and log_offsets are kept, by days.",
-)
+@history_retention_option
 @option(
     "--upkeep-interval",
     metavar="INTERVAL",
