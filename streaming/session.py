@@ -15,8 +15,6 @@ from streaming.jars import delta_jars
 from streaming.java import find_java
 
 if TYPE_CHECKING:
-    # It is nothing to a query that has no pandas in it.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     from pyspark.sql import SparkSession
 
 _SETTINGS = {
@@ -42,6 +40,7 @@ _DELTA = {
     # A commit timestamp may lie before 1900 in hostile input; it is what is stored.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
+_OF_PANDAS = "PySpark does not yet fully support pandas"
 _PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
 _SPARK_CONF = Path(__file__).with_name("spark_conf")
 
@@ -75,6 +74,9 @@ def build_session(
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # This process and Spark's own would say it, and it is nothing to a query without pandas.
+    warnings.filterwarnings("ignore", _OF_PANDAS, FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_PANDAS}:FutureWarning")
     if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
         os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     from pyspark.sql import SparkSession
