@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streaming.output import output_of
 from streaming.tables import delta
+from streaming.tables.creation import create_tables
 from streaming.tables.schemas import GROUP_OFFSETS
 
 _ROWS = 1_000
@@ -34,7 +35,7 @@ def bench(runs: int) -> None:
 def _seconds(keys: int, runs: int, *, change_data_feed: bool) -> list[float]:
     choose = np.random.default_rng(0)
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables:
-        delta.create_tables(tables, {}, change_data_feed=change_data_feed)
+        create_tables(tables, {}, change_data_feed=change_data_feed)
         delta.append(tables, GROUP_OFFSETS, _rows(np.arange(keys), 0))
         found = []
         for run in range(runs):

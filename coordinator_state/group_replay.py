@@ -96,15 +96,7 @@ def rebuilt_group(
             return active_group_unloaded(group_id, replay.tombstones[group_id])
         has_offsets = bool(committed or waiting)
         return replay.states.get(group_id) or (simple_group(group_id) if has_offsets else None)
-    events: list[tuple[int, GroupRecord | None]] = [
-        *((record_offset, None) for record_offset in (*committed, *waiting)),
-        *((record.record_offset, record) for record in records),
-    ]
-    for _, event in sorted(events, key=lambda event: event[0]):
-        if event is None:
-            replay.replay_offset_commit(group_id)
-        else:
-            replay.replay(event)
+    replay.replay_in_order(group_id, [*committed, *waiting], records)
     return replay.states.get(group_id) or (simple_group(group_id) if was_simple else None)
 
 
@@ -159,6 +151,20 @@ class GroupReplay:
             self._replay_classic(record)
         elif record.record_type in MODERN_GROUPS:
             self._replay_modern(MODERN_GROUPS[record.record_type], record)
+
+    def replay_in_order(
+        self, group_id: str, commits: Iterable[int], records: Iterable[GroupRecord]
+    ) -> None:
+        """Replay a group's records, and between them commits of offsets by their record offset."""
+        events: list[tuple[int, GroupRecord | None]] = [
+            *((record_offset, None) for record_offset in commits),
+            *((record.record_offset, record) for record in records),
+        ]
+        for _, record in sorted(events, key=lambda event: event[0]):
+            if record is None:
+                self.replay_offset_commit(group_id)
+            else:
+                self.replay(record)
 
     def _replay_classic(self, record: GroupRecord) -> None:
         if record.value is None:

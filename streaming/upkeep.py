@@ -8,7 +8,9 @@ from datetime import datetime, timedelta, timezone
 
 from streaming.errors import ConfigurationError
 from streaming.tables import folder
-from streaming.tables.upkeep import TableUpkeep, keep_snapshots, upkeep
+from streaming.tables.creation import keep_snapshots
+from streaming.tables.reader import TableReader
+from streaming.tables.upkeep import TableUpkeep, upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,8 @@ def maintain(
     Raises:
         ConfigurationError: there are no tables, or a `run` is writing to them.
     """
-    with folder.locked(folder.existing(tables)):
+    TableReader(tables)  # refuses a folder without tables, which the lock would make
+    with folder.locked(tables):
         if snapshot_retention is not None:
             keep_snapshots(tables, snapshot_retention)
         yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))

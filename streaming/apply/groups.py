@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -195,31 +195,14 @@ def _plan_coordinator(
         if identity in replayed:
             after = replayed[identity]
         else:
-            after = _replayed(identity, records, commit_offsets.get(identity, ()), known)
+            replay = replay_of(identity, known)
+            commits = commit_offsets.get(identity, ())
+            replay.replay_in_order(identity[1], commits, map(group_record, records))
+            after = replay.states.get(identity[1])
         if after is None or after is not known.get(identity):
             position = records[-1]["record_offset"] if records else NO_RECORD_OFFSET
             changes[identity] = GroupChange(group=after, position=position)
     return changes
-
-
-def _replayed(
-    identity: GroupId,
-    rows: Iterable[dict[str, Any]],
-    commit_offsets: Iterable[int],
-    known: Mapping[GroupId, GroupState],
-) -> GroupState | None:
-    _, group_id = identity
-    replay = replay_of(identity, known)
-    events: list[tuple[int, GroupRecord | None]] = [
-        *((record_offset, None) for record_offset in commit_offsets),
-        *((row["record_offset"], group_record(row)) for row in rows),
-    ]
-    for _, record in sorted(events, key=lambda event: event[0]):
-        if record is None:
-            replay.replay_offset_commit(group_id)
-        else:
-            replay.replay(record)
-    return replay.states.get(group_id)
 
 
 def replay_of(identity: GroupId, known: Mapping[GroupId, GroupState]) -> GroupReplay:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlparse
 
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSelector, FileSystem
 
 from streaming.errors import ConfigurationError
+from streaming.tables.file_systems import file_system
 from streaming.tables.load_progress import LoadProgress
 
 
@@ -40,7 +38,8 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         ConfigurationError: the folder holds something else, or cannot be read.
     """
     try:
-        folder = _folder(location)
+        # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
+        folder = file_system(location)
         metadata = _read(folder, "metadata")
         if metadata is None:
             return None
@@ -91,14 +90,6 @@ def require_fit(checkpoint: Checkpoint, progress: LoadProgress, tables: str) -> 
                 f"{next_offset} in the checkpoint and at {applied} in the tables; name a new "
                 "folder with --checkpoint and the query goes on from where the tables are"
             )
-
-
-def _folder(location: str) -> FileSystem:
-    """Spark writes a checkpoint by Hadoop's file systems; delta-rs reads the same addresses."""
-    url = urlparse(location)
-    if url.scheme not in ("", "file"):
-        return PyFileSystem(DeltaStorageHandler(location))
-    return SubTreeFileSystem(str(Path(url.path).absolute()), LocalFileSystem())
 
 
 def _read(folder: FileSystem, name: str) -> str | None:

@@ -7,11 +7,8 @@ the figures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,28 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
-from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.tables.file_systems import file_system
 from streaming.tables.schemas import (
-    ALL_TABLES,
-    DEFAULT_SNAPSHOT_RETENTION,
-    LOAD_PROGRESS,
     TIMESTAMP,
     Table,
 )
 
-_PROPERTIES = {
-    # Readers of the plain protocol know no deletion vectors.
-    "delta.enableDeletionVectors": "false",
-    # The default is ten: with a commit a second a checkpoint would be written most of the time.
-    "delta.checkpointInterval": "50",
-}
-_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
-_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
 
 
@@ -59,48 +45,6 @@ def with_timestamps(rows: pa.Table) -> pa.Table:
             times = clamped.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
             rows = rows.set_column(index, name.removesuffix("_ms"), times)
     return rows
-
-
-def retention_properties(retention: timedelta) -> dict[str, str]:
-    """The properties by which versions of a table are kept for so long."""
-    interval = f"interval {round(retention.total_seconds())} seconds"
-    return {
-        # Upkeep does it, which knows what the newest snapshot is made of.
-        "delta.enableExpiredLogCleanup": "false",
-        _FILE_RETENTION: interval,
-        "delta.logRetentionDuration": interval,
-    }
-
-
-def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
-    """How long versions are kept by the properties of a table, None where these do not say."""
-    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_FILE_RETENTION, ""))
-    return None if found is None else timedelta(seconds=int(found[1]))
-
-
-def create_tables(
-    tables: str,
-    properties: Mapping[str, str],
-    *,
-    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
-    change_data_feed: bool = False,
-) -> None:
-    """Create the tables that do not exist; `properties` are those of `load_progress`.
-
-    `load_progress` comes last, so that a folder with it has every table.
-    """
-    for table in ALL_TABLES:
-        own = dict(properties) if table.name == LOAD_PROGRESS.name else {}
-        if change_data_feed:
-            own[_CHANGE_DATA_FEED] = "true"
-        DeltaTable.create(
-            table.path(tables),
-            schema=table.schema,
-            mode="ignore",
-            partition_by=list(table.partition_by) or None,
-            configuration={**_PROPERTIES, **retention_properties(snapshot_retention), **own},
-            raise_if_key_not_exists=False,
-        )
 
 
 def files_of(
@@ -129,7 +73,7 @@ def files_of(
         ["/".join(uri.split("/")[-depth:]) for uri in uris],
         schema=table.schema,
         format="parquet",
-        filesystem=filesystem(opened, tables, table),
+        filesystem=file_system(table.path(tables)),
         partitioning=partitioning(
             pa.schema([table.schema.field(name) for name in table.partition_by]), flavor="hive"
         ),
@@ -189,20 +133,9 @@ def read(
     return rows_of(opened, tables, table, columns, where=where)
 
 
-def filesystem(opened: DeltaTable, tables: str, table: Table) -> FileSystem:
-    """The folder of a table: Arrow's own file system on this machine, delta-rs's for an address.
-
-    delta-rs's is Python code that Arrow calls on threads of its own; one of them may be left when
-    the interpreter ends, which aborts the process.
-    """
-    if "://" in tables:
-        return PyFileSystem(DeltaStorageHandler(opened.table_uri))
-    return SubTreeFileSystem(str(Path(table.path(tables)).absolute()), LocalFileSystem())
-
-
 def has_change_data_feed(opened: DeltaTable) -> bool:
     """Whether delta-rs's own MERGE wrote the table: its strings may be views."""
-    return opened.metadata().configuration.get(_CHANGE_DATA_FEED) == "true"
+    return opened.metadata().configuration.get(CHANGE_DATA_FEED) == "true"
 
 
 def current_version(tables: str, table: Table) -> int:
@@ -227,7 +160,7 @@ def merge(
         deletes: the column that says whether a row only takes away, where there is one; null is no.
     """
     path = table.path(tables)
-    with _written(path):
+    with writing(path):
         opened = DeltaTable(path)
         if has_change_data_feed(opened):
             _merge_rows(opened, tables, table, source, guard, deletes)
@@ -316,7 +249,7 @@ def append(
     """
     properties = None
     path = table.path(tables)
-    with _written(path):
+    with writing(path):
         opened = DeltaTable(path)
         if transaction is not None:
             application, number = transaction
@@ -331,7 +264,7 @@ def append(
 def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
     """Replace all rows of a small table; give the version after it."""
     path = table.path(tables)
-    with _written(path):
+    with writing(path):
         opened = DeltaTable(path)
         write_deltalake(opened, _columns(table, rows), mode="overwrite")
     return opened.version()
@@ -340,23 +273,10 @@ def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
 def restore(tables: str, table: Table, version: int) -> int:
     """Make a table what it was at a version; give the version after it."""
     path = table.path(tables)
-    with _written(path):
+    with writing(path):
         opened = DeltaTable(path)
         opened.restore(version)
     return opened.version()
-
-
-def properties(tables: str, table: Table) -> dict[str, str]:
-    """The properties of a table."""
-    return dict(DeltaTable(table.path(tables)).metadata().configuration)
-
-
-def set_properties(tables: str, table: Table, wanted: Mapping[str, str]) -> None:
-    """Set table properties."""
-    path = table.path(tables)
-    with _written(path):
-        opened = DeltaTable(path)
-        opened.alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
 
 
 def last_transaction(tables: str, table: Table, application: str) -> int | None:
@@ -381,7 +301,7 @@ def delete_from(tables: str, table: Table, next_offsets: Mapping[int, int]) -> i
     known = ", ".join(map(str, sorted(next_offsets)))
     unknown = f"log_partition NOT IN ({known})" if known else "true"
     path = table.path(tables)
-    with _written(path):
+    with writing(path):
         opened = DeltaTable(path)
         opened.delete(" OR ".join([*past, unknown]))
     return opened.version()
@@ -404,7 +324,12 @@ def _column(rows: pa.Table, field: pa.Field) -> Any:
 
 
 @contextmanager
-def _written(path: str) -> Iterator[None]:
+def writing(path: str) -> Iterator[None]:
+    """Tell where a write to a table fails.
+
+    Raises:
+        TablesUnavailable: it does.
+    """
     try:
         yield
     except (DeltaError, OSError) as error:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from coordinator_state.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables import delta
+from streaming.tables.creation import create_tables, keep_snapshots, set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -27,7 +27,6 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
-from streaming.tables.upkeep import keep_snapshots
 
 LOCK_FILE = "_coordinator_state.lock"
 
@@ -59,15 +58,6 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
             yield
     except OSError as error:
         raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
-
-
-def existing(tables: str) -> str:
-    """The folder, which must hold tables.
-
-    Raises:
-        ConfigurationError: it holds none.
-    """
-    return TableReader(tables).tables
 
 
 def existing_progress(
@@ -121,7 +111,7 @@ def create(
         PROPERTY_SEMANTICS: progress.semantics.value,
         PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
     }
-    delta.create_tables(
+    create_tables(
         tables,
         properties,
         snapshot_retention=snapshot_retention,
@@ -134,4 +124,4 @@ def create(
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
     ):
         if found != wanted:
-            delta.set_properties(tables, LOAD_PROGRESS, {name: str(wanted)})
+            set_properties(tables, LOAD_PROGRESS, {name: str(wanted)})

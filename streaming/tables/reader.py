@@ -24,6 +24,7 @@ from pyarrow.parquet import filters_to_expression
 from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
+from streaming.tables.creation import snapshot_retention
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
@@ -152,7 +153,7 @@ class TableReader:
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
         times = [commit["timestamp"] for commit in progress.history()]
         first, newest = (datetime.fromtimestamp(f(times) / 1000, timezone.utc) for f in (min, max))
-        retention = delta.snapshot_retention(self._properties)
+        retention = snapshot_retention(self._properties)
         if retention is None:
             return first
         # What was replaced since then is kept, and what nobody replaced.

@@ -30,7 +30,6 @@ DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 """`offsets.retention.minutes`, as it is unless somebody sets it."""
 
 DEFAULT_SNAPSHOT_RETENTION = timedelta(hours=1)
-DEFAULT_HISTORY_RETENTION = timedelta(days=7)
 
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"

@@ -6,7 +6,8 @@ history grows by a file; after a week of a micro-batch a second that is 600,000 
 * files that only snapshots older than the snapshots' retention are made of are deleted, and so are
   the entries of Delta's log that lead to them;
 * days of history that are over for longer than the history's retention are deleted;
-* the small files of each day are put together.
+* small files are put together, of history those of each day: Delta's own MERGE, which tells the
+  change data feed, makes them as well.
 
 Whatever the snapshot that `load_progress` names is made of stays, however old it is: a query that
 was down for long, or was killed in the middle of a micro-batch, goes on from there. delta-rs's own
@@ -18,7 +19,6 @@ with deletions of the same rows.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,13 +32,12 @@ from pyarrow.fs import FileType
 
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
+from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, Table
 
-logger = logging.getLogger(__name__)
-
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Files of history below this are put together, to up to four times as much."""
+"""Files below this are put together, to up to four times as much."""
 _LARGE_FILE_BYTES: Final = 4 * SMALL_FILE_BYTES
 MOST_SMALL_FILES: Final = 16
 """So many are left alone."""
@@ -63,7 +62,7 @@ class TableUpkeep:
 def upkeep(tables: str, history_retention: timedelta, *, now: datetime) -> Iterator[TableUpkeep]:
     """Do it for each table.
 
-    How long snapshots are kept is a property of the tables (`delta.retention_properties`).
+    How long snapshots are kept is a property of the tables (`creation.retention_properties`).
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -84,19 +83,6 @@ def upkeep(tables: str, history_retention: timedelta, *, now: datetime) -> Itera
             ) from error
 
 
-def keep_snapshots(tables: str, retention: timedelta) -> None:
-    """Have the versions of all tables kept for so long; no one may be writing to them.
-
-    Raises:
-        ConfigurationError: there are no tables, or they cannot be written.
-    """
-    wanted = delta.retention_properties(retention)
-    for table in ALL_TABLES:
-        found = delta.properties(tables, table)
-        if any(found.get(name) != value for name, value in wanted.items()):
-            delta.set_properties(tables, table, wanted)
-
-
 def _pinned(tables: str, table: Table) -> int:
     """The version that the newest snapshot has of a table."""
     reader = TableReader(tables)
@@ -109,12 +95,9 @@ def _pinned(tables: str, table: Table) -> int:
 
 def _upkeep_of(tables: str, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
     opened = DeltaTable(table.path(tables))
-    days_deleted = files_compacted = 0
-    if _DAY in table.partition_by:
-        days_deleted = _delete_days(opened, kept_since)
-    if not delta.has_change_data_feed(opened) or _DAY in table.partition_by:
-        files_compacted = _compact(opened)
-    files_deleted = _delete_files(opened, tables, table, pinned)
+    days_deleted = _delete_days(opened, kept_since) if _DAY in table.partition_by else 0
+    files_compacted = _compact(opened)
+    files_deleted = _delete_files(opened, table.path(tables), pinned)
     # Of the version that is named: what leads to it stays.
     DeltaTable(table.path(tables), version=pinned).cleanup_metadata()
     return TableUpkeep(
@@ -136,7 +119,7 @@ def _delete_days(opened: DeltaTable, kept_since: datetime) -> int:
 
 
 def _compact(opened: DeltaTable) -> int:
-    """Put the small files of each day together where they are many."""
+    """Put small files together where they are many, those of each day."""
     small = Counter(
         file.get(f"partition.{_DAY}")
         for file in _files(opened)
@@ -159,7 +142,7 @@ def _files(opened: DeltaTable) -> list[dict[str, Any]]:
     return actions.select(wanted).to_pylist()
 
 
-def _delete_files(opened: DeltaTable, tables: str, table: Table, pinned: int) -> int:
+def _delete_files(opened: DeltaTable, path: str, pinned: int) -> int:
     """Delete files that neither the current version nor the one that is named is made of.
 
     All files are listed, for a checkpoint of Delta's log forgets what was removed as soon as it may
@@ -167,7 +150,7 @@ def _delete_files(opened: DeltaTable, tables: str, table: Table, pinned: int) ->
     deleted already, and a VACUUM of nothing is a commit, too.
     """
     named = opened.vacuum(full=True, keep_versions=[pinned])
-    found = delta.filesystem(opened, tables, table).get_file_info(named) if named else []
+    found = file_system(path).get_file_info(named) if named else []
     there = sum(file.type is not FileType.NotFound for file in found)
     if there:
         opened.vacuum(dry_run=False, full=True, keep_versions=[pinned])

@@ -40,7 +40,7 @@ def test_it_goes_on_once_they_can(
     def overwrite_later(tables: str, table: Table, rows: Any) -> int:
         if table is LOAD_PROGRESS and failures:
             # The other tables of the micro-batch are written by then.
-            with delta._written(table.path(tables)):
+            with delta.writing(table.path(tables)):
                 raise OSError(f"no space left, {failures.pop(0)}")
         return overwrite(tables, table, rows)
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
+from streaming.tables.creation import create_tables
 from streaming.tables.schemas import ALL_TABLES, GROUP_OFFSETS, OFFSET_COMMITS
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -54,7 +55,7 @@ def merge(tables: str, *changes: dict[str, Any]) -> int:
 @pytest.fixture(params=[False, True], ids=["plain", "with change data feed"])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     folder = str(tmp_path / "tables")
-    delta.create_tables(folder, {}, change_data_feed=request.param)
+    create_tables(folder, {}, change_data_feed=request.param)
     return folder
 
 
@@ -78,7 +79,7 @@ def test_merge_replaces_takes_away_and_adds(tables: str) -> None:
 
 def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
     tables = str(tmp_path)
-    delta.create_tables(tables, {}, change_data_feed=True)
+    create_tables(tables, {}, change_data_feed=True)
     merge(tables, commit(0, 10), commit(1, 11), commit(2, 12))
     merge(tables, commit(0, 20), tombstone(1, 21))
     opened = DeltaTable(GROUP_OFFSETS.path(tables))
@@ -92,7 +93,7 @@ def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
 
 def test_any_reader_can_filter_what_was_merged(tmp_path: Path) -> None:
     tables = str(tmp_path)
-    delta.create_tables(tables, {})
+    create_tables(tables, {})
     merge(tables, commit(0, 10))
     merge(tables, commit(0, 11))
     opened = DeltaTable(GROUP_OFFSETS.path(tables))
@@ -129,7 +130,7 @@ def test_what_was_appended_past_an_offset_goes(tables: str) -> None:
 
 
 def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:
-    delta.create_tables(str(tmp_path), {"coordinator_state.cluster_id": "c"})
+    create_tables(str(tmp_path), {"coordinator_state.cluster_id": "c"})
     for table in ALL_TABLES:
         opened = DeltaTable(table.path(str(tmp_path)))
         protocol = opened.protocol()

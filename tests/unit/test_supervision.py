@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from streaming import supervision
 from streaming.errors import ConfigurationError, LogTruncated, SparkError, TablesUnavailable
@@ -42,7 +43,9 @@ def supervised(query: Failing, max_restarts: int = 2) -> None:
 
 
 def test_a_query_that_failed_starts_again(caplog: pytest.LogCaptureFixture) -> None:
-    query = Failing(SparkError("a task\nand its trace"), TablesUnavailable("the store is away"))
+    query = Failing(
+        StreamingQueryException("a task\nand its trace"), TablesUnavailable("the store is away")
+    )
     supervised(query)
     assert query.starts == 3
     first, second = (record.getMessage() for record in caplog.records)

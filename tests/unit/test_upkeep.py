@@ -49,7 +49,9 @@ class Crash(Exception):
 class Query:
     """Micro-batches, each of a commit for every key, into a folder."""
 
-    def __init__(self, folder: Path, snapshot_retention: timedelta) -> None:
+    def __init__(
+        self, folder: Path, snapshot_retention: timedelta, *, change_data_feed: bool = False
+    ) -> None:
         self.tables = str(folder)
         self.number = 0
         tables_folder.create(
@@ -57,6 +59,7 @@ class Query:
             LoadProgress.nothing(**IDENTITY),
             log_partitions=50,
             snapshot_retention=snapshot_retention,
+            change_data_feed=change_data_feed,
         )
         self.start()
 
@@ -76,10 +79,13 @@ class Query:
             fault=crash,
         )
 
-    def micro_batch(self, at_ms: int = NOW_MS) -> None:
+    def micro_batch(self, at_ms: int = NOW_MS, group_id: str = "g") -> None:
         start = self.number * len(KEYS)
         rows = [
-            {**commit(start + index, self.number, key=key), "record_timestamp_ms": at_ms}
+            {
+                **commit(start + index, self.number, key=key._replace(group_id=group_id)),
+                "record_timestamp_ms": at_ms,
+            }
             for index, key in enumerate(KEYS)
         ]
         progress = {
@@ -208,6 +214,23 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
     assert found.num_rows == (2 * (MOST_SMALL_FILES + 1) + 1) * len(KEYS)
     query.upkeep()
     assert query.upkeep()[OFFSET_COMMITS.name].is_nothing
+
+
+def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0), change_data_feed=True)
+    groups = MOST_SMALL_FILES + 1
+    for number in range(groups):
+        query.micro_batch(group_id=f"g{number}")
+    opened = DeltaTable(GROUP_OFFSETS.path(query.tables))
+    assert len(opened.file_uris()) == groups
+    assert query.upkeep()[GROUP_OFFSETS.name].files_compacted == groups
+    opened.update_incremental()
+    assert len(opened.file_uris()) == 1
+    # The next micro-batch goes on from it.
+    query.micro_batch(group_id="g0")
+    query.upkeep()
+    rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
+    assert rows.num_rows == groups * len(KEYS)
 
 
 def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Making the tables, and the properties that they have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+
+from deltalake import DeltaTable
+
+from streaming.tables import delta
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    DEFAULT_SNAPSHOT_RETENTION,
+    LOAD_PROGRESS,
+    Table,
+)
+
+_PROPERTIES = {
+    # Readers of the plain protocol know no deletion vectors.
+    "delta.enableDeletionVectors": "false",
+    # The default is ten: with a commit a second a checkpoint would be written most of the time.
+    "delta.checkpointInterval": "50",
+}
+_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+
+
+def retention_properties(retention: timedelta) -> dict[str, str]:
+    """The properties by which versions of a table are kept for so long."""
+    interval = f"interval {round(retention.total_seconds())} seconds"
+    return {
+        # Upkeep does it, which knows what the newest snapshot is made of.
+        "delta.enableExpiredLogCleanup": "false",
+        _FILE_RETENTION: interval,
+        "delta.logRetentionDuration": interval,
+    }
+
+
+def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
+    """How long versions are kept by the properties of a table, None where these do not say."""
+    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_FILE_RETENTION, ""))
+    return None if found is None else timedelta(seconds=int(found[1]))
+
+
+def create_tables(
+    tables: str,
+    properties: Mapping[str, str],
+    *,
+    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
+    change_data_feed: bool = False,
+) -> None:
+    """Create the tables that do not exist; `properties` are those of `load_progress`.
+
+    `load_progress` comes last, so that a folder with it has every table.
+    """
+    for table in ALL_TABLES:
+        own = dict(properties) if table.name == LOAD_PROGRESS.name else {}
+        if change_data_feed:
+            own[delta.CHANGE_DATA_FEED] = "true"
+        DeltaTable.create(
+            table.path(tables),
+            schema=table.schema,
+            mode="ignore",
+            partition_by=list(table.partition_by) or None,
+            configuration={**_PROPERTIES, **retention_properties(snapshot_retention), **own},
+            raise_if_key_not_exists=False,
+        )
+
+
+def properties(tables: str, table: Table) -> dict[str, str]:
+    """The properties of a table."""
+    return dict(DeltaTable(table.path(tables)).metadata().configuration)
+
+
+def set_properties(tables: str, table: Table, wanted: Mapping[str, str]) -> None:
+    """Set table properties."""
+    path = table.path(tables)
+    with delta.writing(path):
+        opened = DeltaTable(path)
+        opened.alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
+
+
+def keep_snapshots(tables: str, retention: timedelta) -> None:
+    """Have the versions of all tables kept for so long; no one may be writing to them.
+
+    Raises:
+        ConfigurationError: there are no tables, or they cannot be written.
+    """
+    wanted = retention_properties(retention)
+    for table in ALL_TABLES:
+        found = properties(tables, table)
+        if any(found.get(name) != value for name, value in wanted.items()):
+            set_properties(tables, table, wanted)
