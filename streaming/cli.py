@@ -27,6 +27,7 @@ from streaming.commands.offsets import offsets
 from streaming.commands.options import StateOption, read_config_file
 from streaming.commands.partition_for import partition_for
 from streaming.commands.redecode import redecode
+from streaming.commands.reload import reload
 from streaming.commands.run import run
 from streaming.commands.show import show
 from streaming.commands.sql import sql
@@ -186,6 +187,7 @@ for _command in (
     metrics,
     decode,
     redecode,
+    reload,
     maintain,
     partition_for,
     broker,

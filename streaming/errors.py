@@ -10,6 +10,13 @@ class ConfigurationError(Exception):
     """
 
 
+class KafkaUnreachable(ConfigurationError):
+    """No broker answers at the first contact: the address or the login is wrong, or it is away.
+
+    To a query that had contact before it is a reason to try again later.
+    """
+
+
 class TablesUnavailable(ConfigurationError):
     """Tables that cannot be read or written now: the disk is full, or the store is away.
 
@@ -17,7 +24,11 @@ class TablesUnavailable(ConfigurationError):
     """
 
 
-class LogTruncated(ConfigurationError):
+class LogChanged(ConfigurationError):
+    """The log is not the one that the tables were loaded from: what differs is loaded again."""
+
+
+class LogTruncated(LogChanged):
     """Offsets that the tables need, or already hold, are not in the log any more.
 
     The rows of such a log partition can only be rebuilt from what is in the log now.

@@ -21,20 +21,19 @@ from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import ConfigurationError, SparkError
+from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged, SparkError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
-from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
-from streaming.progress import OnProgress
+from streaming.progress import OnProgress, ProgressEvent
+from streaming.reload.log_watch import LogWatch
 from streaming.session import build_session
+from streaming.start import Retentions, Start, start_from
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
-from streaming.tables.checkpoint import read_checkpoint, require_fit
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
 from streaming.upkeep import tidy_up_beside
 
 if TYPE_CHECKING:
@@ -47,7 +46,13 @@ QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
 # A start has enough to do.
 _UPKEEP_AFTER = timedelta(minutes=1)
-_OWN_ERROR = re.compile(r"streaming\.errors\.\w+: (?P<text>.+)")
+_WATCH_INTERVAL = timedelta(seconds=10)
+_OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
+_HEALING = {
+    "LogChanged": LogChanged,
+    "LogTruncated": LogChanged,
+    "KafkaUnreachable": KafkaUnreachable,
+}
 
 
 class Stopped(Exception):
@@ -90,8 +95,7 @@ def run_query(
 
     Raises:
         ConfigurationError: anything a user can mend: the address, the topic, rights, a tables
-        folder or
-            checkpoint that does not fit.
+            folder or checkpoint that does not fit.
     """
     stop = stop or threading.Event()
     kafka_config = kafka_client_config(settings.kafka)
@@ -107,13 +111,11 @@ def run_query(
         len(log.leaders),
         semantics.value,
     )
-    with tables_folder.locked(settings.tables):
-        progress = _existing_progress(settings, log, semantics) or LoadProgress.nothing(
-            cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
-        )
-        checkpoint = read_checkpoint(settings.checkpoint)
-        if checkpoint is not None:
-            require_fit(checkpoint, progress, settings.tables)
+    settings = settings.model_copy(update={"semantics": semantics.value})
+    with tables_folder.locked(settings.tables), tables_folder.locked(settings.checkpoint):
+        # Before Spark takes its time: what cannot be gone on with is said at once.
+        retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
+        start = start_from(settings, kafka_config, retentions)
         own_session = session is None
         session = session or build_session(
             master=settings.master,
@@ -121,8 +123,12 @@ def run_query(
             with_hive=settings.catalog is not None,
         )
         try:
+            if settings.catalog is not None:
+                register(session, settings.tables, settings.catalog)
             with _jvm_that_lives():
-                _run(session, settings, log, progress, on_progress, stop)
+                _Queries(
+                    session, settings, kafka_config, retentions, start, on_progress, stop
+                ).run()
         finally:
             if own_session:
                 with suppress(Py4JError, ConnectionError):
@@ -169,64 +175,68 @@ def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDesc
     return log
 
 
-def _existing_progress(
-    settings: RunSettings, log: LogDescription, semantics: Semantics
-) -> LoadProgress | None:
-    return tables_folder.existing_progress(
-        settings.tables, cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
-    )
+@dataclass(slots=True)
+class _Queries:
+    """The queries of one run: one after the other, each from where the tables are.
 
+    `first` is where the first one starts; `finished` counts micro-batches.
+    """
 
-def _run(
-    session: SparkSession,
-    settings: RunSettings,
-    log: LogDescription,
-    progress: LoadProgress,
-    on_progress: OnProgress | None,
-    stop: threading.Event,
-) -> None:
-    kafka_config = kafka_client_config(settings.kafka)
-    offsets_retention_ms = _offsets_retention_ms(settings, kafka_config)
-    tables_folder.create(
-        settings.tables,
-        progress,
-        log_partitions=len(log.leaders),
-        offsets_retention_ms=offsets_retention_ms,
-        snapshot_retention=parse_interval(settings.snapshot_retention),
-        change_data_feed=settings.change_data_feed,
-    )
-    if settings.catalog is not None:
-        register(session, settings.tables, settings.catalog)
-    with ExitStack() as opened:
-        topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
-        opened.enter_context(closing(topic_names))
-        jobs = _jobs(settings, kafka_config, opened)
-        if not settings.available_now:
-            for job in jobs:
-                opened.enter_context(
-                    beating(job.name, job.interval, job.action, first_after=job.first_after)
-                )
+    session: SparkSession
+    settings: RunSettings
+    kafka_config: dict[str, object]
+    retentions: Retentions
+    first: Start | None
+    on_progress: OnProgress | None
+    stop: threading.Event
+    finished: int = 0
 
-        def query() -> None:
-            """From where the tables are; a failed one left them anywhere."""
-            nonlocal progress
-            progress = _existing_progress(settings, log, progress.semantics) or progress
-            apply = MicroBatchApply(
-                tables=settings.tables,
-                semantics=progress.semantics,
-                history=settings.history,
-                progress=progress,
-                on_progress=on_progress,
-                topic_names=topic_names,
-                offsets_retention_ms=offsets_retention_ms,
+    def run(self) -> None:
+        """Until a query ends by itself, `stop` is set, or one fails for good."""
+        settings = self.settings
+        with ExitStack() as opened:
+            topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
+            opened.enter_context(closing(topic_names))
+            watch = LogWatch(settings.tables, settings.bootstrap_servers, self.kafka_config)
+            opened.enter_context(closing(watch))
+            jobs = _jobs(settings, self.kafka_config, opened)
+            if not settings.available_now:
+                for job in (_Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
+                    opened.enter_context(
+                        beating(job.name, job.interval, job.action, first_after=job.first_after)
+                    )
+            Supervisor(settings.max_restarts, self.stop).run(
+                lambda: self._follow(topic_names, watch), lambda: self.finished
             )
-            stoppable = _StoppableApply(apply, stop, threading.Lock())
-            _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+            if settings.available_now:
+                for job in jobs:
+                    job.action()
 
-        Supervisor(settings.max_restarts, stop).run(query, lambda: progress.batch_id)
-        if settings.available_now:
-            for job in jobs:
-                job.action()
+    def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
+        """One query, and another one where `watch` ended it."""
+        while not self.stop.is_set():
+            start = self.first or start_from(self.settings, self.kafka_config, self.retentions)
+            self.first = None
+            watch.begin(start.log.leaders)
+            apply = MicroBatchApply(
+                tables=self.settings.tables,
+                semantics=start.progress.semantics,
+                history=self.settings.history,
+                progress=start.progress,
+                on_progress=self._count,
+                topic_names=topic_names,
+                offsets_retention_ms=self.retentions.offsets_retention_ms,
+            )
+            stoppable = _StoppableApply(apply, self.stop, threading.Lock())
+            query = _start(self.session, self.settings, start.progress, stoppable)
+            _wait(query, stoppable, self.stop, watch.is_over)
+            if not watch.is_over.is_set():
+                return
+
+    def _count(self, event: ProgressEvent) -> None:
+        self.finished += 1
+        if self.on_progress is not None:
+            self.on_progress(event)
 
 
 class _Job(NamedTuple):
@@ -251,16 +261,6 @@ def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitSt
         interval = parse_interval(settings.upkeep_interval)
         jobs.append(_Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
     return jobs
-
-
-def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]) -> int:
-    """What the cluster says; nothing but what is told of expiry depends on it."""
-    try:
-        with GroupAdmin(settings.bootstrap_servers, kafka_config) as admin:
-            return admin.offsets_retention_ms()
-    except (ConfigurationError, TimeoutError) as error:
-        logger.info("offsets.retention.minutes is not told (%s) and taken to be 7 days", error)
-        return DEFAULT_OFFSETS_RETENTION_MS
 
 
 def _start(
@@ -294,7 +294,7 @@ def _source_options(
     options["history"] = settings.history
     options["tasks"] = str(session.sparkContext.defaultParallelism)
     options["start_offsets"] = json.dumps(
-        {str(p): row.next_offset for p, row in progress.rows.items()}
+        {str(p): row.next_offset for p, row in progress.rows.items() if not row.is_reloading}
     )
     if settings.log_partitions is not None:
         options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
@@ -306,19 +306,24 @@ def _source_options(
     return options
 
 
-def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Event) -> None:
-    """Until the query ends by itself, fails, or is to stop once its micro-batch is finished."""
+def _wait(
+    query: StreamingQuery,
+    stoppable: _StoppableApply,
+    stop: threading.Event,
+    is_over: threading.Event,
+) -> None:
+    """Until the query ends by itself, fails, or is to end once its micro-batch is finished."""
     try:
-        while query.isActive and not stop.wait(_POLL_S):
+        while query.isActive and not is_over.is_set() and not stop.wait(_POLL_S):
             pass
         error = query.exception()
     finally:
-        stop_was_asked = stop.is_set()
+        stop_was_asked = stop.is_set() or is_over.is_set()
         with stoppable.lock:
             stoppable.is_over = True
         query.stop()
     if stoppable.error is not None:
-        raise stoppable.error
+        raise _own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
         raise _own_error(str(error)) or error
 
@@ -326,4 +331,7 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
 def _own_error(text: str) -> ConfigurationError | None:
     """An error of ours that a Python worker raised and Spark passed on as text."""
     found = _OWN_ERROR.search(text)
-    return None if found is None else ConfigurationError(found["text"].strip())
+    if found is None:
+        return None
+    kind = _HEALING.get(found["name"], ConfigurationError)
+    return kind(found["text"].strip())

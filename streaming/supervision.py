@@ -11,9 +11,13 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged, TablesUnavailable
 
 logger = logging.getLogger(__name__)
+
+_HEALS: Final = (TablesUnavailable, LogChanged, KafkaUnreachable)
+"""Errors a person may have to mend at the first start, and that pass by themselves later on: what
+is not in the log any more is loaded again."""
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
@@ -61,4 +65,4 @@ class Supervisor:
 
 def may_heal(error: BaseException) -> bool:
     """Whether a later attempt may go well without anybody's doing."""
-    return isinstance(error, TablesUnavailable) or not isinstance(error, _CANNOT_HEAL)
+    return isinstance(error, _HEALS) or not isinstance(error, _CANNOT_HEAL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +40,11 @@ class CommittedOffsets:
             ms = pc.cast(arrays[name], pa.timestamp("ms", "UTC"), safe=False)
             arrays[name] = pc.cast(ms, pa.int64())
         self._rows = pa.table([arrays[f.name].cast(f.type) for f in _SCHEMA], schema=_SCHEMA)
+
+    def forget(self, log_partitions: Collection[int]) -> None:
+        """Drop what is known of log partitions."""
+        theirs = pc.is_in(self._rows["log_partition"], pa.array(log_partitions, pa.int32()))
+        self._rows = self._rows.filter(pc.invert(theirs))
 
     def before(self, keys: pa.Table) -> pa.Table:
         """What is known of the key of each row, in their order, null where nothing is."""

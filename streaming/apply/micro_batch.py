@@ -5,6 +5,9 @@ by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `of
 `group_events`, `quarantine`, `pending_offsets`, last `load_progress`. A table without changes is
 left alone.
 
+A log partition that is loaded again is held back until all of its log is read (`reloading`), and
+its rows then take the place of those that the tables have, in the same one commit per table.
+
 A crash between any two writes leaves `load_progress` where it was, and the micro-batch runs again.
 It ends in the same tables because
 * rows below `next_offset` of their log partition are left out;
@@ -40,7 +43,9 @@ from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupId, plan_groups, plan_records
 from streaming.apply.offsets import plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
+from streaming.apply.reloading import Reloading, Taken
 from streaming.apply.table_writes import TableWrites
+from streaming.apply.unfinished import take_back
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
@@ -52,7 +57,6 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
-    QUARANTINE,
     Table,
 )
 
@@ -87,6 +91,10 @@ class MicroBatchApply:
     _groups: dict[GroupId, GroupState] = field(default_factory=dict)
     _committed: CommittedOffsets = field(default_factory=CommittedOffsets)
     _query_id: str = ""
+    _reloading: Reloading = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reloading = Reloading(compacts=self.history != "all")
 
     def recover(self, query_id: str) -> None:
         """Read what waits and which groups exist; take back appends that will not come again.
@@ -103,24 +111,18 @@ class MicroBatchApply:
         if self._with_history:
             columns, version = CommittedOffsets.columns(), versions[GROUP_OFFSETS.name]
             self._committed.load(delta.read(self.tables, GROUP_OFFSETS, columns, version=version))
-        for table in APPEND_TABLES:
-            self._take_back(table)
+        coming = {table.name for table in APPEND_TABLES if self._comes_again(table)}
+        take_back(self.tables, self.progress, spared=coming)
         self.progress.query_id = query_id
 
-    def _take_back(self, table: Table) -> None:
-        """Take away what the last, unfinished micro-batch of a lost checkpoint appended.
+    def _comes_again(self, table: Table) -> bool:
+        """Whether the last append is of an unfinished micro-batch of this checkpoint.
 
-        With the checkpoint still there the same micro-batch comes again, and its appends are
-        skipped. What others did to the table (`redecode`, upkeep) stays.
+        It is skipped then.
         """
-        versions = self.progress.table_versions
-        if delta.current_version(self.tables, table) == versions[table.name]:
-            return
         done = delta.last_transaction(self.tables, table, self._transaction)
         is_unfinished = done is not None and done > self.progress.batch_id
-        if not (is_unfinished and self.progress.query_id in ("", self._query_id)):
-            next_offsets = {p: row.next_offset for p, row in self.progress.rows.items()}
-            versions[table.name] = delta.delete_from(self.tables, table, next_offsets)
+        return is_unfinished and self.progress.query_id in ("", self._query_id)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply one micro-batch of a query, whose rows are packed."""
@@ -133,20 +135,26 @@ class MicroBatchApply:
     ) -> None:
         """Apply the rows (`LOG_ROW_SCHEMA`) of a micro-batch that began at `started`."""
         started = time.monotonic() if started is None else started
+        read_at = datetime.now(timezone.utc)
         is_first = not self._query_id
         if is_first:
             self.recover(query_id)
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         self.progress.require_no_gap(reports)
-        rows = self._not_applied(rows)
+        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
+        taken = self._reloading.take(rows, reports, self.progress)
+        rows = self._not_applied(taken)
         counts = RecordCounts()
-        writes = TableWrites(self.tables, self.progress, self.fault)
-        self._write(writes, rows, counts, batch_id, is_first)
+        writes = TableWrites(self.tables, self.progress, frozenset(taken.replaced), self.fault)
+        self._forget(taken)
+        self._write(writes, rows, taken, counts, batch_id, is_first)
+        self.progress.begin_anew(taken.replaced, read_at)
         read = self.progress.advance(
-            reports,
+            taken.reports,
             counts,
             kept=Counter(rows["log_partition"].to_pylist()),
             waiting=Counter(entry.log_partition for entry in self._pending),
+            read_at=read_at,
         )
         self.progress.batch_id = batch_id
         self.progress.updated_at = datetime.now(timezone.utc)
@@ -154,10 +162,12 @@ class MicroBatchApply:
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, counts, read, writes.rows, started)
 
-    def _not_applied(self, rows: pa.Table) -> pa.Table:
-        """Leave out progress rows, and records below the next offset of their log partition."""
-        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
+    def _not_applied(self, taken: Taken) -> pa.Table:
+        """Leave out records below the next offset of their log partition."""
+        rows = taken.rows
         for log_partition, row in self.progress.rows.items():
+            if log_partition in taken.replaced:
+                continue
             applied = pc.and_(
                 pc.equal(rows["log_partition"], log_partition),
                 pc.less(rows["record_offset"], row.next_offset),
@@ -166,10 +176,18 @@ class MicroBatchApply:
                 rows = rows.filter(pc.invert(applied))
         return rows
 
+    def _forget(self, taken: Taken) -> None:
+        """What was known of log partitions whose rows are replaced."""
+        if taken.replaced:
+            self._pending = [e for e in self._pending if e.log_partition not in taken.replaced]
+            self._groups = {i: g for i, g in self._groups.items() if i[0] not in taken.replaced}
+            self._committed.forget(taken.replaced)
+
     def _write(
         self,
         writes: TableWrites,
         rows: pa.Table,
+        taken: Taken,
         counts: RecordCounts,
         batch_id: int,
         is_first: bool,
@@ -204,10 +222,17 @@ class MicroBatchApply:
             else:
                 self._groups[identity] = change.group
         transaction = (self._transaction, batch_id)
-        writes.append(OFFSET_COMMITS, _history_rows(plan.history), transaction)
-        writes.append(GROUP_EVENTS, _history_rows(events), transaction)
-        writes.append(QUARANTINE, _quarantine_rows(rows, counts), transaction)
-        if plan.pending != self._pending or is_first:
+        for table, history, column in (
+            (OFFSET_COMMITS, plan.history, "outcome_record_offset"),
+            (GROUP_EVENTS, events, "record_offset"),
+        ):
+            writes.append(table, _history_rows(_lacking(history, column, taken)), transaction)
+        writes.quarantine(
+            _quarantine_rows(rows, counts),
+            transaction,
+            {r["log_partition"]: r["from_offset"] for r in taken.reports},
+        )
+        if plan.pending != self._pending or is_first or taken.replaced:
             writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
         self.fault(PENDING_OFFSETS.name)
         self._pending = plan.pending
@@ -277,6 +302,16 @@ def _query_id(session: SparkSession) -> str:
     if query_id is None:
         raise RuntimeError(f"a micro-batch without {QUERY_ID_PROPERTY}")
     return str(query_id)
+
+
+def _lacking(history: pa.Table, column: str, taken: Taken) -> pa.Table:
+    """What the tables of history lack of log partitions that were loaded again."""
+    for log_partition, kept_below in taken.replaced.items():
+        is_there = pc.and_(
+            pc.equal(history["log_partition"], log_partition), pc.less(history[column], kept_below)
+        )
+        history = history.filter(pc.invert(is_there))
+    return history
 
 
 def _history_rows(history: pa.Table) -> pa.Table:

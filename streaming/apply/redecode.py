@@ -35,6 +35,7 @@ from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
+    GONE,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     GROUPS,
@@ -117,7 +118,8 @@ def _restore(tables: str, progress: LoadProgress) -> None:
 
 
 def _quarantined(tables: str, progress: LoadProgress) -> list[Row]:
-    rows: list[Row] = delta.read(tables, QUARANTINE).to_pylist()
+    in_log = ~pc.starts_with(pc.field("reason"), GONE)
+    rows: list[Row] = delta.read(tables, QUARANTINE, where=in_log).to_pylist()
     ends = {log_partition: row.next_offset for log_partition, row in progress.rows.items()}
     if any(row["record_offset"] >= ends.get(row["log_partition"], 0) for row in rows):
         raise ConfigurationError(
@@ -186,12 +188,15 @@ def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
 def _account(
     progress: LoadProgress, quarantined: list[Row], moved: set[Place], applied: set[Place]
 ) -> None:
-    """Move the counts along; once, should a crash have left the records in the quarantine."""
+    """Move the counts along; once, should a crash have left the records in the quarantine.
+
+    Those that were not in the log any more when it was loaded again do not count.
+    """
     rows = Counter(row["log_partition"] for row in quarantined)
     applied_rows = Counter(log_partition for log_partition, _ in applied)
     for log_partition, count in Counter(log_partition for log_partition, _ in moved).items():
         row = progress.rows[log_partition]
-        left = min(count, row.records_quarantined - (rows[log_partition] - count))
+        left = max(0, min(count, row.records_quarantined - (rows[log_partition] - count)))
         row.records_quarantined -= left
         row.records_applied += min(left, applied_rows[log_partition])
         row.records_superseded += left - min(left, applied_rows[log_partition])

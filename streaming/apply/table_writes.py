@@ -19,19 +19,21 @@ from streaming.apply.group_tables import GroupTables, described_groups
 from streaming.apply.groups import GroupChange, GroupId, records_table
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, Table
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
 
 
 @dataclass(frozen=True, slots=True)
 class TableWrites:
     """Writes to the tables of a folder; `progress` keeps their versions.
 
-    `rows` counts by table what was written. `fault` is called with the name of each table right
-    after it is written; tests crash there.
+    Rows of the log partitions `replaced` take the place of all that a table of keys, or the
+    quarantine, has of them. `rows` counts by table what was written. `fault` is called with the
+    name of each table right after it is written; tests crash there.
     """
 
     tables: str
     progress: LoadProgress
+    replaced: frozenset[int] = frozenset()
     fault: Callable[[str], None] = lambda _table: None
     rows: dict[str, int] = field(default_factory=dict)
 
@@ -39,8 +41,10 @@ class TableWrites:
         self, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
     ) -> None:
         """MERGE rows; see `streaming.tables.delta.merge`."""
-        if source.num_rows:
-            version = delta.merge(self.tables, table, source, guard=guard, deletes=deletes)
+        if source.num_rows or self.replaced:
+            version = delta.merge(
+                self.tables, table, source, guard=guard, deletes=deletes, replaced=self.replaced
+            )
             self._wrote(table, version, source.num_rows)
         self.fault(table.name)
 
@@ -50,6 +54,17 @@ class TableWrites:
             version = delta.append(self.tables, table, rows, transaction=transaction)
             self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
+
+    def quarantine(
+        self, rows: pa.Table, transaction: tuple[str, int], from_offsets: Mapping[int, int]
+    ) -> None:
+        """Records that could not be decoded; `from_offsets` is where each log begins."""
+        again = {p: from_offsets[p] for p in self.replaced}
+        if again:
+            self.progress.table_versions[QUARANTINE.name] = delta.delete_from(
+                self.tables, QUARANTINE, again
+            )
+        self.append(QUARANTINE, rows, transaction)
 
     def overwrite(self, table: Table, rows: pa.Table) -> None:
         """Replace all rows of a small table."""

@@ -194,7 +194,9 @@ class EmbeddedBroker:
         Raises:
             BrokerError: it took longer than `timeout_s`, or the broker ended.
         """
-        awaited = {int(path.name.rpartition("-")[2]) for path in self.log_dir.glob(_LOG_PARTITIONS)}
+        numbers = [path.name.rpartition("-")[2] for path in self.log_dir.glob(_LOG_PARTITIONS)]
+        # Those of a topic that was deleted end in "delete" for a while.
+        awaited = {int(number) for number in numbers if number.isdecimal()}
         deadline = time.monotonic() + timeout_s
         while True:
             summaries = self.load_summaries()

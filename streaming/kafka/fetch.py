@@ -92,6 +92,15 @@ class LogClient:
 
         return self._leaders.patiently("describe the topic", attempt)
 
+    def look_again(self) -> LogDescription:
+        """Return the same as of now.
+
+        Raises:
+            LogChanged: the topic was created again.
+        """
+        self._leaders.doubt_metadata()
+        return self.describe()
+
     def earliest_offsets(self) -> dict[int, int]:
         """Return the log start offset of every log partition."""
         return self._list_offsets("list the log start offsets", _EARLIEST)
@@ -312,7 +321,10 @@ _shared_clients: dict[tuple[Any, ...], LogClient] = {}
 
 
 def shared_log_client(
-    bootstrap_servers: str, kafka_options: Mapping[str, str], topic: str = OFFSETS_TOPIC
+    bootstrap_servers: str,
+    kafka_options: Mapping[str, str],
+    topic: str = OFFSETS_TOPIC,
+    topic_id: str = "",
 ) -> LogClient:
     """Return this process's client for these settings; it is patient from its first call on.
 
@@ -324,8 +336,9 @@ def shared_log_client(
         bootstrap_servers: HOST:PORT, several with commas.
         kafka_options: settings by name, as `kafka_client_config` takes them.
         topic: the topic to read.
+        topic_id: the one that it had when the task was planned; a client sticks to the one it saw.
     """
-    key = (os.getpid(), bootstrap_servers, topic, tuple(sorted(kafka_options.items())))
+    key = (os.getpid(), bootstrap_servers, topic, topic_id, tuple(sorted(kafka_options.items())))
     if key not in _shared_clients:
         _shared_clients[key] = LogClient(
             bootstrap_servers,

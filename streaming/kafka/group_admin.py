@@ -9,7 +9,7 @@ coordinator is loading, moving or away is asked again until it answers. Needs Ka
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -47,7 +47,8 @@ _DESCRIBE_REQUESTS: Final = {
     STREAMS: (StreamsGroupDescribeRequest, 1),
 }
 _TOPICS_PER_REQUEST: Final = 1_000
-_RETENTION: Final = "offsets.retention.minutes"
+_OFFSETS_RETENTION: Final = "offsets.retention.minutes"
+_DELETE_RETENTION: Final = "delete.retention.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,23 +143,32 @@ class GroupAdmin(PatientRequests):
 
     def offsets_retention_ms(self) -> int:
         """`offsets.retention.minutes` of a broker, in milliseconds."""
+        kind, what = ConfigResourceType.BROKER, "of the brokers"
+        return self._config(kind, lambda: str(self.nodes[0]), _OFFSETS_RETENTION, what) * 60_000
 
+    def delete_retention_ms(self, topic: str) -> int:
+        """`delete.retention.ms` of a topic."""
+        kind, what = ConfigResourceType.TOPIC, f"of topic {topic}"
+        return self._config(kind, lambda: topic, _DELETE_RETENTION, what)
+
+    def _config(
+        self, kind: ConfigResourceType, resource: Callable[[], str], name: str, whose: str
+    ) -> int:
         async def attempt() -> int:
-            node_id = self.nodes[0]
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.DescribeConfigsResource(
-                        resource_type=ConfigResourceType.BROKER.value,
-                        resource_name=str(node_id),
-                        configuration_keys=[_RETENTION],
+                        resource_type=kind.value,
+                        resource_name=resource(),
+                        configuration_keys=[name],
                     )
                 ]
             )
-            answer = await self.send(node_id, request)
+            answer = await self.send(self.nodes[0], request)
             (result,) = answer.results
-            check(result.error_code, f"read {_RETENTION} of the brokers")
+            check(result.error_code, f"read {name} {whose}")
             (config,) = result.configs
-            return int(config.value) * 60_000
+            return int(config.value)
 
         return self.patiently(attempt)
 

@@ -20,7 +20,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.primitives import ZERO_UUID, uuid_text
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged
 from streaming.kafka.connections import BrokerConnections, TryAgain
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ class LogDescription:
         """Refuse to go on with offsets of another cluster, or of another topic of that name.
 
         Raises:
-            ConfigurationError: the ids differ.
+            ConfigurationError: it is another cluster.
+            LogChanged: it is another topic.
         """
         if cluster_id != self.cluster_id:
             raise ConfigurationError(
@@ -55,7 +56,7 @@ class LogDescription:
                 "use other tables and another checkpoint for it"
             )
         if topic_id != self.topic_id:
-            raise ConfigurationError(
+            raise LogChanged(
                 f"topic {self.topic} was deleted and created again (its id was {topic_id} and is "
                 f"{self.topic_id}): its log partitions must be reloaded"
             )
@@ -152,7 +153,7 @@ class TopicLeaders:
                     f"Kafka at {self._connections.bootstrap_servers}: cannot {operation} for "
                     f"{timeout_ms / 1000:.0f} s: {error}"
                 ) from error
-            raise ConfigurationError(
+            raise KafkaUnreachable(
                 f"cannot reach Kafka at {self._connections.bootstrap_servers}: {error}; "
                 "check --bootstrap-servers, --kafka security.protocol and the login"
             ) from error

@@ -168,7 +168,13 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if not isinstance(partition, LogRangeGroup):
             raise TypeError(f"not a partition of this source: {partition!r}")
         options = self._options
-        client = shared_log_client(options.bootstrap_servers, options.kafka, options.topic)
+        client = shared_log_client(
+            options.bootstrap_servers, options.kafka, options.topic, partition.topic_id
+        )
+        known = client.describe().leaders
+        if any(log_range.log_partition not in known for log_range in partition.ranges):
+            # The topic got more partitions since this process asked last.
+            client.look_again()
         if not all(log_range.is_empty for log_range in partition.ranges):
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id

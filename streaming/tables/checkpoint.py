@@ -1,5 +1,7 @@
 """What a Spark checkpoint says of itself, read before the query starts on it.
 
+It may always be discarded: the tables know where they are, and a query goes on from there.
+
 A checkpoint folder holds `metadata` with the query's id, and one file per planned micro-batch in
 `offsets`: a version line, a line of Spark's own JSON, then one line per source, ours being the
 offset JSON of `coordinator_log`; `commits` has a file per finished one.
@@ -11,7 +13,9 @@ OffsetSeqLog.scala at 4.2.0.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from pyarrow.fs import FileSelector, FileSystem
 
@@ -22,13 +26,18 @@ from streaming.tables.load_progress import LoadProgress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """`next_offsets` are where the micro-batch after the last finished one begins."""
+    """`next_offsets` are where the micro-batch after the last finished one begins.
+
+    `log_partitions` are those of the last planned one; the query id is empty where a checkpoint was
+    being discarded.
+    """
 
     location: str
     query_id: str
     next_offsets: dict[int, int]
-    cluster_id: str
-    topic_id: str
+    log_partitions: frozenset[int] = frozenset()
+    cluster_id: str = ""
+    topic_id: str = ""
 
 
 def read_checkpoint(location: str) -> Checkpoint | None:
@@ -41,22 +50,22 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
         folder = file_system(location)
         metadata = _read(folder, "metadata")
-        if metadata is None:
+        planned = _numbers(folder, "offsets")
+        if metadata is None and not planned:
             return None
-        query_id = json.loads(metadata)["id"]
+        query_id = "" if metadata is None else json.loads(metadata)["id"]
+        if not planned:
+            return Checkpoint(location=location, query_id=query_id, next_offsets={})
+        newest = _offset(folder, planned[-1])
         finished = _numbers(folder, "commits")
-        if not finished:
-            return Checkpoint(
-                location=location, query_id=query_id, next_offsets={}, cluster_id="", topic_id=""
-            )
-        planned = _read(folder, f"offsets/{finished[-1]}") or ""
-        offset = json.loads(planned.splitlines()[2])
+        position = _offset(folder, finished[-1])["p"] if finished else {}
         return Checkpoint(
             location=location,
             query_id=query_id,
-            next_offsets={int(p): position[0] for p, position in offset["p"].items()},
-            cluster_id=offset["cluster_id"],
-            topic_id=offset["topic_id"],
+            next_offsets={int(p): next_offset for p, (next_offset, _) in position.items()},
+            log_partitions=frozenset(map(int, newest["p"])),
+            cluster_id=newest["cluster_id"],
+            topic_id=newest["topic_id"],
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ConfigurationError(
@@ -65,31 +74,71 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         ) from error
 
 
-def require_fit(checkpoint: Checkpoint, progress: LoadProgress, tables: str) -> None:
-    """Refuse a checkpoint whose records the tables have not seen.
+def misfit(
+    checkpoint: Checkpoint, progress: LoadProgress, log_partitions: Collection[int]
+) -> str | None:
+    """Why a query on these tables cannot go on with a checkpoint, None where it can.
 
-    A checkpoint that is behind the tables is fine: what it delivers again is left out.
+    One that is behind the tables is fine: what it delivers again is left out.
+
+    Args:
+        checkpoint: as it was read.
+        progress: how far the tables are.
+        log_partitions: those to read.
 
     Raises:
-        ConfigurationError: it is of another cluster or topic, or ahead of the tables.
+        ConfigurationError: it is of another cluster.
     """
-    where = f"checkpoint {checkpoint.location}"
-    found = (checkpoint.cluster_id, checkpoint.topic_id)
-    if checkpoint.next_offsets and found != (progress.cluster_id, progress.topic_id):
+    if checkpoint.cluster_id not in ("", progress.cluster_id):
         raise ConfigurationError(
-            f"{where} is of cluster {found[0]}, topic id {found[1]}, but {tables} of cluster "
-            f"{progress.cluster_id}, topic id {progress.topic_id}: name another folder with "
-            "--checkpoint"
+            f"checkpoint {checkpoint.location} is of cluster {checkpoint.cluster_id}, but this is "
+            f"{progress.cluster_id}: name another folder with --checkpoint"
         )
+    if not checkpoint.query_id:
+        return "it is not whole"
+    if checkpoint.topic_id not in ("", progress.topic_id):
+        return f"it is of topic id {checkpoint.topic_id}, not {progress.topic_id}"
+    if checkpoint.log_partitions and checkpoint.log_partitions != set(log_partitions):
+        return "it has other log partitions"
     for log_partition, next_offset in sorted(checkpoint.next_offsets.items()):
         row = progress.rows.get(log_partition)
+        if row is not None and row.is_reloading:
+            return f"log partition {log_partition} is loaded again"
         applied = 0 if row is None else row.next_offset
         if next_offset > applied:
-            raise ConfigurationError(
-                f"{where} does not fit {tables}: log partition {log_partition} is at record offset "
-                f"{next_offset} in the checkpoint and at {applied} in the tables; name a new "
-                "folder with --checkpoint and the query goes on from where the tables are"
+            return (
+                f"it is at record offset {next_offset} of log partition {log_partition}, and the "
+                f"tables at {applied}"
             )
+    return None
+
+
+def discard(checkpoint: Checkpoint) -> None:
+    """Delete what Spark keeps of a query; all of it that counts is in `load_progress` too.
+
+    Raises:
+        ConfigurationError: it cannot be deleted.
+    """
+    try:
+        folder = file_system(checkpoint.location)
+        files = folder.get_file_info(["metadata", ".metadata.crc"])
+        for name in ("commits", "offsets", "sources", "state"):
+            files += folder.get_file_info(FileSelector(name, True, recursive=True))
+        # `metadata` first: what is without it is not whole.
+        for file in files:
+            if file.is_file:
+                folder.delete_file(file.path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot delete {checkpoint.location}, which does not fit the tables: {error}; "
+            "name another folder with --checkpoint"
+        ) from error
+
+
+def _offset(folder: FileSystem, batch_id: int) -> Any:
+    """The offset at which a micro-batch ends."""
+    planned = _read(folder, f"offsets/{batch_id}") or ""
+    return json.loads(planned.splitlines()[2])
 
 
 def _read(folder: FileSystem, name: str) -> str | None:

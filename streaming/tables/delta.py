@@ -7,7 +7,7 @@ the figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.file_systems import file_system
 from streaming.tables.schemas import (
+    GONE,
+    LOST,
     TIMESTAMP,
     Table,
 )
@@ -144,7 +146,13 @@ def current_version(tables: str, table: Table) -> int:
 
 
 def merge(
-    tables: str, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
+    tables: str,
+    table: Table,
+    source: pa.Table,
+    *,
+    guard: str,
+    deletes: str | None = None,
+    replaced: Collection[int] = (),
 ) -> int:
     """MERGE rows into a table by its key; give the version after it.
 
@@ -158,14 +166,19 @@ def merge(
             columns of the table that it lacks become null.
         guard: the column that the `record_offset` of the table's row must not be greater than.
         deletes: the column that says whether a row only takes away, where there is one; null is no.
+        replaced: log partitions of which the table keeps nothing but the rows of `source`.
     """
     path = table.path(tables)
     with writing(path):
         opened = DeltaTable(path)
         if has_change_data_feed(opened):
-            _merge_rows(opened, tables, table, source, guard, deletes)
+            _merge_rows(opened, tables, table, source, guard, deletes, replaced)
         else:
-            merged = _merged(rows_of(opened, tables, table), table, source, guard, deletes)
+            target = rows_of(opened, tables, table)
+            if replaced:
+                is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
+                target = target.filter(pc.invert(is_theirs))
+            merged = _merged(target, table, source, guard, deletes)
             write_deltalake(opened, merged, mode="overwrite")
     return opened.version()
 
@@ -196,7 +209,13 @@ def _merged(
 
 
 def _merge_rows(
-    opened: DeltaTable, tables: str, table: Table, source: pa.Table, guard: str, deletes: str | None
+    opened: DeltaTable,
+    tables: str,
+    table: Table,
+    source: pa.Table,
+    guard: str,
+    deletes: str | None,
+    replaced: Collection[int],
 ) -> None:
     """delta-rs's own MERGE, which tells the change data feed of each row."""
     rows = source
@@ -220,7 +239,8 @@ def _merge_rows(
         rows = rows.filter(pc.or_(pc.invert(is_gone), is_there))
     values = {name: f"s.{name}" for name in table.schema.names}
     gone = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
-    is_newer = f"s.{guard} >= t.record_offset"
+    are_theirs = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
+    is_newer = f"(s.{guard} >= t.record_offset OR {are_theirs})"
     merging = opened.merge(
         rows,
         " AND ".join(f"t.{name} = s.{name}" for name in table.key),
@@ -230,6 +250,8 @@ def _merge_rows(
     )
     merging = merging.when_matched_delete(f"{gone} AND {is_newer}")
     merging = merging.when_matched_update(values, f"NOT {gone} AND {is_newer}")
+    if replaced:
+        merging = merging.when_not_matched_by_source_delete(are_theirs)
     merging.when_not_matched_insert(values, f"NOT {gone}").execute()
 
 
@@ -285,26 +307,53 @@ def last_transaction(tables: str, table: Table, application: str) -> int | None:
     return found
 
 
-def delete_from(tables: str, table: Table, next_offsets: Mapping[int, int]) -> int:
+def delete_from(
+    tables: str, table: Table, next_offsets: Mapping[int, int], *, others: bool = False
+) -> int:
     """Delete the rows at or past each log partition's next offset; give the version after it.
+
+    With `others` also all rows of log partitions that are not named. What tells of records that are
+    not in the log any more stays.
 
     An append is a file of its own, which goes as a whole; only of files that were compacted since
     the rest is written anew, with strings as views.
     """
-    names = table.schema.names
-    # The column that says how far the log was read when a row was appended.
-    column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
-    past = [
-        f"(log_partition = {log_partition} AND {column} >= {next_offset})"
-        for log_partition, next_offset in sorted(next_offsets.items())
-    ]
-    known = ", ".join(map(str, sorted(next_offsets)))
-    unknown = f"log_partition NOT IN ({known})" if known else "true"
+    rows = [_from(table, *from_offset) for from_offset in sorted(next_offsets.items())]
+    if others:
+        known = ", ".join(map(str, sorted(next_offsets)))
+        rows.append(f"log_partition NOT IN ({known})" if known else "true")
     path = table.path(tables)
     with writing(path):
         opened = DeltaTable(path)
-        opened.delete(" OR ".join([*past, unknown]))
+        opened.delete(f"({' OR '.join(rows)}) AND {_in_log(table)}")
     return opened.version()
+
+
+def mark_lost(tables: str, table: Table, from_offsets: Mapping[int, int]) -> int:
+    """Give the rows from these record offsets on the outcome `lost`; give the version after it.
+
+    Strings of files that are written anew for it are views.
+    """
+    rows = " OR ".join(_from(table, *from_offset) for from_offset in sorted(from_offsets.items()))
+    path = table.path(tables)
+    with writing(path):
+        opened = DeltaTable(path)
+        opened.update({"outcome": f"'{LOST}'"}, predicate=f"({rows}) AND {_in_log(table)}")
+    return opened.version()
+
+
+def _from(table: Table, log_partition: int, offset: int) -> str:
+    """The rows of a log partition that were appended when its log was read past an offset."""
+    names = table.schema.names
+    column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
+    return f"(log_partition = {log_partition} AND {column} >= {offset})"
+
+
+def _in_log(table: Table) -> str:
+    """The rows that do not tell of records that are not in the log any more."""
+    if "reason" in table.schema.names:
+        return f"reason NOT LIKE '{GONE}%'"
+    return f"(outcome IS NULL OR outcome <> '{LOST}')"
 
 
 def said(error: BaseException) -> str:

@@ -33,9 +33,9 @@ LOCK_FILE = "_coordinator_state.lock"
 
 @contextmanager
 def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
-    """Hold the folder against another writer on this machine, and make it where it is missing.
+    """Hold a folder against another writer on this machine, and make it where it is missing.
 
-    Who writes other tables has another `lock_file`.
+    Who writes other tables, or the checkpoint, has another `lock_file`.
 
     Delta would notice two writers, but only after both did the work.
 
@@ -60,26 +60,20 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
         raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
 
 
-def existing_progress(
-    tables: str, *, cluster_id: str, topic_id: str, semantics: Semantics
-) -> LoadProgress | None:
+def existing_progress(tables: str, *, cluster_id: str, semantics: Semantics) -> LoadProgress | None:
     """How far the tables of a folder are, None where there are none yet.
 
     Raises:
-        ConfigurationError: they are of another format version, cluster, topic or semantics.
+        ConfigurationError: they are of another format version, cluster or semantics.
     """
     if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables)):
         return None
     reader = TableReader(tables)
-    for what, found, wanted in (
-        ("cluster", reader.cluster_id, cluster_id),
-        ("a __consumer_offsets with topic id", reader.topic_id, topic_id),
-    ):
-        if found != wanted:
-            raise ConfigurationError(
-                f"{tables} holds the tables of {what} {found}, but this is {wanted}: "
-                "name another folder with --tables"
-            )
+    if reader.cluster_id != cluster_id:
+        raise ConfigurationError(
+            f"{tables} holds the tables of cluster {reader.cluster_id}, but this is {cluster_id}: "
+            "name another folder with --tables"
+        )
     if reader.semantics != semantics.value:
         raise ConfigurationError(
             f"{tables} was loaded with --semantics {reader.semantics}, now it is "
@@ -88,7 +82,7 @@ def existing_progress(
     return LoadProgress.from_arrow(
         reader.read(LOAD_PROGRESS.name),
         cluster_id=cluster_id,
-        topic_id=topic_id,
+        topic_id=reader.topic_id,
         semantics=semantics,
     )
 

@@ -23,6 +23,8 @@ class Progress:
     """One log partition.
 
     `has_caught_up` is of this run only: a restart loads what it missed before it is current again.
+    `current_at` is when it was at its end last, before that when its load began: a tombstone that
+    Kafka's cleaner has removed unread was written after it.
     """
 
     state: str = STATE_LOADING
@@ -36,7 +38,15 @@ class Progress:
     records_quarantined: int = 0
     records_pending: int = 0
     bytes_read: int = 0
+    current_at: datetime | None = None
+    reload_reason: str | None = None
+    reloaded_at: datetime | None = None
     has_caught_up: bool = False
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether it is loaded from the log start on, its rows being those of before."""
+        return self.reload_reason is not None and self.reloaded_at is None
 
     @property
     def records_accounted(self) -> int:
@@ -63,6 +73,9 @@ _COLUMNS = (
     "records_quarantined",
     "records_pending",
     "bytes_read",
+    "current_at",
+    "reload_reason",
+    "reloaded_at",
 )
 
 
@@ -113,13 +126,22 @@ class LoadProgress:
         for report in reports:
             log_partition, from_offset = report["log_partition"], report["from_offset"]
             row = self.rows.get(log_partition)
-            if row is not None and from_offset > row.next_offset:
+            if row is None or row.is_reloading:
+                continue
+            if from_offset > row.next_offset:
                 raise ConfigurationError(
                     f"log partition {log_partition}: the tables end before record offset "
                     f"{row.next_offset}, and the query goes on at {from_offset}; its checkpoint "
                     "belongs to other tables: name a new folder with --checkpoint and the query "
                     "goes on from where the tables are"
                 )
+
+    def begin_anew(self, log_partitions: Iterable[int], reloaded_at: datetime) -> None:
+        """Log partitions whose rows are now those of all of their log."""
+        for log_partition in log_partitions:
+            self.rows[log_partition] = Progress(
+                reload_reason=self.rows[log_partition].reload_reason, reloaded_at=reloaded_at
+            )
 
     def advance(
         self,
@@ -128,6 +150,7 @@ class LoadProgress:
         *,
         kept: Mapping[int, int],
         waiting: Mapping[int, int],
+        read_at: datetime,
     ) -> int:
         """Move on by one micro-batch; give the number of records it read.
 
@@ -136,6 +159,7 @@ class LoadProgress:
             counts: what became of the micro-batch's rows.
             kept: rows per log partition that were not applied before.
             waiting: transactional offsets that wait now, per log partition.
+            read_at: when the micro-batch began; it was planned just before.
         """
         read_in_all = 0
         for report in reports:
@@ -155,7 +179,10 @@ class LoadProgress:
             row.next_offset = max(row.next_offset, report["record_offset"])
             row.high_watermark = max(report["high_watermark"], row.next_offset)
             row.leader_epoch = report["log_leader_epoch"]
-            row.has_caught_up = row.has_caught_up or row.next_offset >= row.high_watermark
+            is_at_end = row.next_offset >= row.high_watermark
+            if is_at_end or row.current_at is None:
+                row.current_at = read_at
+            row.has_caught_up = row.has_caught_up or is_at_end
             row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
             read_in_all += read
             if row.records_accounted != row.records_read:

@@ -232,6 +232,9 @@ class LoadProgress:
     records_quarantined: int
     records_pending: int
     bytes_read: int
+    current_at: datetime | None
+    reload_reason: str | None
+    reloaded_at: datetime | None
     query_id: str
     batch_id: int
     table_versions: dict[str, int] | None

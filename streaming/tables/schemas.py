@@ -31,6 +31,14 @@ DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 
 DEFAULT_SNAPSHOT_RETENTION = timedelta(hours=1)
 
+LOST = "lost"
+"""The outcome in tables of history of a record that is not in the log any more.
+
+The log was truncated, or the topic created again; another record may have its place now.
+"""
+GONE = "gone from the log: "
+"""How the reason of a row of `quarantine` begins that stands for records that nobody can read."""
+
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"
 STATE_FAILED = "failed"
@@ -306,6 +314,9 @@ LOAD_PROGRESS = Table(
             _column("records_quarantined", pa.int64()),
             _column("records_pending", pa.int64()),
             _column("bytes_read", pa.int64()),
+            _nullable("current_at", TIMESTAMP),
+            _nullable("reload_reason", pa.string()),
+            _nullable("reloaded_at", TIMESTAMP),
             _column("query_id", pa.string()),
             _column("batch_id", pa.int64()),
             _nullable("table_versions", pa.map_(pa.string(), pa.int64())),
@@ -388,5 +399,8 @@ comes just before `load_progress`."""
 
 ALL_TABLES = (LOG_OFFSETS, *TABLES)
 """In the order they are made: a folder with `load_progress` has every table."""
+
+KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)
+"""What is known of groups now, a row for each key."""
 
 APPEND_TABLES = (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE)

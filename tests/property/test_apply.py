@@ -28,10 +28,13 @@ from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from streaming.apply.group_events import EVENT_SCHEMA
 from streaming.apply.micro_batch import MicroBatchApply
+from streaming.kafka.fetch import LogDescription
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import APPEND_TABLES, TABLES
+from streaming.tables.schemas import APPEND_TABLES, GONE, LOST, TABLES
 from tests.logs import Event, segment
 from tests.plan_tables import OFFSET_VALUES, RETENTION_MS, PlanTables
 from tests.random_logs import logs
@@ -49,8 +52,7 @@ class Crash(Exception):
 
 def _start(tables: str, semantics: Semantics, history: str, fault: str = "") -> MicroBatchApply:
     """A new process: everything it knows, it reads from the tables."""
-    identity: dict[str, Any] = {"cluster_id": "c", "topic_id": "t", "semantics": semantics}
-    progress = tables_folder.existing_progress(tables, **identity)
+    progress = _progress(tables, semantics)
 
     def crash(table: str) -> None:
         if table == fault:
@@ -60,10 +62,15 @@ def _start(tables: str, semantics: Semantics, history: str, fault: str = "") -> 
         tables=tables,
         semantics=semantics,
         history=history,
-        progress=progress or LoadProgress.nothing(**identity),
+        progress=progress,
         offsets_retention_ms=RETENTION_MS,
         fault=crash,
     )
+
+
+def _progress(tables: str, semantics: Semantics) -> LoadProgress:
+    found = tables_folder.existing_progress(tables, cluster_id="c", semantics=semantics)
+    return found or LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
 
 
 def _micro_batch(
@@ -231,10 +238,15 @@ def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
             row[f"records_{what}"]
             for what in ("applied", "superseded", "ignored", "quarantined", "pending")
         )
-    places = [(row["log_partition"], row["record_offset"]) for row in found["offset_commits"]]
+    kept = [row for row in found["offset_commits"] if row["outcome"] != LOST]
+    places = [(row["log_partition"], row["record_offset"]) for row in kept]
     assert len(set(places)) == len(places), "history has a record twice"
     undecodable = [(p, w.record_offset) for p, load in loaders.items() for w in load.warnings]
-    quarantined = [(row["log_partition"], row["record_offset"]) for row in found["quarantine"]]
+    quarantined = [
+        (row["log_partition"], row["record_offset"])
+        for row in found["quarantine"]
+        if not row["reason"].startswith(GONE)
+    ]
     assert sorted(quarantined) == sorted(undecodable)
 
 
@@ -301,12 +313,79 @@ def _check(
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
             apply = _start(tables, semantics, history)
             apply.apply(batch, number, query)
+    _assert_loaded(tables, semantics, segments, history)
+    _reload(tables, semantics, drawn, segments, history, choose)
+    _assert_loaded(tables, semantics, segments, history)
+
+
+def _reload(
+    tables: str,
+    semantics: Semantics,
+    drawn: dict[int, list[Event]],
+    segments: dict[int, tuple[bytes, int]],
+    history: str,
+    choose: random.Random,
+) -> None:
+    """Load some log partitions again, which were truncated and went on with another's records."""
+    topic = LogDescription(
+        topic="t", cluster_id="c", topic_id="t", leaders=dict.fromkeys(drawn, (0, 0))
+    )
+    doubts = {}
+    for p in choose.sample(sorted(drawn), len(drawn) // 2):
+        kept = drawn[p][: choose.randint(0, len(drawn[p]))]
+        is_truncated = choose.random() < 0.7
+        other = drawn[choose.choice(sorted(drawn))] if is_truncated else drawn[p][len(kept) :]
+        kept_below = segment(kept)[1] if is_truncated else segments[p][1]
+        doubts[p] = Doubt(reason="a test", kept_below=kept_below, gone=f"{GONE}{kept_below}")
+        segments[p] = segment([*kept, *other])
+    begin_reload(tables, _progress(tables, semantics), doubts, topic)
+    for query in ("reload", "reload without the checkpoint"):
+        apply = _start(tables, semantics, history)
+        fault = choose.choice([table.name for table in TABLES])
+        is_last = query != "reload"
+        if not is_last:
+            apply = _start(tables, semantics, history, fault)
+        cuts = {
+            p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
+            if p in doubts
+            else [end] * (MICRO_BATCHES + 1)
+            for p, (_, end) in segments.items()
+        }
+        for number in range(MICRO_BATCHES):
+            ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
+            batch = _micro_batch(segments, ranges, history)
+            try:
+                apply.apply(batch, number, query)
+            except Crash:
+                break
+        progress = _progress(tables, semantics)
+        states = {p: row.state for p, row in progress.rows.items()}
+        assert not is_last or set(states.values()) == {"current"}
+        again = {
+            p: Doubt(reason=doubt.reason, kept_below=progress.rows[p].next_offset, gone=doubt.gone)
+            for p, doubt in doubts.items()
+            if progress.rows[p].is_reloading
+        }
+        assert all(states[p] == "loading" for p in again)
+        if again:
+            begin_reload(tables, progress, again, topic)
+        if not again:
+            break
+    said = TableReader(tables).read("quarantine")["reason"].to_pylist()
+    said = [reason for reason in said if reason.startswith(GONE)]
+    assert len(said) == len(doubts), "what is gone is said once"
+
+
+def _assert_loaded(
+    tables: str, semantics: Semantics, segments: dict[int, tuple[bytes, int]], history: str
+) -> None:
     loaders = {}
     for p, (buffer, _) in segments.items():
         loaders[p] = ReferenceLoader(semantics)
         loaders[p].load(read_record_batches(buffer))
     _assert_equal(tables, loaders)
     events = TableReader(tables).read("group_events").drop_columns("day").to_pylist()
+    events = [event for event in events if event["outcome"] != LOST]
     places = {(e["log_partition"], e["record_offset"], e["event_number"]) for e in events}
     assert len(places) == len(events), "an event is there twice"
     if history == "all":

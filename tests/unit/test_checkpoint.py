@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator_state.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.checkpoint import read_checkpoint, require_fit
+from streaming.tables.checkpoint import discard, misfit, read_checkpoint
 from streaming.tables.load_progress import LoadProgress, Progress
 
 
@@ -25,12 +27,25 @@ def _write(folder: Path, *, next_offset: int, committed: bool = True) -> str:
     return str(folder)
 
 
-def _progress(next_offset: int, cluster_id: str = "c") -> LoadProgress:
+def _progress(
+    next_offset: int,
+    cluster_id: str = "c",
+    topic_id: str = "t",
+    reload_reason: str | None = None,
+) -> LoadProgress:
     progress = LoadProgress.nothing(
-        cluster_id=cluster_id, topic_id="t", semantics=Semantics.COORDINATOR
+        cluster_id=cluster_id, topic_id=topic_id, semantics=Semantics.COORDINATOR
     )
-    progress.rows[7] = Progress(next_offset=next_offset)
+    progress.rows[7] = Progress(next_offset=next_offset, reload_reason=reload_reason)
     return progress
+
+
+def _misfit(
+    folder: str, progress: LoadProgress, log_partitions: Collection[int] = (7,)
+) -> str | None:
+    checkpoint = read_checkpoint(folder)
+    assert checkpoint is not None
+    return misfit(checkpoint, progress, log_partitions)
 
 
 def test_no_folder_is_no_checkpoint(tmp_path: Path) -> None:
@@ -48,25 +63,51 @@ def test_the_last_finished_micro_batch_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("applied", [9, 10])
 def test_a_checkpoint_at_or_behind_the_tables_fits(tmp_path: Path, applied: int) -> None:
-    checkpoint = read_checkpoint(_write(tmp_path, next_offset=9))
-    assert checkpoint is not None
-    require_fit(checkpoint, _progress(applied), "tables")
+    assert _misfit(_write(tmp_path, next_offset=9), _progress(applied)) is None
 
 
-def test_a_checkpoint_ahead_of_the_tables_is_refused(tmp_path: Path) -> None:
-    checkpoint = read_checkpoint(_write(tmp_path, next_offset=9))
-    assert checkpoint is not None
-    with pytest.raises(
-        ConfigurationError, match=r"log partition 7 is at record offset 9 .* and at 8 in the"
-    ):
-        require_fit(checkpoint, _progress(8), "tables")
+@pytest.mark.parametrize(
+    ("progress", "log_partitions", "why"),
+    [
+        ({"next_offset": 8}, [7], "at record offset 9 of log partition 7, and the tables at 8"),
+        ({"next_offset": 9, "topic_id": "other"}, [7], "of topic id t, not other"),
+        ({"next_offset": 9}, [7, 8], "has other log partitions"),
+        ({"next_offset": 9, "reload_reason": "requested"}, [7], "log partition 7 is loaded again"),
+    ],
+)
+def test_one_that_does_not_fit_says_why(
+    tmp_path: Path, progress: dict[str, Any], log_partitions: list[int], why: str
+) -> None:
+    said = _misfit(_write(tmp_path, next_offset=9), _progress(**progress), log_partitions)
+    assert said is not None
+    assert why in said
+
+
+def test_a_checkpoint_of_lost_tables_does_not_fit(tmp_path: Path) -> None:
+    tables = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    said = _misfit(_write(tmp_path, next_offset=9), tables)
+    assert said == "it is at record offset 9 of log partition 7, and the tables at 0"
 
 
 def test_a_checkpoint_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    checkpoint = read_checkpoint(_write(tmp_path, next_offset=9))
+    with pytest.raises(ConfigurationError, match=r"of cluster c, but this is other"):
+        _misfit(_write(tmp_path, next_offset=9), _progress(9, cluster_id="other"))
+
+
+def test_discarding_leaves_what_is_not_of_the_checkpoint(tmp_path: Path) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    (tmp_path / "mine").write_text("stays")
+    checkpoint = read_checkpoint(folder)
     assert checkpoint is not None
-    with pytest.raises(ConfigurationError, match=r"of cluster c, .* but tables of cluster other"):
-        require_fit(checkpoint, _progress(9, cluster_id="other"), "tables")
+    discard(checkpoint)
+    assert read_checkpoint(folder) is None
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["mine"]
+
+
+def test_one_that_was_being_discarded_does_not_fit(tmp_path: Path) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    (tmp_path / "metadata").unlink()
+    assert _misfit(folder, _progress(9)) == "it is not whole"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

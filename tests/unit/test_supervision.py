@@ -10,7 +10,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming import supervision
-from streaming.errors import ConfigurationError, LogTruncated, SparkError, TablesUnavailable
+from streaming.errors import (
+    ConfigurationError,
+    KafkaUnreachable,
+    LogTruncated,
+    SparkError,
+    TablesUnavailable,
+)
 from streaming.supervision import Supervisor
 
 
@@ -70,7 +76,6 @@ def test_a_finished_micro_batch_ends_the_row() -> None:
     "error",
     [
         ConfigurationError("no such topic"),
-        LogTruncated(topic="t", log_partition=0, position=1, log_start=2, log_end=3),
         ConnectionRefusedError("the JVM is gone"),
     ],
 )
@@ -79,6 +84,20 @@ def test_what_a_person_must_mend_ends_it(error: Exception) -> None:
     with pytest.raises(type(error)):
         supervised(query)
     assert query.starts == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LogTruncated(topic="t", log_partition=0, position=1, log_start=2, log_end=3),
+        KafkaUnreachable("nobody there"),
+        TablesUnavailable("the disk is full"),
+    ],
+)
+def test_what_passes_or_is_loaded_again_does_not(error: Exception) -> None:
+    query = Failing(error)
+    supervised(query)
+    assert query.starts == 2
 
 
 def test_no_restarts_are_none() -> None:

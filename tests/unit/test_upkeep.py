@@ -70,7 +70,9 @@ class Query:
             if table == fault:
                 raise Crash
 
-        progress = tables_folder.existing_progress(self.tables, **IDENTITY)
+        progress = tables_folder.existing_progress(
+            self.tables, cluster_id="c", semantics=Semantics.COORDINATOR
+        )
         self.apply = MicroBatchApply(
             tables=self.tables,
             semantics=Semantics.COORDINATOR,

@@ -1,0 +1,79 @@
+"""Noticing, while a query runs, what only its next start takes up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from streaming.errors import ConfigurationError, LogChanged
+from streaming.kafka.fetch import LogClient
+from streaming.reload.requests import requested
+
+logger = logging.getLogger(__name__)
+
+_TRIES_ONCE_MS = 1
+
+
+class LogWatch:
+    """Looks whether log partitions are to be loaded again, or the topic has others by now.
+
+    `is_over` is set where the query is to start anew.
+
+    Args:
+        tables: the tables folder.
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_config: keyword arguments for kafka-python.
+    """
+
+    def __init__(
+        self, tables: str, bootstrap_servers: str, kafka_config: Mapping[str, Any]
+    ) -> None:
+        self.is_over = threading.Event()
+        self._tables = tables
+        # What does not answer now is asked at the next beat.
+        self._new_client = partial(
+            LogClient,
+            bootstrap_servers,
+            kafka_config,
+            first_contact_timeout_ms=_TRIES_ONCE_MS,
+            retry_timeout_ms=_TRIES_ONCE_MS,
+        )
+        self._client = self._new_client()
+        self._log_partitions: frozenset[int] = frozenset()
+
+    def begin(self, log_partitions: Collection[int]) -> None:
+        """A query starts, on the log partitions that the topic has."""
+        self._log_partitions = frozenset(log_partitions)
+        self.is_over.clear()
+
+    def look(self) -> None:
+        """Look once; what cannot be asked now is left to the next time."""
+        try:
+            if requested(self._tables):
+                logger.info("log partitions are to be loaded again; the query starts anew")
+                self.is_over.set()
+                return
+            found = frozenset(self._client.look_again().leaders)
+        except LogChanged as error:
+            logger.debug("%s", error)
+            # A client sticks to the topic that it saw.
+            self._client.close()
+            self._client = self._new_client()
+            self.is_over.set()
+        except (ConfigurationError, TimeoutError) as error:
+            logger.debug("the log is not looked at: %s", error)
+        else:
+            if found != self._log_partitions:
+                logger.info(
+                    "__consumer_offsets has %s partitions now, it had %s; the query starts anew",
+                    len(found),
+                    len(self._log_partitions),
+                )
+                self.is_over.set()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

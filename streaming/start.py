@@ -1,0 +1,119 @@
+"""Where a query starts: the tables, what of them is loaded again, and its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from coordinator_state.offsets import Semantics
+from streaming.config import RunSettings
+from streaming.durations import parse_interval
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient, LogDescription
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
+from streaming.reload.requests import forget_requests, requested
+from streaming.tables import folder as tables_folder
+from streaming.tables.checkpoint import discard, misfit, read_checkpoint
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
+"""`delete.retention.ms`, as it is unless somebody sets it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retentions:
+    """What the cluster says of how long it keeps offsets and tombstones."""
+
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
+    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
+
+    @classmethod
+    def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
+        """Ask it; what it does not tell is taken to be the default."""
+        found: dict[str, int] = {}
+        with GroupAdmin(bootstrap_servers, kafka_config) as admin:
+            for name, default, ask in (
+                ("offsets_retention_ms", "7 days", admin.offsets_retention_ms),
+                (
+                    "delete_retention_ms",
+                    "24 hours",
+                    lambda: admin.delete_retention_ms(OFFSETS_TOPIC),
+                ),
+            ):
+                try:
+                    found[name] = ask()
+                except (ConfigurationError, TimeoutError) as error:
+                    logger.info("%s; taken to be %s", error, default)
+        return cls(**found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How far the tables are, and the topic as it is."""
+
+    progress: LoadProgress
+    log: LogDescription
+
+
+def start_from(
+    settings: RunSettings,
+    kafka_config: Mapping[str, Any],
+    retentions: Retentions,
+) -> Start:
+    """Make the tables that are missing, and find out where they are.
+
+    Loads that are needed begin here, and a checkpoint that does not fit is discarded. The settings'
+    `semantics` are not `auto` any more.
+
+    Raises:
+        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+    """
+    semantics = Semantics(settings.semantics)
+    with closing(LogClient(settings.bootstrap_servers, kafka_config)) as client:
+        description = client.describe()
+        progress = tables_folder.existing_progress(
+            settings.tables, cluster_id=description.cluster_id, semantics=semantics
+        ) or LoadProgress.nothing(
+            cluster_id=description.cluster_id, topic_id=description.topic_id, semantics=semantics
+        )
+        tables_folder.create(
+            settings.tables,
+            progress,
+            log_partitions=len(description.leaders),
+            offsets_retention_ms=retentions.offsets_retention_ms,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+            change_data_feed=settings.change_data_feed,
+        )
+        doubts = find_doubts(
+            progress,
+            LogEnds.ask(client, progress),
+            delete_retention_ms=retentions.delete_retention_ms,
+            now=datetime.now(timezone.utc),
+        )
+    for log_partition in requested(settings.tables) & progress.rows.keys():
+        kept_below = progress.rows[log_partition].next_offset
+        doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
+    if doubts:
+        begin_reload(settings.tables, progress, doubts, description)
+    forget_requests(settings.tables)
+    checkpoint = read_checkpoint(settings.checkpoint)
+    if checkpoint is not None:
+        wanted = settings.log_partitions or tuple(description.leaders)
+        why = misfit(checkpoint, progress, wanted)
+        if why is not None:
+            logger.warning(
+                "checkpoint %s does not fit the tables: %s; a new one begins where they are",
+                checkpoint.location,
+                why,
+            )
+            discard(checkpoint)
+    return Start(progress=progress, log=description)

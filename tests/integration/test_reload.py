@@ -1,0 +1,248 @@
+"""Log partitions that are loaded again, in front of a real broker: on request, and by need."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+
+from coordinator_state.partitioner import partition_for
+from streaming.answers.offset_fetch import offset_fetch
+from streaming.answers.verify import verify_cluster
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.load_summary import OFFSETS_TOPIC
+from streaming.config import RunSettings
+from streaming.query import run_query
+from streaming.tables.reader import TableReader
+from tests.admin_client import admin_of
+from tests.conftest import Eventually
+from tests.integration.command_line import run_command
+from tests.integration.running_query import running
+from tests.logs import Event, offset_key, offset_value, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+LOG_PARTITIONS = 3
+TOPIC = "reloaded"
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(
+        folder=tmp_path_factory.mktemp("reload-broker"),
+        properties={"offsets.topic.num.partitions": LOG_PARTITIONS},
+    ) as started:
+        with admin_of(started) as admin:
+            admin.create_topics([NewTopic(TOPIC, 4, 1)])
+        started.create_offsets_topic()
+        yield started
+
+
+def _log_partitions(broker: EmbeddedBroker) -> int:
+    with admin_of(broker) as admin:
+        (topic,) = admin.describe_topics([OFFSETS_TOPIC])
+    return len(topic["partitions"])
+
+
+def _named(is_fit: Callable[[str], bool]) -> str:
+    """A group id that hashes as it should."""
+    return next(filter(is_fit, map("group-{}".format, range(1_000))))
+
+
+def _commit(broker: EmbeddedBroker, group_id: str, *offsets: int) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group_id})
+    for offset in offsets:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def _committed(tables: Path, group_id: str) -> list[int]:
+    return [answer.committed_offset for answer in offset_fetch(str(tables), group_id)]
+
+
+def _progress(tables: Path) -> dict[int, Row]:
+    rows = TableReader(tables).read("load_progress").to_pylist()
+    return {row["log_partition"]: row for row in rows}
+
+
+def _reload_of(tables: Path, log_partition: int) -> str | None:
+    """Why a log partition was loaded again, once it is."""
+    row = _progress(tables).get(log_partition)
+    is_done = row is not None and row["state"] == "current" and row["reloaded_at"] is not None
+    return row["reload_reason"] if row is not None and is_done else None
+
+
+def _rows(tables: Path, name: str, group_id: str) -> list[Row]:
+    return TableReader(tables).read(name, filters=[("group_id", "==", group_id)]).to_pylist()
+
+
+def _gone(tables: Path) -> list[str]:
+    return TableReader(tables).read("quarantine")["reason"].to_pylist()
+
+
+def _differences(broker: EmbeddedBroker, tables: Path) -> list[str]:
+    verified = verify_cluster(broker.bootstrap_servers, str(tables), timeout_s=120)
+    assert not verified.behind
+    return list(map(str, verified.differences))
+
+
+@contextmanager
+def _stopped(broker: EmbeddedBroker) -> Iterator[None]:
+    broker.stop()
+    yield
+    broker.start()
+    broker.wait_until_loaded()
+
+
+def _run_to_end(broker: EmbeddedBroker, spark: SparkSession, folder: Path) -> Path:
+    settings = RunSettings(
+        bootstrap_servers=broker.bootstrap_servers,
+        tables=str(folder / "tables"),
+        checkpoint=str(folder / "checkpoint"),
+        available_now=True,
+        lag_interval="off",
+        upkeep_interval="off",  # it would delete days of long ago
+    )
+    run_query(settings, session=spark)
+    return folder / "tables"
+
+
+def test_while_it_runs(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, eventually: Eventually
+) -> None:
+    """On request; then the topic is given more partitions, and last deleted and created again."""
+    # A group that stays where it is; others leave an orphan that ListGroups goes on to tell.
+    group_id = _named(lambda name: partition_for(name, 3) == partition_for(name, 5))
+    log_partition = partition_for(group_id, LOG_PARTITIONS)
+    _commit(broker, group_id, 1, 2)
+    with running(broker, spark, tmp_path, eventually) as tables:
+        eventually(lambda: _committed(tables, group_id) == [2], 120)
+        before = _rows(tables, "offset_commits", group_id)
+        asked = run_command(
+            "reload", "--tables", str(tables), "--log-partition", str(log_partition)
+        )
+        assert asked.returncode == 0, asked.stderr
+        eventually(lambda: _reload_of(tables, log_partition) == "requested", 120)
+        _commit(broker, group_id, 3)
+        eventually(lambda: _committed(tables, group_id) == [3], 120)
+        after = _rows(tables, "offset_commits", group_id)
+        assert [row for row in after if row["committed_offset"] < 3] == before
+        others = {p for p, row in _progress(tables).items() if row["reload_reason"] is not None}
+        assert others == {log_partition}
+
+        with admin_of(broker) as admin:
+            admin.create_partitions({OFFSETS_TOPIC: LOG_PARTITIONS + 2})
+        eventually(lambda: len(_progress(tables)) == LOG_PARTITIONS + 2, 120)
+        with _stopped(broker):
+            pass  # coordinators count the partitions when they start
+        moved = _named(lambda name: partition_for(name, 5) >= LOG_PARTITIONS)
+        _commit(broker, moved, 7)
+        eventually(lambda: _committed(tables, moved) == [7], 120)
+        assert _differences(broker, tables) == []
+
+        with admin_of(broker) as admin:
+            admin.delete_topics([OFFSETS_TOPIC])
+        broker.stop()
+        broker.start()  # coordinators would keep what they know
+        _commit(broker, group_id, 40)
+        eventually(lambda: _committed(tables, group_id) == [40], 120)
+        found = _rows(tables, "offset_commits", group_id)
+        assert sorted((row["committed_offset"], row["outcome"]) for row in found) == [
+            *((offset, "lost") for offset in (1, 2, 3)),
+            (40, "committed"),
+        ]
+        assert any("deleted and created again" in reason for reason in _gone(tables))
+        assert set(_progress(tables)) == set(range(LOG_PARTITIONS))
+        assert _rows(tables, "group_offsets", moved) == []
+        assert _differences(broker, tables) == []
+
+
+def test_what_happened_while_it_was_down(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A log that lost its end, and a tombstone that the cleaner removed."""
+    group_id = "down"
+    log_partition = partition_for(group_id, _log_partitions(broker))
+
+    def log(*commits: tuple[int, int | None], first: int = 0) -> bytes:
+        events = [
+            Event(
+                key=offset_key(group_id, TOPIC, partition),
+                value=None if offset is None else offset_value(offset),
+                gap=first if number == 0 else 0,
+            )
+            for number, (partition, offset) in enumerate(commits)
+        ]
+        return segment(events)[0]
+
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((0, 10), (1, 11), (2, 12)))
+    tables = _run_to_end(broker, spark, tmp_path)
+    assert sorted(_committed(tables, group_id)) == [10, 11, 12]
+
+    # An unclean election: two records are lost, and another one has the place of the first.
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((0, 10)))
+    _commit(broker, group_id, 13)
+    _run_to_end(broker, spark, tmp_path)
+    assert _committed(tables, group_id) == [13]
+    assert _reload_of(tables, log_partition) == "the log was truncated to 1"
+    found = _rows(tables, "offset_commits", group_id)
+    assert sorted((r["record_offset"], r["committed_offset"], r["outcome"]) for r in found) == [
+        (0, 10, "committed"),
+        (1, 11, "lost"),
+        (1, 13, "committed"),
+        (2, 12, "lost"),
+    ]
+    assert _gone(tables) == [
+        "gone from the log: record offsets 1 to 2 were read, then the log was truncated to 1; "
+        "their rows of history have the outcome lost"
+    ]
+    assert _differences(broker, tables) == []
+
+    # The offset of partition 0 was deleted, and both it and its tombstone are compacted away.
+    _keep_tombstones(broker, "1")
+    with _stopped(broker):
+        broker.replace_log(log_partition, log((1, 21), (2, 22), first=3))
+    _run_to_end(broker, spark, tmp_path)
+    _keep_tombstones(broker, "86400000")
+    assert sorted(_committed(tables, group_id)) == [21, 22]
+    assert "delete.retention.ms" in (_reload_of(tables, log_partition) or "")
+    assert _differences(broker, tables) == []
+
+
+def test_lost_checkpoint_and_lost_tables(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    group_id = "lost"
+    _commit(broker, group_id, 1)
+    tables = _run_to_end(broker, spark, tmp_path)
+    _commit(broker, group_id, 2)
+    shutil.rmtree(tmp_path / "checkpoint")
+    _run_to_end(broker, spark, tmp_path)
+    assert _committed(tables, group_id) == [2]
+    assert all(row["reload_reason"] is None for row in _progress(tables).values())
+
+    shutil.rmtree(tables)
+    _commit(broker, group_id, 3)
+    _run_to_end(broker, spark, tmp_path)
+    assert _committed(tables, group_id) == [3]
+    found = _rows(tables, "offset_commits", group_id)
+    assert [row["committed_offset"] for row in found][-1] == 3
+    assert _differences(broker, tables) == []
+
+
+def _keep_tombstones(broker: EmbeddedBroker, retention_ms: str) -> None:
+    config = {"delete.retention.ms": retention_ms}
+    with admin_of(broker) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, OFFSETS_TOPIC, config)])

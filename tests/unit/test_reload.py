@@ -1,0 +1,209 @@
+"""When log partitions are loaded again, how it is asked for, and how it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from coordinator_state.offsets import Semantics
+from streaming.apply.micro_batch import MicroBatchApply
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import LogDescription
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import Doubt, LogEnds, find_doubts
+from streaming.reload.requests import REQUEST_FILE, forget_requests, request_reload, requested
+from streaming.tables import delta
+from streaming.tables import folder as tables_folder
+from streaming.tables.creation import create_tables, set_properties
+from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_EVENTS, LOAD_PROGRESS, OFFSET_COMMITS
+from tests.log_rows import commit, table_of
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+DAY_MS = 24 * 60 * 60 * 1000
+TOPIC = LogDescription(topic="t", cluster_id="c", topic_id="id", leaders={0: (1, 5), 1: (1, 5)})
+LOG = LogEnds(
+    description=TOPIC, log_starts={0: 0, 1: 0}, high_watermarks={0: 10, 1: 10}, epoch_ends={}
+)
+
+
+def doubts_of(log: LogEnds, *, topic_id: str = "id", **row: Any) -> dict[int, Doubt]:
+    """Of tables that have log partition 0 up to record offset 7, an hour ago."""
+    progress = LoadProgress.nothing(
+        cluster_id="c", topic_id=topic_id, semantics=Semantics.COORDINATOR
+    )
+    known = {"next_offset": 7, "current_at": NOW - timedelta(hours=1), "leader_epoch": 5}
+    progress.rows[0] = Progress(**{**known, **row})
+    return find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+
+
+def test_a_log_that_goes_on_is_not_doubted() -> None:
+    assert doubts_of(LOG) == {}
+    assert doubts_of(replace(LOG, epoch_ends={0: 7})) == {}
+    assert doubts_of(replace(LOG, log_starts={0: 7, 1: 0})) == {}
+
+
+def test_deleted_before_they_were_read() -> None:
+    doubt = doubts_of(replace(LOG, log_starts={0: 9, 1: 0}))[0]
+    assert doubt.kept_below == 7
+    assert doubt.gone == (
+        "gone from the log: record offsets 7 to 8 were deleted before they were read"
+    )
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        replace(LOG, epoch_ends={0: 4}),
+        replace(LOG, high_watermarks={0: 4, 1: 10}),
+    ],
+    ids=["the epoch ended earlier", "the log ends earlier"],
+)
+def test_truncated(log: LogEnds) -> None:
+    doubt = doubts_of(log)[0]
+    assert (doubt.reason, doubt.kept_below) == ("the log was truncated to 4", 4)
+    assert doubt.gone.startswith("gone from the log: record offsets 4 to 6 were read, then ")
+
+
+def test_created_again() -> None:
+    doubt = doubts_of(LOG, topic_id="older")[0]
+    assert "its id was older and is id" in doubt.reason
+    assert (doubt.kept_below, "record offsets 0 to 6" in doubt.gone) == (0, True)
+    assert doubts_of(LOG, topic_id="older", next_offset=0)[0].gone == ""
+
+
+@pytest.mark.parametrize(
+    ("hours", "next_offset", "is_doubted"), [(23, 7, False), (25, 7, True), (25, 10, False)]
+)
+def test_down_for_longer_than_tombstones_are_kept(
+    hours: int, next_offset: int, is_doubted: bool
+) -> None:
+    found = doubts_of(LOG, current_at=NOW - timedelta(hours=hours), next_offset=next_offset)
+    assert bool(found) is is_doubted
+    if is_doubted:
+        assert "25.0 h ago; delete.retention.ms is 24.0 h" in found[0].reason
+        assert (found[0].kept_below, found[0].gone) == (7, "")
+
+
+def test_a_load_that_was_not_finished_is_begun_anew() -> None:
+    found = doubts_of(LOG, reload_reason="because")
+    assert found == {0: Doubt(reason="because", kept_below=7)}
+    assert doubts_of(LOG, reload_reason="because", reloaded_at=NOW) == {}
+
+
+class Tables:
+    """Micro-batches of a commit into each of two log partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = str(folder / "tables")
+        self.start()
+        tables_folder.create(self.tables, self.apply.progress, log_partitions=2)
+
+    def start(self, fault: str = "") -> None:
+        """A new process, which is killed behind the table of this name."""
+
+        def crash(table: str) -> None:
+            if table == fault:
+                raise KeyboardInterrupt
+
+        semantics = Semantics.COORDINATOR
+        progress = tables_folder.existing_progress(self.tables, cluster_id="c", semantics=semantics)
+        self.apply = MicroBatchApply(
+            tables=self.tables,
+            semantics=semantics,
+            history="all",
+            progress=progress
+            or LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=semantics),
+            fault=crash,
+        )
+
+    def micro_batch(self, at: int, batch_id: int, query_id: str) -> None:
+        rows = [{**commit(at, at), "log_partition": p} for p in TOPIC.leaders]
+        reports = [
+            {
+                **{"row_kind": "progress", "log_partition": p, "record_offset": at + 1},
+                **{"from_offset": at, "high_watermark": at + 1, "log_leader_epoch": 5},
+                **{"records_read": 1, "records_superseded": 0, "bytes_read": 1},
+            }
+            for p in TOPIC.leaders
+        ]
+        self.apply.apply(table_of([*rows, *reports]), batch_id, query_id)
+
+    def history(self) -> list[tuple[int, int, str]]:
+        rows = TableReader(self.tables).read(OFFSET_COMMITS.name).to_pylist()
+        return sorted((r["log_partition"], r["record_offset"], r["outcome"]) for r in rows)
+
+
+def test_what_was_not_finished_is_taken_back_first(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    tables.start(fault=GROUP_EVENTS.name)
+    with pytest.raises(KeyboardInterrupt):
+        tables.micro_batch(1, 1, "query")
+    tables.start()
+    progress = tables.apply.progress
+    begin_reload(tables.tables, progress, {0: Doubt(reason="r", kept_below=0)}, TOPIC)
+    tables.start()
+    tables.micro_batch(1, 0, "another query")
+    assert [row for row in tables.history() if row[0] == 1] == [
+        (1, 0, "committed"),
+        (1, 1, "committed"),
+    ]
+
+
+def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
+    log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
+    progress = tables.apply.progress
+    doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+    begin_reload(tables.tables, progress, doubts, topic)
+    reader = TableReader(tables.tables)
+    assert (reader.topic_id, set(reader.load_states)) == ("new", {0})
+    assert reader.read("group_offsets")["log_partition"].to_pylist() == [0]
+    assert tables.history() == [(0, 0, "lost"), (1, 0, "lost")]
+    gone = reader.read("quarantine")
+    assert sorted(gone["log_partition"].to_pylist()) == [0, 1]
+    begin_reload(tables.tables, progress, {0: doubts[0]}, topic)
+    assert TableReader(tables.tables).read("quarantine").num_rows == 2, "said twice"
+
+
+def test_requests(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    assert requested(tables.tables) == set()
+    assert request_reload(tables.tables, [1]) == [1]
+    assert request_reload(tables.tables) == [0, 1]
+    assert requested(tables.tables) == {0, 1}
+    forget_requests(tables.tables)
+    forget_requests(tables.tables)
+    assert requested(tables.tables) == set()
+    with pytest.raises(ConfigurationError, match="no rows of log partition 7; it has 0 to 1"):
+        request_reload(tables.tables, [7])
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        request_reload(str(tmp_path / "none"))
+    (tmp_path / "tables" / REQUEST_FILE).write_text("[]")
+    with pytest.raises(ConfigurationError, match=r"is no request to load again .*: delete it"):
+        requested(tables.tables)
+
+
+def test_columns_that_an_earlier_release_did_not_have_are_added(tmp_path: Path) -> None:
+    earlier = [f for f in LOAD_PROGRESS.schema if f.name not in ("current_at", "reload_reason")]
+    path = LOAD_PROGRESS.path(str(tmp_path / "tables"))
+    DeltaTable.create(path, schema=pa.schema(earlier))
+    set_properties(str(tmp_path / "tables"), LOAD_PROGRESS, {"mine": "stays"})
+    progress = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
+    progress.rows[0] = Progress(current_at=NOW)
+    create_tables(str(tmp_path / "tables"), {})
+    delta.overwrite(str(tmp_path / "tables"), LOAD_PROGRESS, progress.to_arrow())
+    found = delta.read(str(tmp_path / "tables"), LOAD_PROGRESS)
+    assert found["current_at"].to_pylist() == [NOW]
+    assert found["reload_reason"].to_pylist() == [None]
