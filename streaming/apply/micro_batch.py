@@ -261,6 +261,7 @@ class MicroBatchApply:
                     offsets_read=next_offset_total - self.progress.reported_offset_total,
                     records_read_total=sum(row.records_read for row in rows.values()),
                     records_quarantined=quarantined,
+                    records_unaccounted_total=sum(row.records_unaccounted for row in rows.values()),
                     next_offset_total=next_offset_total,
                     high_watermark_total=sum(row.high_watermark for row in rows.values()),
                     duration_ms=duration_ms,

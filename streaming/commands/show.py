@@ -99,6 +99,7 @@ VIEWS = {
             "records_ignored",
             "records_quarantined",
             "records_pending",
+            "records_unaccounted",
             "batch_id",
             "updated_at",
         ),
