@@ -28,6 +28,7 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
+from streaming.migration import migrate
 from streaming.progress import OnProgress
 from streaming.session import build_session
 from streaming.supervision import Supervisor
@@ -108,6 +109,7 @@ def run_query(
         semantics.value,
     )
     with tables_folder.locked(settings.tables):
+        migrate(settings.tables)
         progress = _existing_progress(settings, log, semantics) or LoadProgress.nothing(
             cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 from streaming.errors import ConfigurationError
+from streaming.migration import migrate
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.reader import TableReader
@@ -21,7 +22,7 @@ def maintain(
     history_retention: timedelta,
     snapshot_retention: timedelta | None = None,
 ) -> Iterator[TableUpkeep]:
-    """Tidy up a folder that no `run` is writing to, table by table.
+    """Tidy up a folder that no `run` is writing to, table by table; migrate it before.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -31,8 +32,10 @@ def maintain(
     Raises:
         ConfigurationError: there are no tables, or a `run` is writing to them.
     """
-    TableReader(tables)  # refuses a folder without tables, which the lock would make
+    # Refuses a folder without tables, which the lock would make.
+    TableReader(tables, any_format=True)
     with folder.locked(tables):
+        migrate(tables)
         if snapshot_retention is not None:
             keep_snapshots(tables, snapshot_retention)
         yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pyarrow.fs import FileSelector, FileSystem
 
 from streaming.errors import ConfigurationError
+from streaming.source import OFFSET_FORMAT_VERSION
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_progress import LoadProgress
 
@@ -35,7 +36,8 @@ def read_checkpoint(location: str) -> Checkpoint | None:
     """The checkpoint at a path or an address, None where there is none yet.
 
     Raises:
-        ConfigurationError: the folder holds something else, or cannot be read.
+        ConfigurationError: the folder holds something else, offsets of another format version
+            among it, or cannot be read.
     """
     try:
         # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
@@ -51,6 +53,7 @@ def read_checkpoint(location: str) -> Checkpoint | None:
             )
         planned = _read(folder, f"offsets/{finished[-1]}") or ""
         offset = json.loads(planned.splitlines()[2])
+        _require_format(location, offset["v"])
         return Checkpoint(
             location=location,
             query_id=query_id,
@@ -63,6 +66,15 @@ def read_checkpoint(location: str) -> Checkpoint | None:
             f"{location} is not a checkpoint of this program ({error}): name another folder "
             "with --checkpoint"
         ) from error
+
+
+def _require_format(location: str, found: object) -> None:
+    if found != OFFSET_FORMAT_VERSION:
+        raise ConfigurationError(
+            f"checkpoint {location} has offsets of format version {found}, this program those of "
+            f"{OFFSET_FORMAT_VERSION}: name a new folder with --checkpoint and the query goes on "
+            "from where the tables are"
+        )
 
 
 def require_fit(checkpoint: Checkpoint, progress: LoadProgress, tables: str) -> None:

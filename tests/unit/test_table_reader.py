@@ -101,11 +101,21 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
         TableReader(tmp_path)
 
 
-def test_another_format_version_is_refused(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path, format_version="1")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1", "cannot be migrated, .*: load the log again"),
+        ("4", f"version 4, this program reads {FORMAT_VERSION}: `coordinator-state maintain"),
+        ("99", "which a newer release made; .*: upgrade it"),
+        ("x", "which a newer release made"),
+    ],
+)
+def test_another_format_version_is_refused(tmp_path: Path, version: str, said: str) -> None:
+    tables = create_tables(tmp_path, format_version=version)
 
-    with pytest.raises(ConfigurationError, match=f"version 1, this program reads {FORMAT_VERSION}"):
+    with pytest.raises(ConfigurationError, match=said) as caught:
         TableReader(tables)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
