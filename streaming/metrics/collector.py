@@ -69,7 +69,9 @@ class TablesCollector(Collector):
             try:
                 found = list(self._collect())
             except Exception as error:
-                logger.warning("%s cannot be read: %s", self.tables, error)
+                logger.warning(
+                    "%(tables)s cannot be read: %(error)s", {"tables": self.tables, "error": error}
+                )
                 logger.debug("trace of the warning above", exc_info=True)
         yield gauge("coordinator_state_up", "Whether the tables can be read", (), bool(found))
         yield from found
