@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -29,7 +28,10 @@ from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.migration import migrate
-from streaming.progress import OnProgress
+from streaming.monitoring.endpoints import monitored
+from streaming.monitoring.query_listener import listening
+from streaming.monitoring.run_monitor import RunMonitor
+from streaming.progress import OnProgress, ProgressEvent
 from streaming.session import build_session
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
@@ -103,12 +105,14 @@ def run_query(
         else Semantics(settings.semantics)
     )
     logger.info(
-        "cluster %s, %s log partitions, %s semantics",
-        log.cluster_id,
-        len(log.leaders),
-        semantics.value,
+        "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
+        {
+            "cluster_id": log.cluster_id,
+            "log_partitions": len(log.leaders),
+            "semantics": semantics.value,
+        },
     )
-    with tables_folder.locked(settings.tables):
+    with monitored(settings, log) as monitor, tables_folder.locked(settings.tables):
         migrate(settings.tables)
         progress = _existing_progress(settings, log, semantics) or LoadProgress.nothing(
             cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
@@ -124,7 +128,7 @@ def run_query(
         )
         try:
             with _jvm_that_lives():
-                _run(session, settings, log, progress, on_progress, stop)
+                _run(session, settings, log, progress, on_progress, stop, monitor)
         finally:
             if own_session:
                 with suppress(Py4JError, ConnectionError):
@@ -186,6 +190,7 @@ def _run(
     progress: LoadProgress,
     on_progress: OnProgress | None,
     stop: threading.Event,
+    monitor: RunMonitor,
 ) -> None:
     kafka_config = kafka_client_config(settings.kafka)
     offsets_retention_ms = _offsets_retention_ms(settings, kafka_config)
@@ -202,12 +207,19 @@ def _run(
     with ExitStack() as opened:
         topic_names = TopicNames(settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(topic_names))
-        jobs = _jobs(settings, kafka_config, opened)
+        jobs = _jobs(settings, kafka_config, opened, monitor)
+        if settings.http_port is not None:
+            opened.enter_context(listening(session, monitor))
         if not settings.available_now:
             for job in jobs:
                 opened.enter_context(
                     beating(job.name, job.interval, job.action, first_after=job.first_after)
                 )
+
+        def finished(event: ProgressEvent) -> None:
+            monitor.loaded(progress.rows)
+            if on_progress is not None:
+                on_progress(event)
 
         def query() -> None:
             """From where the tables are; a failed one left them anywhere."""
@@ -218,12 +230,13 @@ def _run(
                 semantics=progress.semantics,
                 history=settings.history,
                 progress=progress,
-                on_progress=on_progress,
+                on_progress=finished,
                 topic_names=topic_names,
                 offsets_retention_ms=offsets_retention_ms,
             )
             stoppable = _StoppableApply(apply, stop, threading.Lock())
-            _wait(_start(session, settings, progress, stoppable), stoppable, stop)
+            with monitor.query(progress.rows):
+                _wait(_start(session, settings, progress, stoppable), stoppable, stop)
 
         Supervisor(settings.max_restarts, stop).run(query, lambda: progress.batch_id)
         if settings.available_now:
@@ -240,7 +253,12 @@ class _Job(NamedTuple):
     first_after: timedelta
 
 
-def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitStack) -> list[_Job]:
+def _jobs(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    opened: ExitStack,
+    monitor: RunMonitor,
+) -> list[_Job]:
     jobs: list[_Job] = []
     if settings.lag_interval != "off":
         sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
@@ -249,7 +267,10 @@ def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitSt
         jobs.append(_Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.upkeep_interval != "off":
         retention = parse_interval(settings.history_retention)
-        tidy_up = partial(tidy_up_beside, settings.tables, retention)
+
+        def tidy_up() -> None:
+            monitor.metrics.tidied_up(tidy_up_beside(settings.tables, retention))
+
         interval = parse_interval(settings.upkeep_interval)
         jobs.append(_Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
     return jobs
@@ -261,7 +282,10 @@ def _offsets_retention_ms(settings: RunSettings, kafka_config: dict[str, object]
         with GroupAdmin(settings.bootstrap_servers, kafka_config) as admin:
             return admin.offsets_retention_ms()
     except (ConfigurationError, TimeoutError) as error:
-        logger.info("offsets.retention.minutes is not told (%s) and taken to be 7 days", error)
+        logger.info(
+            "offsets.retention.minutes is not told (%(error)s) and taken to be 7 days",
+            {"error": error},
+        )
         return DEFAULT_OFFSETS_RETENTION_MS
 
 

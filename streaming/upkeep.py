@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 
 from streaming.errors import ConfigurationError
@@ -41,8 +42,8 @@ def maintain(
         yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))
 
 
-def tidy_up_beside(tables: str, history_retention: timedelta) -> None:
-    """Tidy up beside the query that writes a folder, and log what was done.
+def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
+    """Tidy up beside the query that writes a folder, and log what was done; tell whether all was.
 
     What goes wrong is said and tried again the next time.
     """
@@ -50,11 +51,11 @@ def tidy_up_beside(tables: str, history_retention: timedelta) -> None:
         for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
             if not done.is_nothing:
                 logger.info(
-                    "upkeep of %s: %s days of history and %s files deleted, %s files put together",
-                    done.table,
-                    done.days_deleted,
-                    done.files_deleted,
-                    done.files_compacted,
+                    "upkeep of %(table)s: %(days_deleted)s days of history and %(files_deleted)s "
+                    "files deleted, %(files_compacted)s files put together",
+                    asdict(done),
                 )
     except ConfigurationError as error:
-        logger.warning("%s; trying again later", error)
+        logger.warning("%(error)s; trying again later", {"error": error})
+        return False
+    return True
