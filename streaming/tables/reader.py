@@ -61,6 +61,8 @@ class TableReader:
     Args:
         tables: the folder, or an address that delta-rs can open.
         as_of: a version of `load_progress`, or a time (without a zone: UTC).
+        consistent: where False, each table is read as it is when it is read, be a micro-batch half
+            written.
         any_format: also tables of another format version, for who migrates them.
 
     Raises:
@@ -69,8 +71,15 @@ class TableReader:
     """
 
     def __init__(
-        self, tables: str | Path, *, as_of: AsOf | None = None, any_format: bool = False
+        self,
+        tables: str | Path,
+        *,
+        as_of: AsOf | None = None,
+        consistent: bool = True,
+        any_format: bool = False,
     ) -> None:
+        if as_of is not None and not consistent:
+            raise ConfigurationError("tables as they were are always those of one micro-batch")
         self.tables = str(tables)
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
         # Of now, whatever `as_of` is: columns that came with a migration are null before it.
@@ -86,6 +95,8 @@ class TableReader:
         if isinstance(as_of, datetime):
             self._check_begun(progress, as_of)
         self._as_of = as_of
+        self.is_consistent = consistent
+        """Whether all tables are of one micro-batch."""
         self._opened_at = datetime.now(timezone.utc)
 
     @property
@@ -216,8 +227,10 @@ class TableReader:
 
     def _opened(self, table: Table) -> DeltaTable | None:
         """A table at the version of the snapshot, None where there is none."""
-        version = self.table_versions.get(table.name)
         path = table.path(self.tables)
+        if not self.is_consistent:
+            return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
+        version = self.table_versions.get(table.name)
         is_missing = version is None and table is not LOG_OFFSETS
         if table is ALERTS:
             is_missing = not DeltaTable.is_deltatable(path)

@@ -10,6 +10,7 @@ from deltalake import DeltaTable, TableFeatures
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import LoadState, TableReader, parse_as_of
 from streaming.tables.schemas import FORMAT_VERSION
+from tests.command_line import call, json_lines
 from tests.tables_folder import apply_micro_batch, create_tables, write_rows
 
 GROUP = {"group_id": "g"}
@@ -21,6 +22,21 @@ def test_reads_every_table_at_the_version_that_load_progress_names(tmp_path: Pat
     write_rows(tables, "groups", [GROUP, {"group_id": "of a micro-batch under way"}])
 
     assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
+
+
+def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    under_way = {"group_id": "of a micro-batch under way"}
+    write_rows(tables, "groups", [GROUP, under_way])
+
+    assert TableReader(tables, consistent=False).read("groups").num_rows == 2
+    for command in (["show", "groups"], ["sql", "SELECT group_id FROM groups"]):
+        of_tables = [*command, "--tables", tables, "--output", "json"]
+        for options, rows in (([], 1), (["--consistent"], 1), (["--newest"], 2)):
+            assert len(json_lines(call(*of_tables, *options))) == rows, (command, options)
+        refused = call(*of_tables, "--newest", "--as-of", "1", exit_code=2)
+        assert "always those of one micro-batch" in refused.stderr
 
 
 def test_the_newest_of_the_versions_counts_where_rows_name_several(tmp_path: Path) -> None:
