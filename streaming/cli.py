@@ -33,7 +33,7 @@ from streaming.commands.show import show
 from streaming.commands.sql import sql
 from streaming.commands.verify import verify
 from streaming.errors import ConfigurationError
-from streaming.output import StderrHandler, write_error
+from streaming.output import LOG_FORMATS, StderrHandler, write_error
 
 EXIT_BAD_USAGE = 2
 EXIT_FAILED = 3
@@ -61,6 +61,7 @@ STREAMING_EXTRA = {
 
 _OWN_LOGGERS = ("coordinator_state", "streaming")
 _VERBOSE = "coordinator_state.verbose"
+_LOG_FORMAT = "coordinator_state.log_format"
 logger = logging.getLogger(__name__)
 
 
@@ -104,6 +105,10 @@ def _remember_verbose(ctx: click.Context, _option: click.Parameter, verbose: boo
     ctx.meta[_VERBOSE] = verbose
 
 
+def _remember_log_format(ctx: click.Context, _option: click.Parameter, log_format: str) -> None:
+    ctx.meta[_LOG_FORMAT] = log_format
+
+
 def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str) -> None:
     """Own loggers at the level asked for; libraries only where they are verbose too.
 
@@ -112,7 +117,7 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
     """
     verbose = ctx.meta[_VERBOSE]
     root = logging.getLogger()
-    root.handlers[:] = [StderrHandler()]
+    root.handlers[:] = [StderrHandler(ctx.meta[_LOG_FORMAT])]
     root.setLevel(logging.INFO if verbose else logging.CRITICAL)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
@@ -140,6 +145,17 @@ SHARED_OPTIONS = (
         expose_value=False,
         callback=_remember_verbose,
         help="Log everything, and the trace of an error.",
+    ),
+    StateOption(
+        ["--log-format"],
+        type=click.Choice(list(LOG_FORMATS)),
+        default="text",
+        show_default=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_remember_log_format,
+        help="Lines on stderr for people, or one JSON object per line with what happened as "
+        "fields.",
     ),
     StateOption(
         ["--log-level"],

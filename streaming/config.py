@@ -61,7 +61,8 @@ class RunSettings(BaseModel):
     groups read, or "off". Snapshots and days of history older than their retention are deleted at
     each `upkeep_interval`, or never where that is "off". A query that failed is started again up to
     `max_restarts` times without a micro-batch between them. `catalog` is a database of a Spark
-    catalog in which the tables are named.
+    catalog in which the tables are named. With `http_port` (0: any free one) metrics, health and
+    readiness are served on it; `health_timeout` is how long a micro-batch may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -85,6 +86,9 @@ class RunSettings(BaseModel):
     max_restarts: int = Field(default=10, ge=0)
     master: str = "local[2]"
     catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None
+    http_port: int | None = Field(default=None, ge=0, lt=1 << 16)
+    http_host: str = "127.0.0.1"
+    health_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
 
     @field_validator("tables", "checkpoint")
     @classmethod

@@ -93,15 +93,18 @@ class CoordinatorTables:
     Args:
         tables: the folder, or an address that delta-rs can open.
         as_of: a version of `load_progress`, or a time, as text too.
+        consistent: where False, each table is as it is when it is read.
 
     Raises:
         ConfigurationError: no such folder, not a folder of this program, or nothing as old as
             `as_of`.
     """
 
-    def __init__(self, tables: str | Path, *, as_of: AsOf | str | None = None) -> None:
+    def __init__(
+        self, tables: str | Path, *, as_of: AsOf | str | None = None, consistent: bool = True
+    ) -> None:
         moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
-        self.reader = TableReader(tables, as_of=moment)
+        self.reader = TableReader(tables, as_of=moment, consistent=consistent)
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -129,7 +132,7 @@ class CoordinatorTables:
 
     def refreshed(self) -> CoordinatorTables:
         """The tables as they are by now."""
-        return CoordinatorTables(self.reader.tables)
+        return CoordinatorTables(self.reader.tables, consistent=self.reader.is_consistent)
 
     def groups(self, group: str | None = None) -> Rows[rows.Group]:
         """Groups as their coordinator has them."""

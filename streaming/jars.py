@@ -197,7 +197,10 @@ def _locked(folder: Path) -> Iterator[int]:
 def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
     """Resolve a set with Ivy into a folder of its own and rename that to `folder`."""
     java, ivy = find_java(), _ivy_jar()
-    logger.info("fetching the jars of %s into %s (once) ...", jar_set.title, folder)
+    logger.info(
+        "fetching the jars of %(jars)s into %(folder)s (once) ...",
+        {"jars": jar_set.title, "folder": folder},
+    )
     work = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(work, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -232,7 +235,9 @@ def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
     (jars / _MANIFEST).write_text(json.dumps(sizes, indent=1))
     jars.replace(folder)
     shutil.rmtree(work, ignore_errors=True)
-    logger.info("fetched the %d jars of %s", len(sizes), jar_set.title)
+    logger.info(
+        "fetched the %(count)d jars of %(jars)s", {"count": len(sizes), "jars": jar_set.title}
+    )
     return [folder / name for name in sizes]
 
 

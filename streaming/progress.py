@@ -12,10 +12,11 @@ class ProgressEvent:
 
     `records_read` and `records_read_total` count records of this micro-batch and since the log
     start, superseded ones included; `offsets_read` is by how much the next offsets advanced,
-    which is more where a compacted log has gaps. `next_offset_total` and `high_watermark_total`
-    are sums over the log partitions. `states` maps each log partition to `loading`, `current` or
-    `failed`, as `load_progress` does; `rows_merged` maps a table to the rows this micro-batch
-    merged or appended.
+    which is more where a compacted log has gaps. `records_unaccounted_total` is by how much the
+    counts of micro-batches did not add up since the log start. `next_offset_total` and
+    `high_watermark_total` are sums over the log partitions. `states` maps each log partition to
+    `loading`, `current` or `failed`, as `load_progress` does; `rows_merged` maps a table to the
+    rows this micro-batch merged or appended.
     """
 
     batch_id: int
@@ -23,6 +24,7 @@ class ProgressEvent:
     offsets_read: int
     records_read_total: int
     records_quarantined: int
+    records_unaccounted_total: int
     next_offset_total: int
     high_watermark_total: int
     duration_ms: int

@@ -27,6 +27,10 @@ from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
+from streaming.migration import migrate
+from streaming.monitoring.endpoints import monitored
+from streaming.monitoring.query_listener import listening
+from streaming.monitoring.run_monitor import RunMonitor
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.reload.log_watch import LogWatch
 from streaming.session import build_session
@@ -106,13 +110,20 @@ def run_query(
         else Semantics(settings.semantics)
     )
     logger.info(
-        "cluster %s, %s log partitions, %s semantics",
-        log.cluster_id,
-        len(log.leaders),
-        semantics.value,
+        "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
+        {
+            "cluster_id": log.cluster_id,
+            "log_partitions": len(log.leaders),
+            "semantics": semantics.value,
+        },
     )
     settings = settings.model_copy(update={"semantics": semantics.value})
-    with tables_folder.locked(settings.tables), tables_folder.locked(settings.checkpoint):
+    with (
+        monitored(settings, log) as monitor,
+        tables_folder.locked(settings.tables),
+        tables_folder.locked(settings.checkpoint),
+    ):
+        migrate(settings.tables)
         # Before Spark takes its time: what cannot be gone on with is said at once.
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
         start = start_from(settings, kafka_config, retentions)
@@ -127,7 +138,7 @@ def run_query(
                 register(session, settings.tables, settings.catalog)
             with _jvm_that_lives():
                 _Queries(
-                    session, settings, kafka_config, retentions, start, on_progress, stop
+                    session, settings, kafka_config, retentions, start, on_progress, stop, monitor
                 ).run()
         finally:
             if own_session:
@@ -189,6 +200,7 @@ class _Queries:
     first: Start | None
     on_progress: OnProgress | None
     stop: threading.Event
+    monitor: RunMonitor
     finished: int = 0
 
     def run(self) -> None:
@@ -199,7 +211,9 @@ class _Queries:
             opened.enter_context(closing(topic_names))
             watch = LogWatch(settings.tables, settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(watch))
-            jobs = _jobs(settings, self.kafka_config, opened)
+            jobs = _jobs(settings, self.kafka_config, opened, self.monitor)
+            if settings.http_port is not None:
+                opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
                 for job in (_Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
                     opened.enter_context(
@@ -223,18 +237,20 @@ class _Queries:
                 semantics=start.progress.semantics,
                 history=self.settings.history,
                 progress=start.progress,
-                on_progress=self._count,
+                on_progress=partial(self._loaded, start.progress),
                 topic_names=topic_names,
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
-            query = _start(self.session, self.settings, start.progress, stoppable)
-            _wait(query, stoppable, self.stop, watch.is_over)
+            with self.monitor.query(start.progress.rows):
+                query = _start(self.session, self.settings, start.progress, stoppable)
+                _wait(query, stoppable, self.stop, watch.is_over)
             if not watch.is_over.is_set():
                 return
 
-    def _count(self, event: ProgressEvent) -> None:
+    def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
         self.finished += 1
+        self.monitor.loaded(progress.rows)
         if self.on_progress is not None:
             self.on_progress(event)
 
@@ -248,7 +264,12 @@ class _Job(NamedTuple):
     first_after: timedelta
 
 
-def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitStack) -> list[_Job]:
+def _jobs(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    opened: ExitStack,
+    monitor: RunMonitor,
+) -> list[_Job]:
     jobs: list[_Job] = []
     if settings.lag_interval != "off":
         sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
@@ -257,7 +278,10 @@ def _jobs(settings: RunSettings, kafka_config: dict[str, object], opened: ExitSt
         jobs.append(_Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.upkeep_interval != "off":
         retention = parse_interval(settings.history_retention)
-        tidy_up = partial(tidy_up_beside, settings.tables, retention)
+
+        def tidy_up() -> None:
+            monitor.metrics.tidied_up(tidy_up_beside(settings.tables, retention))
+
         interval = parse_interval(settings.upkeep_interval)
         jobs.append(_Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
     return jobs

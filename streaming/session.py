@@ -13,10 +13,12 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from streaming.jars import delta_jars
 from streaming.java import find_java
+from streaming.output import log_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
@@ -26,9 +28,7 @@ _SETTINGS = {
     "spark.locality.wait": "0",
     # The JVM plans and hands on: collecting in parallel and optimising loops costs it memory only.
     # Without memory a thread of Spark ends and others wait for it for ever: better to end.
-    "spark.driver.defaultJavaOptions": (
-        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"
-    ),
+    _JAVA_OPTIONS: ("-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
 }
@@ -83,6 +83,7 @@ def build_session(
 
     builder = SparkSession.builder.master(master).appName(app_name)
     settings = dict(_SETTINGS)
+    settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
     if with_delta:
         settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
     for name, value in settings.items():

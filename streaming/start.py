@@ -52,7 +52,9 @@ class Retentions:
                 try:
                     found[name] = ask()
                 except (ConfigurationError, TimeoutError) as error:
-                    logger.info("%s; taken to be %s", error, default)
+                    logger.info(
+                        "%(error)s; taken to be %(default)s", {"error": error, "default": default}
+                    )
         return cls(**found)
 
 
@@ -111,9 +113,9 @@ def start_from(
         why = misfit(checkpoint, progress, wanted)
         if why is not None:
             logger.warning(
-                "checkpoint %s does not fit the tables: %s; a new one begins where they are",
-                checkpoint.location,
-                why,
+                "checkpoint %(checkpoint)s does not fit the tables: %(reason)s; a new one begins "
+                "where they are",
+                {"checkpoint": checkpoint.location, "reason": why},
             )
             discard(checkpoint)
     return Start(progress=progress, log=description)

@@ -52,11 +52,15 @@ class Supervisor:
                     raise
                 pause_s = min(_FIRST_WAIT_S * 2 ** (self.restarts - 1), _LONGEST_WAIT_S)
                 logger.warning(
-                    "the query failed (%s); it starts again in %g s (%s of %s)",
-                    (str(error) or type(error).__name__).splitlines()[0],
-                    pause_s,
-                    self.restarts,
-                    self.max_restarts,
+                    "the query failed (%(error)s); it starts again in %(pause_s)g s "
+                    "(%(restarts)s of %(max_restarts)s)",
+                    {
+                        "error": (str(error) or type(error).__name__).splitlines()[0],
+                        "error_class": type(error).__name__,
+                        "pause_s": pause_s,
+                        "restarts": self.restarts,
+                        "max_restarts": self.max_restarts,
+                    },
                 )
                 logger.debug("trace of the warning above", exc_info=True)
             if self.stop.wait(pause_s):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 
 from streaming.errors import ConfigurationError
+from streaming.migration import migrate
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.reader import TableReader
@@ -21,7 +23,7 @@ def maintain(
     history_retention: timedelta,
     snapshot_retention: timedelta | None = None,
 ) -> Iterator[TableUpkeep]:
-    """Tidy up a folder that no `run` is writing to, table by table.
+    """Tidy up a folder that no `run` is writing to, table by table; migrate it before.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -31,15 +33,17 @@ def maintain(
     Raises:
         ConfigurationError: there are no tables, or a `run` is writing to them.
     """
-    TableReader(tables)  # refuses a folder without tables, which the lock would make
+    # Refuses a folder without tables, which the lock would make.
+    TableReader(tables, any_format=True)
     with folder.locked(tables):
+        migrate(tables)
         if snapshot_retention is not None:
             keep_snapshots(tables, snapshot_retention)
         yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))
 
 
-def tidy_up_beside(tables: str, history_retention: timedelta) -> None:
-    """Tidy up beside the query that writes a folder, and log what was done.
+def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
+    """Tidy up beside the query that writes a folder, and log what was done; tell whether all was.
 
     What goes wrong is said and tried again the next time.
     """
@@ -47,11 +51,11 @@ def tidy_up_beside(tables: str, history_retention: timedelta) -> None:
         for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
             if not done.is_nothing:
                 logger.info(
-                    "upkeep of %s: %s days of history and %s files deleted, %s files put together",
-                    done.table,
-                    done.days_deleted,
-                    done.files_deleted,
-                    done.files_compacted,
+                    "upkeep of %(table)s: %(days_deleted)s days of history and %(files_deleted)s "
+                    "files deleted, %(files_compacted)s files put together",
+                    asdict(done),
                 )
     except ConfigurationError as error:
-        logger.warning("%s; trying again later", error)
+        logger.warning("%(error)s; trying again later", {"error": error})
+        return False
+    return True

@@ -228,12 +228,12 @@ class AlertRun:
 
     def _trouble(self, what: str, message: str) -> None:
         if self._troubles.get(what) != message:
-            logger.warning("%s: %s", what, message)
+            logger.warning("%(what)s: %(error)s", {"what": what, "error": message})
         self._troubles[what] = message
 
     def _well(self, what: str) -> None:
         if self._troubles.pop(what, None) is not None:
-            logger.warning("%s: well again", what)
+            logger.warning("%(what)s: well again", {"what": what})
 
 
 def _sent(sink: Sink, batch: Sequence[Notice]) -> tuple[list[Notice], str]:

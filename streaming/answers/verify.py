@@ -111,7 +111,10 @@ def verify(
         unsettled = seen.moving | unconfirmed
         if not unsettled:
             break
-        logger.info("round %s: %s answers to look at again", round_number, len(unsettled))
+        logger.info(
+            "round %(round)s: %(answers)s answers to look at again",
+            {"round": round_number, "answers": len(unsettled)},
+        )
         groups = {key.group_id for key in seen.moving | seen.differing.keys()}
     else:
         # Seen once only: it may have moved there and back.

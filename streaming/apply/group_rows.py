@@ -98,16 +98,26 @@ def member_rows(groups: Mapping[GroupId, Group]) -> list[dict[str, Any]]:
             "record_offset": group.record_offset,
             **{name: getattr(member, name) for name in _MEMBER_FIELDS},
             **{name: as_columns(getattr(member, name)) for name in _STRUCT_LISTS},
-            "subscription_json": _subscription_text(
-                group.protocol_type, group.protocol, member.subscription_bytes
-            ),
-            "assignment_json": _json_text(
-                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
+            **member_json(
+                group.protocol_type,
+                group.protocol,
+                member.subscription_bytes,
+                member.assignment_bytes,
             ),
         }
         for (log_partition, group_id), group in groups.items()
         for member in group.members
     ]
+
+
+def member_json(
+    protocol_type: str, protocol: str | None, subscription: bytes | None, assignment: bytes | None
+) -> dict[str, str | None]:
+    """What a member of a classic group sent, as the JSON columns."""
+    return {
+        "subscription_json": _subscription_text(protocol_type, protocol, subscription),
+        "assignment_json": _json_text(assignment_json(protocol_type, protocol, assignment)),
+    }
 
 
 # The members of a group mostly subscribe to the same.

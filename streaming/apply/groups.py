@@ -228,10 +228,9 @@ def group_record(row: Mapping[str, Any]) -> GroupRecord:
 
 def _log_warning(log_partition: int, record_offset: int, reason: str) -> None:
     logger.info(
-        "log partition %s: a broker would not load record offset %s: %s",
-        log_partition,
-        record_offset,
-        reason,
+        "log partition %(log_partition)s: a broker would not load record offset "
+        "%(record_offset)s: %(reason)s",
+        {"log_partition": log_partition, "record_offset": record_offset, "reason": reason},
     )
 
 

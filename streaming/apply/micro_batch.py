@@ -270,12 +270,15 @@ class MicroBatchApply:
         rows = self.progress.rows
         quarantined = sum(counts.quarantined.values())
         logger.info(
-            "micro-batch %s: %s records read, %s rows merged, %s quarantined, %s ms",
-            batch_id,
-            read,
-            sum(merged.values()),
-            quarantined,
-            duration_ms,
+            "micro-batch %(batch_id)s: %(records_read)s records read, %(rows_merged)s rows merged, "
+            "%(quarantined)s quarantined, %(duration_ms)s ms",
+            {
+                "batch_id": batch_id,
+                "records_read": read,
+                "rows_merged": sum(merged.values()),
+                "quarantined": quarantined,
+                "duration_ms": duration_ms,
+            },
         )
         if self.on_progress is not None:
             next_offset_total = sum(row.next_offset for row in rows.values())
@@ -286,6 +289,7 @@ class MicroBatchApply:
                     offsets_read=next_offset_total - self.progress.reported_offset_total,
                     records_read_total=sum(row.records_read for row in rows.values()),
                     records_quarantined=quarantined,
+                    records_unaccounted_total=sum(row.records_unaccounted for row in rows.values()),
                     next_offset_total=next_offset_total,
                     high_watermark_total=sum(row.high_watermark for row in rows.values()),
                     duration_ms=duration_ms,

@@ -101,10 +101,13 @@ class Reloading:
                 held.compact()
             if report["record_offset"] < report["high_watermark"]:
                 logger.info(
-                    "log partition %s: loaded again up to record offset %s of %s",
-                    log_partition,
-                    report["record_offset"],
-                    report["high_watermark"],
+                    "log partition %(log_partition)s: loaded again up to record offset "
+                    "%(record_offset)s of %(high_watermark)s",
+                    {
+                        "log_partition": log_partition,
+                        "record_offset": report["record_offset"],
+                        "high_watermark": report["high_watermark"],
+                    },
                 )
                 continue
             del self._held[log_partition]

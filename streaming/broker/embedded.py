@@ -144,12 +144,15 @@ class EmbeddedBroker:
             if self._wait_until_started():
                 self._port = port
                 duration_s = time.monotonic() - started_at
-                logger.info("Kafka %s up on port %s in %.1f s", self.version, port, duration_s)
+                logger.info(
+                    "Kafka %(version)s up on port %(port)s in %(duration_s).1f s",
+                    {"version": self.version, "port": port, "duration_s": duration_s},
+                )
                 return
             self.kill()
             if not any(sign in self.log_since_start() for sign in _BIND_FAILURES):
                 break
-            logger.info("port %s, or the controller's, was taken meanwhile", port)
+            logger.info("port %(port)s, or the controller's, was taken meanwhile", {"port": port})
         raise BrokerError(f"the broker did not start: {self.log_end()}")
 
     def stop(self) -> None:
@@ -159,7 +162,10 @@ class EmbeddedBroker:
         if self._jvm.stop(_STOP_TIMEOUT_S):
             self._jvm = None
         else:
-            logger.warning("the broker did not stop within %.0f s: killing it", _STOP_TIMEOUT_S)
+            logger.warning(
+                "the broker did not stop within %(timeout_s).0f s: killing it",
+                {"timeout_s": _STOP_TIMEOUT_S},
+            )
             self.kill()
 
     def kill(self) -> None:

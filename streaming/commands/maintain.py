@@ -33,8 +33,9 @@ def maintain(
 
     `run` does it by itself every ten minutes; this is for a folder whose `run` has
     `--upkeep-interval off`, or that no `run` writes to any more. Stop `run` before; to do it twice
-    does no harm. The snapshot from which `run` goes on is kept, however old it is. The Python twin
-    is streaming.upkeep.maintain.
+    does no harm. Tables of an earlier release are migrated first, as `run` does it. The snapshot
+    from which `run` goes on is kept, however old it is. The Python twin is
+    streaming.upkeep.maintain.
 
     \b
     Examples:

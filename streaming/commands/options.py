@@ -116,6 +116,13 @@ as_of_option = option(
     metavar="TIME|VERSION",
     help="The tables as they were: an ISO 8601 time (UTC) or a version of load_progress.",
 )
+consistent_option = option(
+    "--consistent/--newest",
+    default=True,
+    show_default=True,
+    help="All tables as of one finished micro-batch, or each as it is when it is read, be the next "
+    "micro-batch half written.",
+)
 history_retention_option = option(
     "--history-retention",
     metavar="INTERVAL",

@@ -12,13 +12,12 @@ from streaming.output import output_of
 @tables_option
 @option(
     "--log-partition",
-    "log_partitions",
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
     help="A partition of __consumer_offsets, see partition-for; may be given again.",
 )
-@option("--all", "is_all", is_flag=True, help="All log partitions of the tables.")
+@option("--all", is_flag=True, help="All log partitions of the tables.")
 @output_option
 @click.pass_context
 def reload(
@@ -26,8 +25,8 @@ def reload(
     /,
     *,
     tables: str,
-    log_partitions: tuple[int, ...],
-    is_all: bool,
+    log_partition: tuple[int, ...],
+    all: bool,  # noqa: A002 - the option's name
     output: str,
 ) -> None:
     """Have log partitions loaded again from their log start on.
@@ -45,9 +44,9 @@ def reload(
     """
     from streaming.reload.requests import request_reload
 
-    if is_all == bool(log_partitions):
+    if all == bool(log_partition):
         raise click.UsageError("name --log-partition N, or --all", ctx)
-    asked = request_reload(tables, None if is_all else log_partitions)
+    asked = request_reload(tables, None if all else log_partition)
     output_of(output).result(
         {"log_partitions": asked},
         f"{len(asked)} log partition{'s' if len(asked) > 1 else ''} "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +18,7 @@ from streaming.commands.options import (
     tables_option,
 )
 from streaming.commands.signals import stop_on_signals
+from streaming.output import is_live
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 
 
@@ -103,6 +103,24 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     show_default=True,
     help="How often a query that failed is started again without a micro-batch between.",
 )
+@option(
+    "--http-port",
+    type=click.IntRange(min=0, max=65_535),
+    help="Serve /metrics, /health and /ready on this port, 0 takes any free one. [default: not]",
+)
+@option(
+    "--http-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address for them; 0.0.0.0 for every one.",
+)
+@option(
+    "--health-timeout",
+    metavar="INTERVAL",
+    default="10 minutes",
+    show_default=True,
+    help="How long a micro-batch may take before /health says that the query hangs.",
+)
 @option("--master", default="local[2]", show_default=True, help="The Spark master.")
 @kafka_option
 @option("--silent", is_flag=True, help="Show no progress.")
@@ -112,12 +130,14 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
 
     Starts at the beginning of the log the first time and goes on from the checkpoint after that.
     Ctrl-C and SIGTERM let the running micro-batch finish. Progress and one line per micro-batch
-    go to stderr. The Python twin is streaming.query.run_query(RunSettings(...)).
+    go to stderr. docs/metrics.md has what --http-port serves. The Python twin is
+    streaming.query.run_query(RunSettings(...)).
 
     \b
     Examples:
       coordinator-state run --bootstrap-servers localhost:9092 --tables tables
       coordinator-state run --bootstrap-servers localhost:9092 --tables tables --available-now
+      coordinator-state run --config run.toml --http-port 8000 --log-format json
       coordinator-state run --config run.toml --trigger "5 seconds" --history all
     """
     from streaming.config import RunSettings
@@ -128,6 +148,6 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
     if set(sources.values()) == {ParameterSource.COMMANDLINE}:
         raise click.UsageError("--trigger and --available-now exclude each other", ctx)
     settings = RunSettings.checked(log_partitions=log_partitions_of(log_partitions), **options)
-    display = nullcontext() if silent else ProgressDisplay(is_terminal=sys.stderr.isatty())
+    display = nullcontext() if silent else ProgressDisplay(is_terminal=is_live())
     with stop_on_signals() as stop, display as on_progress:
         run_query(settings, on_progress=on_progress, stop=stop)

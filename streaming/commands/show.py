@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from streaming.commands.options import as_of_option, option, output_option, tables_option
+from streaming.commands.options import (
+    as_of_option,
+    consistent_option,
+    option,
+    output_option,
+    tables_option,
+)
 from streaming.output import Output, output_of
 
 if TYPE_CHECKING:
@@ -99,6 +105,7 @@ VIEWS = {
             "records_ignored",
             "records_quarantined",
             "records_pending",
+            "records_unaccounted",
             "batch_id",
             "updated_at",
         ),
@@ -203,6 +210,7 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
     help="Of status: what it is judged by.",
 )
 @as_of_option
+@consistent_option
 @output_option
 def show(
     *,
@@ -212,6 +220,7 @@ def show(
     by: str | None,
     rules: str,
     as_of: str | None,
+    consistent: bool,
     output: str,
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
@@ -219,8 +228,9 @@ def show(
     WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... and why), events
     (what happened to groups and their offsets), progress (of loading, per log partition),
     alerts (of alert run), quarantine, records (of every other type, last per key) or history (of
-    commits). Text shows the columns that matter most, JSON all of them. For what a coordinator
-    would answer, see the command offsets. The Python twins are
+    commits). What is made of several tables, such as lag and status, fits together, and so do
+    two commands with the same --as-of. Text shows the columns that matter most, JSON all of them.
+    For what a coordinator would answer, see the command offsets. The Python twins are
     streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag, group_statuses and
     burrow_group_statuses.
 
@@ -236,7 +246,8 @@ def show(
     """
     from streaming.tables.reader import TableReader, parse_as_of
 
-    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    moment = None if as_of is None else parse_as_of(as_of)
+    reader = TableReader(tables, as_of=moment, consistent=consistent)
     group_ids = None if group is None else [group]
     if what == LAG:
         _show_lag(reader, group_ids, by or "partition", output_of(output))

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from streaming.commands.options import as_of_option, option, tables_option
+from streaming.commands.options import as_of_option, consistent_option, option, tables_option
 from streaming.output import OUTPUTS, CsvOutput, Output
 
 
@@ -14,6 +14,7 @@ from streaming.output import OUTPUTS, CsvOutput, Output
 @click.argument("select", metavar="SELECT")
 @tables_option
 @as_of_option
+@consistent_option
 @option(
     "--output",
     type=click.Choice([*OUTPUTS, "csv"]),
@@ -22,7 +23,15 @@ from streaming.output import OUTPUTS, CsvOutput, Output
     help="Aligned columns, one JSON object per line, or CSV.",
 )
 @option("--parquet", type=click.Path(dir_okay=False), help="Write the rows to this file instead.")
-def sql(*, select: str, tables: str, as_of: str | None, output: str, parquet: str | None) -> None:
+def sql(
+    *,
+    select: str,
+    tables: str,
+    as_of: str | None,
+    consistent: bool,
+    output: str,
+    parquet: str | None,
+) -> None:
     """Answer a SELECT over all tables and views, as of one micro-batch.
 
     SELECT is in DuckDB's SQL, - reads it from stdin. It sees the tables of the README and the
@@ -39,7 +48,7 @@ def sql(*, select: str, tables: str, as_of: str | None, output: str, parquet: st
     from streaming.coordinator_tables import CoordinatorTables
 
     text = sys.stdin.read() if select == "-" else select
-    found = CoordinatorTables(tables, as_of=as_of).sql(text)
+    found = CoordinatorTables(tables, as_of=as_of, consistent=consistent).sql(text)
     if parquet is None:
         outputs: dict[str, type[Output]] = {**OUTPUTS, "csv": CsvOutput}
         outputs[output]().rows(found, found.arrow.column_names)

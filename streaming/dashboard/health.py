@@ -13,7 +13,7 @@ from streaming.dashboard.tables_of_rows import rows_page
 
 _SORTED_BY = (
     *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
-    *("records_pending", "updated_at", "batch_id"),
+    *("records_pending", "unaccounted", "updated_at", "batch_id"),
 )
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 20
@@ -39,7 +39,7 @@ def page() -> str:
         totals={
             name: sum(row[f"records_{name}"] for row in rows) for name in ("read", *_ACCOUNTED)
         },
-        unequal=[row["log_partition"] for row in rows if row["difference"]],
+        unequal=[row["log_partition"] for row in rows if row["difference"] or row["unaccounted"]],
         batches=_batches(snapshot),
         quarantined=quarantined.slice(0, _MOST_QUARANTINED).to_pylist(),
     )
@@ -54,7 +54,12 @@ def alerts() -> str:
 def _accounted(row: Row) -> Row:
     told = sum(row[f"records_{name}"] for name in _ACCOUNTED)
     behind = row["high_watermark"] - row["next_offset"]
-    return {**row, "behind": behind, "difference": row["records_read"] - told}
+    return {
+        **row,
+        "behind": behind,
+        "difference": row["records_read"] - told,
+        "unaccounted": row["records_unaccounted"] or 0,
+    }
 
 
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:

@@ -19,13 +19,17 @@ _THREADS = 8
 
 
 @contextmanager
-def serving(app: Flask, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(
+    app: Flask, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
+) -> Iterator[str]:
     """Serve while the block runs; gives the address, port 0 takes any free one.
+
+    `option` is how the user names another port.
 
     Raises:
         ConfigurationError: nobody can listen there.
     """
-    listening = _listening(host, port)
+    listening = _listening(host, port, option)
     server = create_server(app, sockets=[listening], threads=_THREADS, ident=None)
     Thread(target=server.run, name="page", daemon=True).start()
     shown = f"[{host}]" if ":" in host else host
@@ -44,11 +48,11 @@ def open_browser(address: str) -> None:
         webbrowser.open(address)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(host: str, port: int, option: str) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; name another {option}"
         ) from error

@@ -7,7 +7,6 @@ inside one `ExitStack`, so it is stopped in the opposite order however the demo 
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 import threading
 import time
@@ -25,7 +24,7 @@ from streaming.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, creat
 from streaming.demo.report import DemoReport, read_report, show_report
 from streaming.demo.traffic import Traffic
 from streaming.errors import ConfigurationError
-from streaming.output import output_of, write_note
+from streaming.output import is_live, output_of, write_note
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.progress_display import ProgressDisplay
 from streaming.query import run_query
@@ -69,7 +68,7 @@ def run_demo(
 
 def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> DemoReport:
     tables = str(work / "tables")
-    with ProgressDisplay(is_terminal=sys.stderr.isatty()) as display:
+    with ProgressDisplay(is_terminal=is_live()) as display:
         write_note("starting the broker ...")
         broker = EmbeddedBroker(folder=work / "broker", properties=BROKER_PROPERTIES)
         servers = running.enter_context(broker).bootstrap_servers

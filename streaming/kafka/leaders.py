@@ -131,11 +131,14 @@ class TopicLeaders:
 
         def warn(state: tenacity.RetryCallState) -> None:
             logger.warning(
-                "Kafka at %s: cannot %s: %s; trying again in %.1f s",
-                self._connections.bootstrap_servers,
-                operation,
-                state.outcome.exception() if state.outcome else None,
-                state.upcoming_sleep,
+                "Kafka at %(bootstrap_servers)s: cannot %(operation)s: %(error)s; trying again in "
+                "%(pause_s).1f s",
+                {
+                    "bootstrap_servers": self._connections.bootstrap_servers,
+                    "operation": operation,
+                    "error": state.outcome.exception() if state.outcome else None,
+                    "pause_s": state.upcoming_sleep,
+                },
             )
 
         try:

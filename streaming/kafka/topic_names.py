@@ -58,4 +58,7 @@ class TopicNames:
         try:
             self._names.update(self._admin.topic_names(topic_ids))
         except (ConfigurationError, TimeoutError) as error:
-            logger.info("the names of %s topics are not known: %s", len(topic_ids), error)
+            logger.info(
+                "the names of %(topics)s topics are not known: %(error)s",
+                {"topics": len(topic_ids), "error": error},
+            )

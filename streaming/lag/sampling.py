@@ -66,7 +66,9 @@ class LogOffsetsSampling:
         except Exception as error:
             if not self._is_failing:
                 first_line = (str(error) or type(error).__name__).splitlines()[0]
-                logger.warning("log offsets are not sampled: %s; trying again", first_line)
+                logger.warning(
+                    "log offsets are not sampled: %(error)s; trying again", {"error": first_line}
+                )
                 logger.debug("trace of the warning above", exc_info=True)
             self._is_failing = True
         else:
@@ -147,7 +149,10 @@ class LogOffsetsSampling:
         try:
             found = self._client.end_markers(places)
         except (ConfigurationError, TimeoutError) as error:
-            logger.info("the ends of %s logs are not read: %s", len(places), error)
+            logger.info(
+                "the ends of %(logs)s logs are not read: %(error)s",
+                {"logs": len(places), "error": error},
+            )
             found = {}
         return {at: found.get(at) for at in places}
 

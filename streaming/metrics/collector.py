@@ -30,6 +30,7 @@ from streaming.metrics.families import (
     Names,
     gauge,
     records_total,
+    records_unaccounted_total,
 )
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
@@ -68,7 +69,9 @@ class TablesCollector(Collector):
             try:
                 found = list(self._collect())
             except Exception as error:
-                logger.warning("%s cannot be read: %s", self.tables, error)
+                logger.warning(
+                    "%(tables)s cannot be read: %(error)s", {"tables": self.tables, "error": error}
+                )
                 logger.debug("trace of the warning above", exc_info=True)
         yield gauge("coordinator_state_up", "Whether the tables can be read", (), bool(found))
         yield from found
@@ -142,7 +145,8 @@ def _offset_sums(lags: pa.Table) -> pa.Table:
 
 def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     """Freshness, accounting and transactions."""
-    columns = ["log_partition", "next_offset", *(f"records_{outcome}" for outcome in OUTCOMES)]
+    counts = (*OUTCOMES, "unaccounted")
+    columns = ["log_partition", "next_offset", *(f"records_{count}" for count in counts)]
     progress = reader.read(LOAD_PROGRESS.name, columns)
     known = tables_known_until(reader)
     rows: list[dict[str, Any]] = progress.join(known, "log_partition").to_pylist()
@@ -157,6 +161,7 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
         max(behind) if behind and len(behind) == len(rows) else None,
     )
     yield records_total(cluster, rows)
+    yield records_unaccounted_total(cluster, rows)
     pending = reader.read(PENDING_OFFSETS.name, ["commit_timestamp"])["commit_timestamp"]
     yield gauge(
         "coordinator_state_pending_offsets",

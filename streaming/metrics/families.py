@@ -275,6 +275,21 @@ def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Me
     return family
 
 
+def records_unaccounted_total(
+    cluster: Sequence[tuple[str, str]], rows: Sequence[Row]
+) -> CounterMetricFamily:
+    """By how much the counts of micro-batches were off."""
+    family = CounterMetricFamily(
+        "coordinator_state_records_unaccounted",
+        "Records of __consumer_offsets that no outcome tells of, or that two tell of",
+        labels=[name for name, _ in cluster],
+    )
+    family.add_metric(
+        [value for _, value in cluster], sum(row["records_unaccounted"] or 0 for row in rows)
+    )
+    return family
+
+
 def gauge(name: str, text: str, cluster: Sequence[tuple[str, str]], value: float | None) -> Metric:
     """One number about the cluster, without a sample where it is not known."""
     return Gauge(name, text, {}, lambda _row: value).of(cluster, [{}])

@@ -52,10 +52,8 @@ def begin_reload(
     """
     for reason, log_partitions in _by_reason(doubts).items():
         logger.warning(
-            "log partition%s %s: loaded again from the log start on: %s",
-            "s" if len(log_partitions) > 1 else "",
-            ", ".join(map(str, log_partitions)),
-            reason,
+            "loaded again from the log start on: log partitions %(log_partitions)s, %(reason)s",
+            {"log_partitions": log_partitions, "reason": reason},
         )
     take_back(tables, progress)
     lost = {

@@ -58,19 +58,19 @@ class LogWatch:
                 return
             found = frozenset(self._client.look_again().leaders)
         except LogChanged as error:
-            logger.debug("%s", error)
+            logger.debug("%(error)s", {"error": error})
             # A client sticks to the topic that it saw.
             self._client.close()
             self._client = self._new_client()
             self.is_over.set()
         except (ConfigurationError, TimeoutError) as error:
-            logger.debug("the log is not looked at: %s", error)
+            logger.debug("the log is not looked at: %(error)s", {"error": error})
         else:
             if found != self._log_partitions:
                 logger.info(
-                    "__consumer_offsets has %s partitions now, it had %s; the query starts anew",
-                    len(found),
-                    len(self._log_partitions),
+                    "__consumer_offsets has %(log_partitions)s partitions now, it had %(before)s; "
+                    "the query starts anew",
+                    {"log_partitions": len(found), "before": len(self._log_partitions)},
                 )
                 self.is_over.set()
 

@@ -34,13 +34,11 @@ from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription, shared_log_client
-from streaming.source import MOST_RECORDS_PER_TRIGGER
+from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
 from streaming.source.log_range import LogRange, read_ranges
 from streaming.source.log_sample import offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
-
-OFFSET_FORMAT_VERSION: Final = 1
 
 _MULTI_LEADER_POLL_MS: Final = 100
 
@@ -215,7 +213,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if offset.get("v") != OFFSET_FORMAT_VERSION:
             raise ConfigurationError(
                 f"the checkpoint's offsets have format version {offset.get('v')}, this program "
-                f"reads {OFFSET_FORMAT_VERSION}: use a new checkpoint"
+                f"reads {OFFSET_FORMAT_VERSION}: name a new folder with --checkpoint"
             )
         description = self._connected().describe()
         description.require_same_log(cluster_id=offset["cluster_id"], topic_id=offset["topic_id"])

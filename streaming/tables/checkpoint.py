@@ -20,6 +20,7 @@ from typing import Any
 from pyarrow.fs import FileSelector, FileSystem
 
 from streaming.errors import ConfigurationError
+from streaming.source import OFFSET_FORMAT_VERSION
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_progress import LoadProgress
 
@@ -38,13 +39,15 @@ class Checkpoint:
     log_partitions: frozenset[int] = frozenset()
     cluster_id: str = ""
     topic_id: str = ""
+    format_version: int = OFFSET_FORMAT_VERSION
 
 
 def read_checkpoint(location: str) -> Checkpoint | None:
     """The checkpoint at a path or an address, None where there is none yet.
 
     Raises:
-        ConfigurationError: the folder holds something else, or cannot be read.
+        ConfigurationError: the folder holds something else, offsets of another format version
+            among it, or cannot be read.
     """
     try:
         # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
@@ -57,6 +60,13 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         if not planned:
             return Checkpoint(location=location, query_id=query_id, next_offsets={})
         newest = _offset(folder, planned[-1])
+        if newest["v"] != OFFSET_FORMAT_VERSION:
+            return Checkpoint(
+                location=location,
+                query_id=query_id,
+                next_offsets={},
+                format_version=newest["v"],
+            )
         finished = _numbers(folder, "commits")
         position = _offset(folder, finished[-1])["p"] if finished else {}
         return Checkpoint(
@@ -96,6 +106,11 @@ def misfit(
         )
     if not checkpoint.query_id:
         return "it is not whole"
+    if checkpoint.format_version != OFFSET_FORMAT_VERSION:
+        return (
+            f"its offsets have format version {checkpoint.format_version}, this program writes "
+            f"{OFFSET_FORMAT_VERSION}"
+        )
     if checkpoint.topic_id not in ("", progress.topic_id):
         return f"it is of topic id {checkpoint.topic_id}, not {progress.topic_id}"
     if checkpoint.log_partitions and checkpoint.log_partitions != set(log_partitions):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 
 from streaming.tables import delta
 from streaming.tables.schemas import (
@@ -65,19 +65,6 @@ def create_tables(
             configuration={**_PROPERTIES, **retention_properties(snapshot_retention), **own},
             raise_if_key_not_exists=False,
         )
-        _add_columns(tables, table)
-
-
-def _add_columns(tables: str, table: Table) -> None:
-    """Columns that a table of an earlier release lacks; they may be null."""
-    path = table.path(tables)
-    with delta.writing(path):
-        opened = DeltaTable(path)
-        wanted = Schema.from_arrow(table.schema)
-        known = {field.name for field in opened.schema().fields}
-        missing = [field for field in wanted.fields if field.name not in known]
-        if missing:
-            opened.alter.add_columns(missing)
 
 
 def properties(tables: str, table: Table) -> dict[str, str]:

@@ -131,8 +131,16 @@ def read(
     version: int | None = None,
 ) -> pa.Table:
     """A table, as it was at a version where one is given."""
-    opened = DeltaTable(table.path(tables), version=version)
+    opened = _opened(tables, table, version)
     return rows_of(opened, tables, table, columns, where=where)
+
+
+def _opened(tables: str, table: Table, version: int | None = None) -> DeltaTable:
+    path = table.path(tables)
+    try:
+        return DeltaTable(path, version=version)
+    except (DeltaError, OSError) as error:
+        raise TablesUnavailable(f"cannot read {path}: {said(error)}") from error
 
 
 def has_change_data_feed(opened: DeltaTable) -> bool:
@@ -142,7 +150,7 @@ def has_change_data_feed(opened: DeltaTable) -> bool:
 
 def current_version(tables: str, table: Table) -> int:
     """The newest version of a table."""
-    return DeltaTable(table.path(tables)).version()
+    return _opened(tables, table).version()
 
 
 def merge(
@@ -303,7 +311,7 @@ def restore(tables: str, table: Table, version: int) -> int:
 
 def last_transaction(tables: str, table: Table, application: str) -> int | None:
     """The number of the last transaction that `append` did for an application."""
-    found: int | None = DeltaTable(table.path(tables)).transaction_version(application)
+    found: int | None = _opened(tables, table).transaction_version(application)
     return found
 
 

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 class Progress:
     """One log partition.
 
+    `records_unaccounted` is by how much the counts of micro-batches were off, in sum: each record
+    of a micro-batch that no outcome tells of, and each that two tell of.
     `has_caught_up` is of this run only: a restart loads what it missed before it is current again.
     `current_at` is when it was at its end last, before that when its load began: a tombstone that
     Kafka's cleaner has removed unread was written after it.
@@ -37,6 +39,7 @@ class Progress:
     records_ignored: int = 0
     records_quarantined: int = 0
     records_pending: int = 0
+    records_unaccounted: int = 0
     bytes_read: int = 0
     current_at: datetime | None = None
     reload_reason: str | None = None
@@ -50,7 +53,7 @@ class Progress:
 
     @property
     def records_accounted(self) -> int:
-        """What `records_read` must be: every record read is one of these."""
+        """What `records_read` must be, and grow by with each micro-batch: each is one of these."""
         return (
             self.records_applied
             + self.records_superseded
@@ -72,6 +75,7 @@ _COLUMNS = (
     "records_ignored",
     "records_quarantined",
     "records_pending",
+    "records_unaccounted",
     "bytes_read",
     "current_at",
     "reload_reason",
@@ -110,9 +114,13 @@ class LoadProgress:
         """What the table holds; an empty table means that nothing is loaded."""
         progress = cls.nothing(cluster_id=cluster_id, topic_id=topic_id, semantics=semantics)
         for row in rows.to_pylist():
-            progress.rows[row["log_partition"]] = Progress(**{name: row[name] for name in _COLUMNS})
+            found = {name: row[name] for name in _COLUMNS}
+            # Null where nothing was written since the tables came from an earlier release.
+            found["records_unaccounted"] = found["records_unaccounted"] or 0
+            progress.rows[row["log_partition"]] = Progress(**found)
             progress.query_id = row["query_id"]
             progress.batch_id = row["batch_id"]
+            progress.updated_at = max(progress.updated_at, row["updated_at"])
             progress.table_versions.update(dict(row["table_versions"]))
         progress.reported_offset_total = sum(row.next_offset for row in progress.rows.values())
         return progress
@@ -169,6 +177,7 @@ class LoadProgress:
             is_new = report["from_offset"] >= row.next_offset
             superseded = report["records_superseded"] if is_new else 0
             read = kept.get(log_partition, 0) + superseded
+            accounted_before = row.records_accounted
             row.records_read += read
             row.bytes_read += report["bytes_read"] if is_new else 0
             row.records_applied += counts.applied[log_partition]
@@ -185,13 +194,21 @@ class LoadProgress:
             row.has_caught_up = row.has_caught_up or is_at_end
             row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
             read_in_all += read
-            if row.records_accounted != row.records_read:
+            accounted = row.records_accounted - accounted_before
+            if accounted != read:
                 # A fault of this program, not of the log: it is said, and the load goes on.
+                row.records_unaccounted += abs(read - accounted)
                 logger.error(
-                    "log partition %s: %s records read but %s accounted for",
-                    log_partition,
-                    row.records_read,
-                    row.records_accounted,
+                    "log partition %(log_partition)s: %(records_read)s records read but "
+                    "%(records_accounted)s accounted for, at record offsets %(from_offset)s to "
+                    "%(to_offset)s",
+                    {
+                        "log_partition": log_partition,
+                        "records_read": read,
+                        "records_accounted": accounted,
+                        "from_offset": report["from_offset"],
+                        "to_offset": report["record_offset"] - 1,
+                    },
                 )
         return read_in_all
 

@@ -25,10 +25,10 @@ from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
+from streaming.tables.format_version import require_current
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
-    FORMAT_VERSION,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_CLUSTER_ID,
@@ -61,27 +61,48 @@ class TableReader:
     Args:
         tables: the folder, or an address that delta-rs can open.
         as_of: a version of `load_progress`, or a time (without a zone: UTC).
+        consistent: where False, each table is read as it is when it is read, be a micro-batch half
+            written.
+        any_format: also tables of another format version, for who migrates them.
 
     Raises:
         ConfigurationError: no such folder, not a folder of this program, another format version, or
             nothing as old as `as_of`.
     """
 
-    def __init__(self, tables: str | Path, *, as_of: AsOf | None = None) -> None:
+    def __init__(
+        self,
+        tables: str | Path,
+        *,
+        as_of: AsOf | None = None,
+        consistent: bool = True,
+        any_format: bool = False,
+    ) -> None:
+        if as_of is not None and not consistent:
+            raise ConfigurationError("tables as they were are always those of one micro-batch")
         self.tables = str(tables)
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
+        # Of now, whatever `as_of` is: columns that came with a migration are null before it.
+        self._properties = progress.metadata().configuration
+        if not any_format:
+            require_current(self.tables, self.format_version)
         as_of = _in_utc(as_of) if isinstance(as_of, datetime) else as_of
         if as_of is not None:
             _go_back(progress, as_of, self.tables)
-        self._properties = progress.metadata().configuration
-        self._check_format()
         self.version = progress.version()
         """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
         self._progress = _rows_as_of(progress, as_of, self.tables)
         if isinstance(as_of, datetime):
             self._check_begun(progress, as_of)
         self._as_of = as_of
+        self.is_consistent = consistent
+        """Whether all tables are of one micro-batch."""
         self._opened_at = datetime.now(timezone.utc)
+
+    @property
+    def format_version(self) -> str:
+        """What the tables are like, see `streaming.tables.migration`."""
+        return self._property(PROPERTY_FORMAT_VERSION)
 
     @property
     def cluster_id(self) -> str:
@@ -206,8 +227,10 @@ class TableReader:
 
     def _opened(self, table: Table) -> DeltaTable | None:
         """A table at the version of the snapshot, None where there is none."""
-        version = self.table_versions.get(table.name)
         path = table.path(self.tables)
+        if not self.is_consistent:
+            return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
+        version = self.table_versions.get(table.name)
         is_missing = version is None and table is not LOG_OFFSETS
         if table is ALERTS:
             is_missing = not DeltaTable.is_deltatable(path)
@@ -250,14 +273,6 @@ class TableReader:
         if as_of < first:
             raise ConfigurationError(
                 f"{self.tables} has nothing as of {as_of}: it begins at {first.isoformat()}"
-            )
-
-    def _check_format(self) -> None:
-        found = self._property(PROPERTY_FORMAT_VERSION)
-        if found != FORMAT_VERSION:
-            raise ConfigurationError(
-                f"{self.tables} has tables of format version {found}, this program reads "
-                f"{FORMAT_VERSION}: use the release that wrote them, or a new folder"
             )
 
 

@@ -231,6 +231,7 @@ class LoadProgress:
     records_ignored: int
     records_quarantined: int
     records_pending: int
+    records_unaccounted: int | None
     bytes_read: int
     current_at: datetime | None
     reload_reason: str | None

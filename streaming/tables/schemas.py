@@ -16,8 +16,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-FORMAT_VERSION = "4"
-"""Changes when a program of before could not read the tables of after."""
+FORMAT_VERSION = "5"
+"""Changes when a program of before could not read or write the tables of after;
+`streaming.migration` has what is done to those of before."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
 PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"
@@ -313,6 +314,7 @@ LOAD_PROGRESS = Table(
             _column("records_ignored", pa.int64()),
             _column("records_quarantined", pa.int64()),
             _column("records_pending", pa.int64()),
+            _nullable("records_unaccounted", pa.int64()),
             _column("bytes_read", pa.int64()),
             _nullable("current_at", TIMESTAMP),
             _nullable("reload_reason", pa.string()),

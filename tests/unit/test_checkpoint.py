@@ -115,3 +115,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "offsets" / "3").write_text("v1\n{}\nnot JSON")
     with pytest.raises(ConfigurationError, match="is not a checkpoint of this program"):
         read_checkpoint(folder)
+
+
+def test_offsets_of_another_format_version_do_not_fit(tmp_path: Path) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    (tmp_path / "offsets" / "3").write_text('v1\n{}\n{"v": 2, "positions": {"7": 9}}')
+    said = _misfit(folder, _progress(9))
+    assert said == "its offsets have format version 2, this program writes 1"

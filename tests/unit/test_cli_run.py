@@ -32,6 +32,7 @@ class TestRun:
                     offsets_read=10,
                     records_read_total=10,
                     records_quarantined=0,
+                    records_unaccounted_total=0,
                     next_offset_total=10,
                     high_watermark_total=10,
                     duration_ms=5,

@@ -113,6 +113,18 @@ def test_the_materializer_is_started_with_options_that_exist(services: dict[str,
         assert any(Path(given[option]).is_relative_to(folder) for folder in mounted), option
 
 
+def test_the_health_of_the_materializer_is_asked_where_it_answers(
+    services: dict[str, Any],
+) -> None:
+    command, *arguments = services["materializer"]["command"]
+    with cli.commands[command].make_context(command, arguments) as context:
+        host, port = context.params["http_host"], context.params["http_port"]
+    *_, program = services["materializer"]["healthcheck"]["test"]
+    asked = re.findall(r'urlopen\("([^"]+)"', program)
+    assert asked == [f"http://{host}:{port}/health"]
+    compile(program, "healthcheck", "exec")
+
+
 def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str, Any]) -> None:
     command, *arguments = services["dashboard"]["command"]
     with cli.commands[command].make_context(command, arguments) as context:

@@ -56,7 +56,8 @@ def test_every_setting_is_an_option_and_every_option_a_setting_or_of_the_termina
     options = {str(option.name) for option in run.params}
 
     assert options >= set(RunSettings.model_fields)
-    assert options - set(RunSettings.model_fields) == {"silent", "config", "verbose", "log_level"}
+    of_the_terminal = {"silent", "config", "verbose", "log_format", "log_level"}
+    assert options - set(RunSettings.model_fields) == of_the_terminal
 
 
 @pytest.mark.parametrize(

@@ -120,13 +120,17 @@ def test_what_was_appended_past_an_offset_goes(tables: str) -> None:
         rows = pa.Table.from_pylist([history(p, record_offset) for p, record_offset in places])
         delta.append(tables, OFFSET_COMMITS, rows, transaction=("a", number))
     before = set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris())
-    delta.delete_from(tables, OFFSET_COMMITS, {0: 6, 1: 10})
+    delta.delete_from(tables, OFFSET_COMMITS, {0: 6, 1: 10}, others=True)
     found = delta.read(tables, OFFSET_COMMITS, ["log_partition", "record_offset"]).to_pylist()
     assert sorted(tuple(row.values()) for row in found) == [(0, 5), (1, 9)]
     # Files that stay are as they were: delta-rs would write strings as views.
     assert set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris()) < before
-    delta.delete_from(tables, OFFSET_COMMITS, {})
-    assert delta.read(tables, OFFSET_COMMITS).num_rows == 0
+    delta.mark_lost(tables, OFFSET_COMMITS, {0: 5})
+    delta.delete_from(tables, OFFSET_COMMITS, {0: 0, 1: 0})
+    found = delta.read(tables, OFFSET_COMMITS, ["record_offset", "outcome"]).to_pylist()
+    assert found == [{"record_offset": 5, "outcome": "lost"}]
+    delta.delete_from(tables, OFFSET_COMMITS, {}, others=True)
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 1, "what is lost stays"
 
 
 def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:

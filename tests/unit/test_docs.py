@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -131,8 +132,19 @@ def test_every_page_is_explained(repository: Path) -> None:
 
 def test_the_example_of_python_runs(repository: Path, tmp_path: Path) -> None:
     page = (repository / "docs" / "sql.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     folder = create_status_tables(tmp_path / "tables")
     example = example.replace('"tables"', repr(folder)).replace('"2026-11-21T03:14:00Z"', "1")
     example = example.replace('lag("payments")', 'lag("back")')
     exec(example, {})  # noqa: S102 - of our own page
+
+
+def test_the_example_of_versions_that_fit_together_runs(repository: Path, tmp_path: Path) -> None:
+    page = (repository / "docs" / "sql.md").read_text()
+    _, example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    folder = create_status_tables(tmp_path / "tables")
+    found: dict[str, Any] = {}
+    exec(example.replace('"tables/', f'"{folder}/'), found)  # noqa: S102 - of our own page
+    reader = TableReader(folder)
+    assert found["versions"] == reader.table_versions
+    assert found["offsets"].num_rows == reader.read("group_offsets").num_rows > 0

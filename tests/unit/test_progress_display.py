@@ -16,6 +16,7 @@ def event(
             "offsets_read": records,
             "records_read_total": 1_234_567,
             "records_quarantined": 0,
+            "records_unaccounted_total": 0,
             "next_offset_total": next_offset,
             "high_watermark_total": end,
             "duration_ms": 1_000,

@@ -7,9 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
@@ -18,12 +16,10 @@ from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.requests import REQUEST_FILE, forget_requests, request_reload, requested
-from streaming.tables import delta
 from streaming.tables import folder as tables_folder
-from streaming.tables.creation import create_tables, set_properties
 from streaming.tables.load_progress import LoadProgress, Progress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, LOAD_PROGRESS, OFFSET_COMMITS
+from streaming.tables.schemas import GROUP_EVENTS, OFFSET_COMMITS
 from tests.log_rows import commit, table_of
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -193,17 +189,3 @@ def test_requests(tmp_path: Path) -> None:
     (tmp_path / "tables" / REQUEST_FILE).write_text("[]")
     with pytest.raises(ConfigurationError, match=r"is no request to load again .*: delete it"):
         requested(tables.tables)
-
-
-def test_columns_that_an_earlier_release_did_not_have_are_added(tmp_path: Path) -> None:
-    earlier = [f for f in LOAD_PROGRESS.schema if f.name not in ("current_at", "reload_reason")]
-    path = LOAD_PROGRESS.path(str(tmp_path / "tables"))
-    DeltaTable.create(path, schema=pa.schema(earlier))
-    set_properties(str(tmp_path / "tables"), LOAD_PROGRESS, {"mine": "stays"})
-    progress = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
-    progress.rows[0] = Progress(current_at=NOW)
-    create_tables(str(tmp_path / "tables"), {})
-    delta.overwrite(str(tmp_path / "tables"), LOAD_PROGRESS, progress.to_arrow())
-    found = delta.read(str(tmp_path / "tables"), LOAD_PROGRESS)
-    assert found["current_at"].to_pylist() == [NOW]
-    assert found["reload_reason"].to_pylist() == [None]

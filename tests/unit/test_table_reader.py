@@ -10,6 +10,7 @@ from deltalake import DeltaTable, TableFeatures
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import LoadState, TableReader, parse_as_of
 from streaming.tables.schemas import FORMAT_VERSION
+from tests.command_line import call, json_lines
 from tests.tables_folder import apply_micro_batch, create_tables, write_rows
 
 GROUP = {"group_id": "g"}
@@ -21,6 +22,21 @@ def test_reads_every_table_at_the_version_that_load_progress_names(tmp_path: Pat
     write_rows(tables, "groups", [GROUP, {"group_id": "of a micro-batch under way"}])
 
     assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
+
+
+def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    under_way = {"group_id": "of a micro-batch under way"}
+    write_rows(tables, "groups", [GROUP, under_way])
+
+    assert TableReader(tables, consistent=False).read("groups").num_rows == 2
+    for command in (["show", "groups"], ["sql", "SELECT group_id FROM groups"]):
+        of_tables = [*command, "--tables", tables, "--output", "json"]
+        for options, rows in (([], 1), (["--consistent"], 1), (["--newest"], 2)):
+            assert len(json_lines(call(*of_tables, *options))) == rows, (command, options)
+        refused = call(*of_tables, "--newest", "--as-of", "1", exit_code=2)
+        assert "always those of one micro-batch" in refused.stderr
 
 
 def test_the_newest_of_the_versions_counts_where_rows_name_several(tmp_path: Path) -> None:
@@ -101,11 +117,21 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
         TableReader(tmp_path)
 
 
-def test_another_format_version_is_refused(tmp_path: Path) -> None:
-    tables = create_tables(tmp_path, format_version="1")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1", "cannot be migrated, .*: load the log again"),
+        ("4", f"version 4, this program reads {FORMAT_VERSION}: `coordinator-state maintain"),
+        ("99", "which a newer release made; .*: upgrade it"),
+        ("x", "which a newer release made"),
+    ],
+)
+def test_another_format_version_is_refused(tmp_path: Path, version: str, said: str) -> None:
+    tables = create_tables(tmp_path, format_version=version)
 
-    with pytest.raises(ConfigurationError, match=f"version 1, this program reads {FORMAT_VERSION}"):
+    with pytest.raises(ConfigurationError, match=said) as caught:
         TableReader(tables)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What `run` tells of itself over HTTP: metrics, health and readiness."""

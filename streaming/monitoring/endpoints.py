@@ -1,0 +1,89 @@
+"""`/metrics`, `/health` and `/ready` of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from flask import Flask, Response, jsonify
+from prometheus_client import make_wsgi_app
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+
+from streaming.beat import beating
+from streaming.config import RunSettings
+from streaming.dashboard.server import serving
+from streaming.durations import parse_interval
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.monitoring.high_watermarks import HighWatermarks
+from streaming.monitoring.run_collector import RunCollector
+from streaming.monitoring.run_monitor import RunMonitor
+from streaming.output import write_note
+
+_READY_WITHIN: Final = timedelta(seconds=10)
+"""How long ago, and a trigger's interval, what `/ready` takes for the end may have been the end."""
+_ASK_TIMEOUT_MS: Final = 5_000
+
+
+def create_app(monitor: RunMonitor) -> Flask:
+    """The WSGI application."""
+    app = Flask(__name__)
+    app.add_url_rule("/health", "health", _answering(monitor.health))
+    app.add_url_rule("/ready", "ready", _answering(monitor.readiness))
+    metrics = make_wsgi_app(monitor.metrics.registry)
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/metrics": metrics})  # type: ignore[method-assign]
+    return app
+
+
+def _answering(look: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
+    def answer() -> Response:
+        is_well, facts = look()
+        response = jsonify(facts)
+        response.status_code = 200 if is_well else 503
+        return response
+
+    return answer
+
+
+@contextmanager
+def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor]:
+    """What a run tells its news to; served over HTTP where `http_port` says so.
+
+    Raises:
+        ConfigurationError: nobody can listen there.
+    """
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_client_config(settings.kafka),
+        first_contact_timeout_ms=_ASK_TIMEOUT_MS,
+        retry_timeout_ms=_ASK_TIMEOUT_MS,
+    )
+    wanted = settings.log_partitions or tuple(log.leaders)
+
+    def ask() -> dict[int, int]:
+        found = client.high_watermarks()
+        return {log_partition: found[log_partition] for log_partition in wanted}
+
+    trigger = parse_interval(settings.trigger)
+    ends = HighWatermarks(ask, _READY_WITHIN + trigger)
+    monitor = RunMonitor(ends, parse_interval(settings.health_timeout) + trigger)
+    if settings.http_port is None:
+        yield monitor
+        return
+    monitor.metrics.registry.register(RunCollector(monitor, log.cluster_id))
+    with (
+        closing(client),
+        serving(
+            create_app(monitor),
+            host=settings.http_host,
+            port=settings.http_port,
+            option="--http-port",
+        ) as address,
+        beating("high-watermarks", ends.interval, ends.sample),
+    ):
+        write_note(
+            f"metrics, health and readiness: {address}metrics {address}health {address}ready"
+        )
+        yield monitor

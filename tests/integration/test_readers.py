@@ -1,0 +1,187 @@
+"""Readers of every kind beside a run that writes: no error, and no snapshot that is torn."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from coordinator_state.loader import ReferenceLoader
+from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import read_record_batches
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.coordinator_tables import CoordinatorTables
+from streaming.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.demo.traffic import Traffic
+from streaming.tables import delta
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    Table,
+)
+from tests.conftest import Eventually
+from tests.integration.command_line import command_of
+from tests.integration.conftest import FreshBroker
+from tests.loaded_tables import Row, assert_equal, rows_of
+
+pytestmark = pytest.mark.timeout(600)
+
+SNAPSHOTS = 12
+WITH_CHANGE_DATA_FEED = (GROUP_OFFSETS, GROUP_MEMBERS)
+TORN = """
+    SELECT (SELECT count(*) FROM group_offsets JOIN load_progress USING (log_partition)
+            WHERE record_offset >= next_offset)
+         + (SELECT count(*) FROM pending_offsets JOIN load_progress USING (log_partition)
+            WHERE record_offset >= next_offset)
+         + (SELECT count(*) FROM groups g JOIN load_progress USING (log_partition)
+            WHERE record_offset >= next_offset OR member_count <>
+                  (SELECT count(*) FROM group_members m
+                   WHERE m.log_partition = g.log_partition AND m.group_id = g.group_id))
+"""
+"""How many rows of state are ahead of load_progress, or do not fit one another."""
+
+
+@dataclass
+class Readers:
+    """Threads that read again and again until they are told to stop; each keeps what it saw."""
+
+    tables: str
+    stop: threading.Event = field(default_factory=threading.Event)
+    snapshots: dict[int, dict[str, list[Row]]] = field(default_factory=dict)
+    torn: list[int] = field(default_factory=list)
+    rounds: dict[str, int] = field(default_factory=dict)
+
+    def again(self, read: Callable[[], None]) -> None:
+        while not self.stop.is_set():
+            read()
+            self.rounds[read.__name__] = self.rounds.get(read.__name__, 0) + 1
+
+    def ours(self) -> None:
+        reader = TableReader(self.tables)
+        found = rows_of(reader)
+        # Whenever a snapshot is looked at, it is the same.
+        if self.snapshots.setdefault(reader.version, found) != found:
+            self.torn.append(1)
+
+    def sql(self) -> None:
+        (row,) = CoordinatorTables(self.tables).sql(TORN)
+        self.torn += row.values()
+
+    def delta_rs(self) -> None:
+        for table in ALL_TABLES:
+            rows = DeltaTable(table.path(self.tables)).to_pyarrow_table()
+            assert_keys_are_unique(table, rows.select(list(table.key)).to_pylist())
+
+    def duck_db(self) -> None:
+        for table in ALL_TABLES:
+            opened = DeltaTable(table.path(self.tables)).to_pyarrow_dataset()
+            with duckdb.connect() as connection:
+                connection.register("t", opened)
+                found = connection.sql("FROM t").to_arrow_table()
+            assert_keys_are_unique(table, found.select(list(table.key)).to_pylist())
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        kinds = (self.ours, self.sql, self.delta_rs, self.duck_db)
+        with ThreadPoolExecutor(len(kinds)) as threads:
+            started = [threads.submit(self.again, kind) for kind in kinds]
+            try:
+                yield
+            finally:
+                self.stop.set()
+            for one in started:
+                one.result(120)
+
+
+def assert_keys_are_unique(table: Table, keys: list[Row]) -> None:
+    """What is half replaced has rows twice, or none of what it had."""
+    # Samples are written by the clock of the machine, and equal ones at their ends only.
+    if table is not LOG_OFFSETS:
+        assert len({tuple(key.values()) for key in keys}) == len(keys), table.name
+
+
+def test_every_reader_beside_a_run(
+    fresh_broker: FreshBroker, tmp_path: Path, eventually: Eventually
+) -> None:
+    broker = fresh_broker(properties=BROKER_PROPERTIES)
+    servers = broker.bootstrap_servers
+    broker.create_offsets_topic()
+    create_topics(Clients(servers))
+    tables = str(tmp_path / "tables")
+    for table in WITH_CHANGE_DATA_FEED:
+        feed = {delta.CHANGE_DATA_FEED: "true"}
+        DeltaTable.create(table.path(tables), schema=table.schema, configuration=feed)
+    readers = Readers(tables)
+    is_table = DeltaTable.is_deltatable
+    with closing(Traffic(servers)) as traffic, running(servers, tables) as process:
+        traffic.start()
+        eventually(lambda: is_table(LOAD_PROGRESS.path(tables)), 120)
+        with readers.reading():
+            eventually(lambda: process.poll() is not None or is_seen(readers), 240)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+
+    assert readers.torn
+    assert set(readers.torn) == {0}
+    assert all(rounds > 1 for rounds in readers.rounds.values()), readers.rounds
+    assert len(readers.rounds) == 4
+    _assert_snapshots_equal_the_log(readers, broker)
+
+
+def is_seen(readers: Readers) -> bool:
+    """Enough snapshots, with transactions, members and history among them, and all have read."""
+    seen = list(readers.snapshots.values())
+    wanted = ("pending_offsets", "group_members", "offset_commits", "group_events")
+    return (
+        len(seen) >= SNAPSHOTS
+        and all(any(one[name] for one in seen) for name in wanted)
+        and len(readers.rounds) == 4
+        and min(readers.rounds.values()) > 1
+    )
+
+
+@contextmanager
+def running(servers: str, tables: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = command_of(
+        *("run", "--bootstrap-servers", servers, "--tables", tables, "--history", "all"),
+        *("--checkpoint", f"{tables}-checkpoint", "--trigger", "200 milliseconds", "--silent"),
+        *("--upkeep-interval", "2 seconds", "--lag-interval", "1 second"),
+    )
+    with Path(f"{tables}.log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _assert_snapshots_equal_the_log(readers: Readers, broker: EmbeddedBroker) -> None:
+    """Each snapshot is what a loader makes of the log up to where its load_progress says."""
+    broker.stop()
+    logs = {p: list(read_record_batches(broker.read_log(p))) for p in range(50)}
+    for version, found in sorted(readers.snapshots.items()):
+        loaders: dict[int, Any] = {}
+        for row in found["load_progress"]:
+            log_partition, next_offset = row["log_partition"], row["next_offset"]
+            loaders[log_partition] = ReferenceLoader(Semantics.COORDINATOR)
+            loaders[log_partition].load(
+                batch for batch in logs[log_partition] if batch.base_offset < next_offset
+            )
+        try:
+            assert_equal(found, loaders)
+        except AssertionError as error:
+            raise AssertionError(f"snapshot {version} is torn") from error

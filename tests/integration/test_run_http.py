@@ -1,0 +1,209 @@
+"""What `run` says of itself over HTTP and in its log, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator_state.partitioner import partition_for
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from streaming.tables.reader import TableReader
+from tests.admin_client import admin_of
+from tests.conftest import Eventually
+from tests.integration.command_line import command_of, run_command
+from tests.integration.conftest import FreshBroker
+from tests.logs import offset_key, offset_value
+
+pytestmark = pytest.mark.timeout(600)
+
+GROUP = "watched"
+COMPACTED, MARKED = 3, 4
+"""Log partitions, of which the group's is neither."""
+COMMIT = 1
+PHASES = {"addBatch", "latestOffset", "queryPlanning", "walCommit", "triggerExecution"}
+OF_JAVA = ("WARNING: Using incubator modules", "NOTE: Picked up JDK_JAVA_OPTIONS")
+
+
+class Run:
+    """A `run` with its log; port 0, so the log tells the address."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    def logged(self) -> list[dict[str, Any]]:
+        # The last line may be half written.
+        lines = self.log.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines if not line.startswith(OF_JAVA)]
+
+    def port(self) -> int | None:
+        assert self.process.poll() is None, self.log.read_text()
+        for line in self.logged():
+            if line["message"].startswith("metrics, health and readiness: "):
+                return int(line["message"].rpartition(":")[2].partition("/")[0])
+        return None
+
+    def get(self, path: str) -> tuple[int, str]:
+        with closing(HTTPConnection("127.0.0.1", self.port() or 0, timeout=60)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def said(self, path: str) -> tuple[int, dict[str, Any]]:
+        status, text = self.get(path)
+        return status, json.loads(text)
+
+    def samples(self) -> dict[tuple[str, ...], float]:
+        """Metrics by name and by the values of their labels, but for the cluster's."""
+        status, text = self.get("/metrics")
+        assert status == 200
+        return {
+            (
+                one.name,
+                *(v for k, v in sorted(one.labels.items()) if k != "cluster_name"),
+            ): one.value
+            for family in text_string_to_metric_families(text)
+            for one in family.samples
+        }
+
+    def ended(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(120)
+
+
+@contextmanager
+def running(log: Path, *arguments: str) -> Iterator[Run]:
+    command = command_of("run", *arguments, "--http-port", "0", "--log-format", "json")
+    with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as process:
+        try:
+            yield Run(process, log)
+        finally:
+            process.kill()
+
+
+def compacted_end() -> bytes:
+    """A commit, and a batch of ten offsets of which compaction left the first."""
+    key = offset_key("compacted", "t", 0)
+    return write_record_batch(0, [(0, 0, key, offset_value(1))]) + write_record_batch(
+        1, [(0, 0, key, offset_value(2))], last_offset_delta=9
+    )
+
+
+def marked_end() -> bytes:
+    """A commit in a transaction, and its marker."""
+    record = (0, 0, offset_key("marked", "t", 0), offset_value(3))
+    batch = write_record_batch(
+        0, [record], producer_id=5, producer_epoch=0, is_transactional=True, base_sequence=0
+    )
+    return batch + write_control_batch(1, 5, 0, COMMIT)
+
+
+def test_it_tells_how_it_is(
+    fresh_broker: FreshBroker, tmp_path: Path, eventually: Eventually
+) -> None:
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    with admin_of(broker) as admin:
+        admin.create_topics([NewTopic("t", 1, 1)])
+    broker.stop()
+    broker.replace_log(COMPACTED, compacted_end())
+    broker.replace_log(MARKED, marked_end())
+    broker.start()
+    tables = tmp_path / "tables"
+    address = ("--bootstrap-servers", broker.bootstrap_servers)
+    options = ("--checkpoint", str(tmp_path / "checkpoint"), "--upkeep-interval", "1 second")
+    log = tmp_path / "log"
+    with running(log, *address, "--tables", str(tables), *options) as run:
+        eventually(run.port, 120)
+        assert run.said("/health")[0] == 200
+
+        # By position: neither end has a record that becomes a row.
+        eventually(lambda: run.said("/ready")[0] == 200, 120)
+        assert run.said("/ready")[1]["log_partitions"] == 50
+        states = TableReader(tables).load_states
+        assert (states[COMPACTED].next_offset, states[MARKED].next_offset) == (11, 2)
+        eventually(lambda: run.said("/health")[1]["query"] == "running", 60)
+
+        eventually(lambda: run.samples().get(("coordinator_state_run_upkeep_total", "done")), 60)
+        phase = "coordinator_state_run_micro_batch_seconds_count"
+        eventually(lambda: run.samples().get((phase, "addBatch")), 60)
+        found = run.samples()
+        assert {name[1] for name in found if name[0] == phase} >= PHASES
+        assert found["coordinator_state_log_partition_next_offset", str(COMPACTED)] == 11
+        assert found["coordinator_state_run_log_partition_behind_offsets", str(COMPACTED)] == 0
+        assert found[("coordinator_state_run_input_rows_total",)] > 0
+        assert found[("coordinator_state_records_unaccounted_total",)] == 0
+        assert found[("coordinator_state_run_restarts_total",)] == 0
+        _assert_promtool_takes(run.get("/metrics")[1])
+
+        refused = run_command(
+            *("run", *address, "--tables", str(tmp_path / "other")),
+            *("--http-port", str(run.port())),
+        )
+        assert refused.returncode == 2, refused.stderr
+        assert "name another --http-port" in refused.stderr
+
+        _assert_it_says_that_tables_cannot_be_written(run, tables, broker, eventually)
+        assert run.ended() == 0
+    _assert_logged(run.logged())
+
+
+def _assert_it_says_that_tables_cannot_be_written(
+    run: Run, tables: Path, broker: Any, eventually: Eventually
+) -> None:
+    log, away = tables / "group_offsets" / "_delta_log", tables / "away"
+    log.rename(away)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP})
+    consumer.commit(offsets=[TopicPartition("t", 0, 5)], asynchronous=False)
+    consumer.close()
+    eventually(lambda: run.said("/ready")[0] == 503, 120)
+    status, said = run.said("/ready")
+    assert list(said["behind"]) == [str(partition_for(GROUP))]
+    eventually(lambda: run.samples()[("coordinator_state_run_restarts_total",)] > 0, 120)
+    last_error = ("coordinator_state_run_last_error_timestamp_seconds", "TablesUnavailable")
+    assert run.samples()[last_error] > 0
+    status, said = run.said("/health")
+    assert status == 200
+    assert said["last_error"].startswith("TablesUnavailable: cannot ")
+    away.rename(log)
+    eventually(lambda: run.said("/ready")[0] == 200, 120)
+    committed = TableReader(tables).read("group_offsets", None, [("group_id", "=", GROUP)])
+    assert committed["committed_offset"].to_pylist() == [5]
+
+
+def _assert_logged(lines: list[dict[str, Any]]) -> None:
+    """Everything was JSON, that of Spark too, and what happened are fields."""
+    for line in lines:
+        assert list(line)[:4] == ["time", "level", "logger", "message"]
+        assert line["time"].endswith("Z")
+    micro_batches = [one for one in lines if one["message"].startswith("micro-batch ")]
+    assert {one["batch_id"] for one in micro_batches} >= {0, 1}
+    fields = {"records_read", "rows_merged", "quarantined", "duration_ms"}
+    assert all(fields <= one.keys() for one in micro_batches)
+    restarted = [one for one in lines if one["logger"] == "streaming.supervision"]
+    assert restarted[0]["restarts"] == 1
+    # Also where a query that starts again cannot read what it cannot write.
+    assert {one["error_class"] for one in restarted} == {"TablesUnavailable"}
+    of_spark = [one for one in lines if one["logger"].startswith("org.apache.spark.")]
+    assert of_spark
+    assert all(one["level"] == "ERROR" for one in of_spark)
+
+
+def _assert_promtool_takes(text: str) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        command = [promtool, "check", "metrics"]
+        checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
