@@ -318,7 +318,8 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
             stoppable.is_over = True
         query.stop()
     if stoppable.error is not None:
-        raise stoppable.error
+        # What a reader may not read is raised where its rows are asked for.
+        raise _own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
         raise _own_error(str(error)) or error
 
