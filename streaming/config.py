@@ -17,6 +17,7 @@ from pydantic import (
 
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import require_no_secret
 
 Semantics = Literal["auto", "coordinator", "scala"]
 History = Literal["off", "sampled", "all"]
@@ -52,17 +53,26 @@ def _checked_servers(servers: str) -> str:
     return servers
 
 
+def _without_secrets(kafka: dict[str, str]) -> dict[str, str]:
+    try:
+        require_no_secret(kafka)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return kafka
+
+
 class RunSettings(BaseModel):
     """What `coordinator-state run` runs with; the fields are its options.
 
     `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
-    them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
-    out of the representation. `lag_interval` is the time between two samples of the logs that
-    groups read, or "off". Snapshots and days of history older than their retention are deleted at
-    each `upkeep_interval`, or never where that is "off". A query that failed is started again up to
-    `max_restarts` times without a micro-batch between them. `catalog` is a database of a Spark
-    catalog in which the tables are named. With `http_port` (0: any free one) metrics, health and
-    readiness are served on it; `health_timeout` is how long a micro-batch may take.
+    them. `kafka` holds Kafka client properties by Kafka's names; a secret is named by a file or an
+    environment variable (`sasl.plain.password.file`), since Spark shows them. `lag_interval` is the
+    time between two samples of the logs that groups read, or "off". Snapshots and days of history
+    older than their retention are deleted at each `upkeep_interval`, or never where that is "off".
+    A query that failed is started again up to `max_restarts` times without a micro-batch between
+    them. `catalog` is a database of a Spark catalog in which the tables are named. With
+    `http_port` (0: any free one) metrics, health and readiness are served on it; `health_timeout`
+    is how long a micro-batch may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,7 +87,9 @@ class RunSettings(BaseModel):
     max_records_per_trigger: int | None = Field(default=None, gt=0)
     max_bytes_per_trigger: int | None = Field(default=None, gt=0)
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    kafka: Annotated[dict[str, str], AfterValidator(_without_secrets)] = Field(
+        default_factory=dict, repr=False
+    )
     change_data_feed: bool = False
     lag_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "5 seconds"
     snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"

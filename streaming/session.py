@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -96,11 +100,24 @@ def build_session(
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     if with_hive:
         builder = builder.enableHiveSupport()
-    session = builder.getOrCreate()
+    with _handler_of_interrupts():
+        session = builder.getOrCreate()
     if not master.startswith("local"):
         # Executors need what this program needs; the program itself is brought to them.
         session.sparkContext.addPyFile(str(_program_as_archive()))
     return session
+
+
+@contextmanager
+def _handler_of_interrupts() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark's would cancel a micro-batch that is to be finished."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None is a handler that was not installed from Python.
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _program_as_archive() -> Path:

@@ -13,6 +13,7 @@ from coordinator_state.groups import CLASSIC, STABLE
 from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields, Kind, offset_fields
 from streaming.answers.group_fields import described_members, group_fields
 from streaming.answers.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer, TopicPartition
+from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin, ListedGroup
 from streaming.kafka.leaders import LogDescription
@@ -96,6 +97,19 @@ class BrokerAnswers:
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """Names by topic id of those topics that the cluster has."""
         return self._admin.topic_names(topic_ids) if topic_ids else {}
+
+    def require_authorised(self, topics: Collection[str]) -> None:
+        """Make sure that the broker has no reason to keep offsets of these topics to itself.
+
+        Raises:
+            ConfigurationError: this client may not describe one of them.
+        """
+        hidden = sorted(self._admin.unauthorised_topics(topics)) if topics else []
+        if hidden:
+            raise ConfigurationError(
+                f"the broker does not tell the offsets of {len(hidden)} topics, {hidden[0]} among "
+                f"them: this client's principal needs the ACL Describe on topic {hidden[0]}"
+            )
 
     def _groups(self, listed: Mapping[str, ListedGroup]) -> dict[AnswerKey, Fields]:
         """The groups and what their members are."""

@@ -68,6 +68,13 @@ class Verification:
         ]
 
     @property
+    def topics_not_told(self) -> set[str]:
+        """Topics with an offset in the tables of which the broker says nothing."""
+        return {
+            key.topic for key, (broker, _) in self.differing.items() if broker is None and key.topic
+        }
+
+    @property
     def notes(self) -> list[str]:
         """Why some groups were compared in part, one line per reason."""
         reasons = Counter(self.not_compared.values())

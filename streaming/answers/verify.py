@@ -140,7 +140,8 @@ def verify_cluster(
     random among those that either side knows.
 
     Raises:
-        ConfigurationError: no broker, no tables, or tables of another cluster or topic.
+        ConfigurationError: no broker, no tables, tables of another cluster or topic, or no right to
+            see what the broker has.
     """
     reader = TableReader(tables)
     with BrokerAnswers(bootstrap_servers, kafka_client_config(kafka or {})) as broker:
@@ -151,7 +152,7 @@ def verify_cluster(
                 f"{tables} was made when {log.topic} had {reader.log_partitions} partitions, now "
                 f"it has {len(log.leaders)}: groups live in other log partitions now"
             )
-        return verify(
+        verification = verify(
             broker,
             lambda: TableAnswers(TableReader(tables)),
             timeout_s=timeout_s,
@@ -159,6 +160,8 @@ def verify_cluster(
             log_partitions=log_partitions,
             group_ids=None if group_count is None else _sample(broker, reader, group_count),
         )
+        broker.require_authorised(verification.topics_not_told)
+        return verification
 
 
 def _sample(broker: BrokerAnswers, reader: TableReader, group_count: int) -> list[str]:

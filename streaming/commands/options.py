@@ -9,7 +9,6 @@ file. Only click is needed, so that the commands of the pure core have all of it
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -21,12 +20,10 @@ from click.core import ParameterSource
 
 from streaming.durations import DURATION_FORM, parse_duration
 from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import behind_environment, is_secret
 from streaming.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
-
-_SECRET = re.compile(r"(password|secret|jaas|keystore\.key)(?!.*file$)")
-"""A name that ends in `file` holds the path of a secret, which may be seen."""
 
 
 class StateOption(click.Option):
@@ -42,7 +39,8 @@ class KafkaPropertiesOption(StateOption):
 
     On the command line `--kafka KEY=VALUE`, in the environment a JSON object, in the file a
     `[kafka]` table. A secret on a command line is seen by every process of the machine, so it is
-    refused there.
+    refused there. One that the file or the environment says outright is named by an environment
+    variable from here on, since Spark shows what it is given.
     """
 
     def consume_value(
@@ -53,15 +51,18 @@ class KafkaPropertiesOption(StateOption):
         if in_environment is not None:
             merged.update(_mapping(_json_of(in_environment), str(self.envvar)))
         given = opts.get("kafka")
+        merged = behind_environment(merged)
         if not isinstance(given, (list, tuple)):
             return merged, ParameterSource.DEFAULT_MAP
         for pair in given:
             name, equals, value = pair.partition("=")
             if not equals or not name:
                 raise click.BadParameter(f"{pair!r} is not KEY=VALUE", ctx=ctx, param=self)
-            if is_secret(name):
+            if is_secret(name, value):
                 raise click.BadParameter(
-                    f"{name} is a secret: set it in [kafka] of the config file or in {self.envvar}",
+                    f"{name} is a secret, which every process of this machine could read here: "
+                    f"give {name}.file=PATH or {name}.env=VARIABLE, or set it in [kafka] of the "
+                    f"config file or in {self.envvar}",
                     ctx=ctx,
                     param=self,
                 )
@@ -70,15 +71,6 @@ class KafkaPropertiesOption(StateOption):
 
     def type_cast_value(self, _ctx: click.Context, value: Any) -> Any:
         return value
-
-
-def is_secret(kafka_property: str) -> bool:
-    """Whether the value of a Kafka client property must not be shown.
-
-    >>> is_secret("sasl.jaas.config"), is_secret("ssl_key_password"), is_secret("client.id")
-    (True, True, False)
-    """
-    return _SECRET.search(kafka_property.replace("_", ".")) is not None
 
 
 option = partial(click.option, cls=StateOption)
@@ -100,8 +92,8 @@ kafka_option = click.option(
     cls=KafkaPropertiesOption,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A Kafka client property (TLS, SASL, …), repeatable. Secrets go into [kafka] of the config"
-    " file or, as a JSON object, into COORDINATOR_STATE_KAFKA.",
+    help="A Kafka client property (TLS, SASL, …), repeatable. A secret is named by a file or an "
+    "environment variable: sasl.plain.password.file=PATH, sasl.plain.password.env=VARIABLE.",
 )
 port_option = partial(
     option,

@@ -26,7 +26,7 @@ def reload(
     *,
     tables: str,
     log_partition: tuple[int, ...],
-    all: bool,  # noqa: A002 - the option's name
+    all: bool,
     output: str,
 ) -> None:
     """Have log partitions loaded again from their log start on.

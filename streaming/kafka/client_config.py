@@ -2,8 +2,8 @@
 
 A name is Kafka's own property name (`security.protocol`) or kafka-python's (`ssl_cafile`); dots and
 underscores are alike. Which settings exist and of which type they are is read off kafka-python, so
-that the result fits its connection manager, admin client, consumer and producer alike. Certificates
-and keys are PEM files.
+that the result fits its connection manager, admin client, consumer and producer alike; those of
+OAUTHBEARER are Kafka's. Certificates and keys are PEM files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import SASL_MECHANISMS
 
 from streaming.errors import ConfigurationError
+from streaming.kafka import access_tokens
+from streaming.kafka.secrets import Secret, read_secret
 
 # Settings that are Python objects, or that have an option of their own.
 _NOT_BY_NAME: Final = {
@@ -31,14 +33,18 @@ _DEFAULTS: Final[dict[str, Any]] = {
     for name, default in KafkaConnectionManager.DEFAULT_CONFIG.items()
     if name in KafkaAdminClient.DEFAULT_CONFIG and name not in _NOT_BY_NAME
 }
+_KNOWN: Final[dict[str, Any]] = _DEFAULTS | dict.fromkeys(access_tokens.SETTINGS)
 
-_SECRETS: Final = ("sasl_plain_password", "ssl_password")
-_SECRET_FILES: Final = {f"{name}_file": name for name in _SECRETS}
+_SECRETS: Final = (access_tokens.CLIENT_SECRET, "proxy_url", "sasl_plain_password", "ssl_password")
+_WAYS: Final = ("file", "env")
 _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
+_OAUTHBEARER: Final = "OAUTHBEARER"
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 # Names of the Java client and of librdkafka that mean exactly what kafka-python calls otherwise.
 _OTHER_NAMES: Final = {
+    "sasl_oauthbearer_client_id": access_tokens.CLIENT_ID,
+    "sasl_oauthbearer_client_secret": access_tokens.CLIENT_SECRET,
     "sasl_password": "sasl_plain_password",
     "sasl_username": "sasl_plain_username",
     "ssl_ca_location": "ssl_cafile",
@@ -52,8 +58,8 @@ _HOSTNAME_CHECK: Final = "ssl_endpoint_identification_algorithm"
 _USE_PEM: Final = "use ssl.cafile, ssl.certfile and ssl.keyfile with PEM files"
 _REFUSED: Final = {
     "bootstrap_servers": "use --bootstrap-servers",
-    "sasl_jaas_config": "use sasl.plain.username and sasl.plain.password (or its _file form)",
-    "sasl_oauth_token_provider": "a token provider is Python code and has no name here",
+    "sasl_jaas_config": "use sasl.plain.username and sasl.plain.password.file",
+    "sasl_oauth_token_provider": "use sasl.oauthbearer.token.endpoint.url",
     "ssl_keystore_location": _USE_PEM,
     "ssl_keystore_password": _USE_PEM,
     "ssl_truststore_location": _USE_PEM,
@@ -61,25 +67,11 @@ _REFUSED: Final = {
 }
 
 
-class Secret(str):
-    """A password that shows itself to nobody; its characters are the password."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
-
-    def __str__(self) -> str:
-        return "***"
-
-    def __format__(self, specification: str) -> str:
-        return format("***", specification)
-
-
 def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
     """Turn settings by name into keyword arguments of kafka-python's clients.
 
-    `sasl_plain_password_file` and `ssl_password_file` name a file that holds the secret.
+    A secret (a password, `proxy_url`) is named by a file or an environment variable:
+    `sasl.plain.password.file`, `sasl.plain.password.env`.
 
     >>> kafka_client_config({"request.timeout.ms": "5000", "ssl_check_hostname": "false"})
     {'request_timeout_ms': 5000, 'ssl_check_hostname': False}
@@ -95,27 +87,38 @@ def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(f"Kafka setting {name!r} is given twice")
         config[setting] = value
     _check_security(config)
+    tokens: dict[str, str] = {
+        name: config.pop(name) for name in access_tokens.SETTINGS if name in config
+    }
+    if config.get("sasl_mechanism") == _OAUTHBEARER:
+        config["sasl_oauth_token_provider"] = access_tokens.access_tokens(tokens)
+    elif tokens:
+        raise ConfigurationError(
+            f"{next(iter(tokens)).replace('_', '.')} needs sasl.mechanism {_OAUTHBEARER}"
+        )
     return config
 
 
 def _read_setting(name: str, text: str) -> tuple[str, Any]:
     setting = name.strip().lower().replace(".", "_").replace("-", "_")
-    if setting in _REFUSED:
-        raise ConfigurationError(f"Kafka setting {name!r} is not supported: {_REFUSED[setting]}")
+    named, _, way = setting.rpartition("_")
+    is_elsewhere = way in _WAYS
+    plain = named if is_elsewhere else setting
+    if plain in _REFUSED:
+        raise ConfigurationError(f"Kafka setting {name!r} is not supported: {_REFUSED[plain]}")
     if setting == _HOSTNAME_CHECK:
         if text not in ("", "https"):
             raise ConfigurationError(f"Kafka setting {name!r} must be 'https' or empty")
         return "ssl_check_hostname", text == "https"
+    plain = _OTHER_NAMES.get(plain, plain)
+    if plain in _SECRETS:
+        return plain, read_secret(name, way, text) if is_elsewhere else Secret(text)
     setting = _OTHER_NAMES.get(setting, setting)
-    if setting in _SECRET_FILES:
-        return _SECRET_FILES[setting], _read_secret(name, Path(text))
-    if setting not in _DEFAULTS:
+    if setting not in _KNOWN:
         raise ConfigurationError(f"unknown Kafka setting {name!r}{_suggestion(setting)}")
-    if setting in _SECRETS:
-        return setting, Secret(text)
     if setting in _FILES and not Path(text).is_file():
         raise ConfigurationError(f"Kafka setting {name!r}: no file {text!r}")
-    return setting, _convert(name, text, _DEFAULTS[setting], is_version=setting == "api_version")
+    return setting, _convert(name, text, _KNOWN[setting], is_version=setting == "api_version")
 
 
 def _convert(name: str, text: str, default: object, *, is_version: bool) -> Any:
@@ -137,18 +140,9 @@ def _convert(name: str, text: str, default: object, *, is_version: bool) -> Any:
     return text
 
 
-def _read_secret(name: str, path: Path) -> Secret:
-    try:
-        return Secret(path.read_text(encoding="utf-8").rstrip("\r\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(
-            f"Kafka setting {name!r}: cannot read {str(path)!r}: {reason}"
-        ) from error
-
-
 def _suggestion(setting: str) -> str:
-    known = [*_DEFAULTS, *_OTHER_NAMES, *_SECRET_FILES, _HOSTNAME_CHECK]
+    elsewhere = (f"{name}_{way}" for name in _SECRETS for way in _WAYS)
+    known = [*_KNOWN, *_OTHER_NAMES, *elsewhere, _HOSTNAME_CHECK]
     nearest = difflib.get_close_matches(setting, known, n=3, cutoff=0.5)
     if not nearest:
         return ""
@@ -170,8 +164,8 @@ def _check_security(config: dict[str, Any]) -> None:
             raise ConfigurationError(
                 f"sasl.mechanism needs security.protocol SASL_SSL or SASL_PLAINTEXT, not {protocol}"
             )
-    elif mechanism not in SASL_MECHANISMS or mechanism == "OAUTHBEARER":
-        usable = ", ".join(sorted(set(SASL_MECHANISMS) - {"OAUTHBEARER"}))
+    elif mechanism not in SASL_MECHANISMS:
+        usable = ", ".join(sorted(SASL_MECHANISMS))
         raise ConfigurationError(
             f"security.protocol {protocol} needs sasl.mechanism, one of {usable}"
         )
@@ -179,9 +173,20 @@ def _check_security(config: dict[str, Any]) -> None:
         for name in ("sasl_plain_username", "sasl_plain_password"):
             if name not in config:
                 raise ConfigurationError(
-                    f"sasl.mechanism {mechanism} needs {name.replace('_', '.')}"
+                    f"sasl.mechanism {mechanism} needs {name.replace('_', '.')}{_ways(name)}"
                 )
-    if not protocol.endswith("SSL") and "ssl_cafile" in config:
-        raise ConfigurationError(
-            f"ssl.cafile needs security.protocol SSL or SASL_SSL, not {protocol}"
-        )
+    if not protocol.endswith("SSL"):
+        _refuse_files_of_tls(config, protocol)
+
+
+def _refuse_files_of_tls(config: Mapping[str, Any], protocol: str) -> None:
+    for name in _FILES:
+        if name in config:
+            raise ConfigurationError(
+                f"{name.replace('_', '.')} needs security.protocol SSL or SASL_SSL, not {protocol}"
+            )
+
+
+def _ways(name: str) -> str:
+    """How else a secret is given."""
+    return f" (as {name.replace('_', '.')}.file or .env)" if name in _SECRETS else ""

@@ -15,9 +15,16 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslBytesRequest,
+    SaslBytesResponse,
+)
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.frames import FrameParser
+from streaming.kafka.refusals import REFUSED_LOGINS, is_tls_fault, login_advice, tls_advice
 from streaming.kafka.sockets import DIRECT, tls_context
 
 logger = logging.getLogger(__name__)
@@ -37,16 +44,19 @@ _PAUSE_POLL_S: Final = 0.02
 # How many of the known brokers are asked for metadata before the bootstrap servers are.
 _KNOWN_METADATA_NODES: Final = 3
 
-_REFUSED_LOGINS: Final = (
-    kafka_errors.IllegalSaslStateError,
-    kafka_errors.SaslAuthenticationFailedError,
-    kafka_errors.UnsupportedSaslMechanismError,
-)
 _REFUSED_VERSIONS: Final = (
     kafka_errors.IncompatibleBrokerVersion,
     kafka_errors.UnsupportedVersionError,
 )
 _CONNECTION_LOGGERS: Final = ("kafka.cluster", "kafka.net", "kafka.protocol")
+_REQUEST_LOGGER: Final = logging.getLogger("kafka.net.connection")
+_BYTE_LOGGER: Final = logging.getLogger("kafka.protocol.parser")
+_LOGIN_MESSAGES: Final = (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslBytesRequest,
+    SaslBytesResponse,
+)
 
 
 class TryAgain(Exception):
@@ -77,6 +87,7 @@ class BrokerConnections:
         }
         if str(config.get("security_protocol", "")).endswith("SSL"):
             config["ssl_context"] = tls_context(kafka_config)
+        self._mechanism = str(config.get("sasl_mechanism", ""))
         # Decoding a large response takes longer than kafka-python expects of one step.
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         try:
@@ -142,18 +153,19 @@ class BrokerConnections:
         try:
             connection = await self._connection(node_id)
             return await connection.send_request(request, request_timeout_ms=timeout_ms)
-        except _REFUSED_LOGINS as error:
+        except ConfigurationError:
+            # An access token that cannot be had.
+            raise
+        except REFUSED_LOGINS as error:
             raise ConfigurationError(
-                f"{where} refuses the login: {error}; check --kafka security.protocol, "
-                "sasl.mechanism, sasl.plain.username and its password"
+                f"{where} refuses the login: {error}; {login_advice(self._mechanism)}"
             ) from error
         except _REFUSED_VERSIONS as error:
             raise ConfigurationError(f"{where} is too old or too new: {error}") from error
         except kafka_errors.KafkaError as error:
-            if "Handshake failed" in str(error) and not self.has_contact:
+            if is_tls_fault(error) and not self.has_contact:
                 raise ConfigurationError(
-                    f"no TLS connection to {where}: {error}; check --kafka security.protocol "
-                    "and the ssl.* settings"
+                    f"no TLS connection to {where}: {error}; {tls_advice(error)}"
                 ) from error
             raise TryAgain(f"{where}: {error}") from error
         except Exception as error:
@@ -182,11 +194,26 @@ class BrokerConnections:
         return connection
 
 
+def _is_no_login(record: logging.LogRecord) -> bool:
+    """Logins are requests whose bytes are passwords and tokens."""
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(argument, _LOGIN_MESSAGES) for argument in arguments)
+
+
+def _is_no_dump(record: logging.LogRecord) -> bool:
+    """At DEBUG every byte is shown, those of logins too."""
+    return record.levelno > logging.DEBUG
+
+
 def _quieten_connection_loggers() -> None:
     """Keep kafka-python from telling every lost connection: what matters is told here.
 
-    Levels that someone has set stay, and so does everything when this module is at DEBUG.
+    Levels that someone has set stay, and so does everything when this module is at DEBUG; but for
+    secrets.
     """
+    # A filter that is there already is not added again.
+    _REQUEST_LOGGER.addFilter(_is_no_login)
+    _BYTE_LOGGER.addFilter(_is_no_dump)
     if logger.isEnabledFor(logging.DEBUG):
         return
     for name in _CONNECTION_LOGGERS:

@@ -199,6 +199,27 @@ class GroupAdmin(PatientRequests):
 
         return self.patiently(attempt)
 
+    def unauthorised_topics(self, topics: Collection[str]) -> set[str]:
+        """Those that this client may not describe: their offsets are left out of OffsetFetch."""
+
+        async def attempt() -> set[str]:
+            found: set[str] = set()
+            for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
+                request = MetadataRequest(
+                    topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in chunk],
+                    allow_auto_topic_creation=False,
+                    min_version=4,
+                )
+                answer = await self.send(self.nodes[0], request)
+                found |= {
+                    topic.name
+                    for topic in answer.topics
+                    if topic.error_code == kafka_errors.TopicAuthorizationFailedError.errno
+                }
+            return found
+
+        return self.patiently(attempt)
+
     def offset_fetch(
         self,
         partitions: Mapping[str, Collection[TopicPartition] | None],

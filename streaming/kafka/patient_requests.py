@@ -27,6 +27,12 @@ RETRY_TIMEOUT_S: Final = 60.0
 
 # An answer of a few megabytes at most, also where groups have thousands of partitions.
 GROUPS_PER_REQUEST: Final = 200
+_MISSING_ACLS: Final = {
+    kafka_errors.ClusterAuthorizationFailedError: "DescribeConfigs on the cluster",
+    kafka_errors.GroupAuthorizationFailedError: "Describe on the groups asked for (on group * for "
+    "all)",
+    kafka_errors.TopicAuthorizationFailedError: "Describe on the topics that the groups read",
+}
 _KEYS_PER_REQUEST: Final = 1_000
 
 
@@ -169,7 +175,7 @@ def check(error_code: int, operation: str) -> None:
     if issubclass(kind, kafka_errors.AuthorizationError):
         raise ConfigurationError(
             f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
-            "ACL Describe on groups and topics"
+            f"ACL {_MISSING_ACLS.get(kind, 'Describe on it')}"
         )
     if kind.retriable:
         raise TryAgain(f"cannot {operation}: {kind.__name__}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka.net.inet import KafkaNetSocket
@@ -87,23 +88,31 @@ def tls_context(kafka_config: Mapping[str, Any]) -> ssl.SSLContext:
     context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = kafka_config.get("ssl_check_hostname", True)
-    try:
+    with _using("ssl.cafile"):
         if "ssl_cafile" in kafka_config:
             context.load_verify_locations(kafka_config["ssl_cafile"])
         else:
             context.load_default_certs()
-        if "ssl_certfile" in kafka_config:
+    if "ssl_certfile" in kafka_config:
+        with _using("ssl.certfile, ssl.keyfile and ssl.key.password, which belong together"):
             context.load_cert_chain(
                 kafka_config["ssl_certfile"],
                 kafka_config.get("ssl_keyfile"),
                 # Without a password an encrypted key must not ask for one on the terminal.
                 kafka_config.get("ssl_password", ""),
             )
-        if "ssl_crlfile" in kafka_config:
+    if "ssl_crlfile" in kafka_config:
+        with _using("ssl.crlfile"):
             context.load_verify_locations(kafka_config["ssl_crlfile"])
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    return context
+
+
+@contextmanager
+def _using(settings: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigurationError(
-            f"cannot use the files of the --kafka ssl.* settings: {error}"
+            f"cannot use the files of the --kafka settings {settings}: {error}"
         ) from error
-    return context

@@ -10,6 +10,7 @@ from typing import Final
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import OFFSETS_TOPIC
+from streaming.kafka.secrets import require_no_secret
 
 _KAFKA: Final = "kafka."
 _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
@@ -77,6 +78,7 @@ class SourceOptions:
             for name, text in texts.items()
             if name.startswith(_KAFKA)
         }
+        require_no_secret(kafka)
         kafka_client_config(kafka)
         own = {name: text for name, text in texts.items() if not name.startswith(_KAFKA)}
         unknown = sorted(set(own) - set(_OPTIONS))

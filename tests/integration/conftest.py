@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
+from tests.integration.secured_broker import SecuredBroker, running_secured_broker
 
 
 class FreshBroker(Protocol):
@@ -27,6 +28,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     """
     with EmbeddedBroker(folder=tmp_path_factory.mktemp("broker")) as shared:
         shared.create_offsets_topic()
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """The broker with an authorizer that tests share; whom they allow something they forbid it."""
+    with running_secured_broker(tmp_path_factory.mktemp("secured-broker")) as shared:
         yield shared
 
 

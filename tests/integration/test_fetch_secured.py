@@ -2,119 +2,37 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+import trustme
 
 from coordinator_state.lag import PRESENT
-from streaming.broker.configuration import HOST, free_port
+from streaming.broker.configuration import HOST
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
-from streaming.java import find_java
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
+from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
+from streaming.kafka.semantics import detect_semantics
 from tests.admin_client import admin_of
+from tests.integration.secured_broker import SCRAM_USER, TLS_NAME, TOKEN_USER, SecuredBroker
+from tests.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint, unsecured_token
 
-JAAS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'user_admin="admin-secret" user_nobody="nobody-secret";'
-)
-
-
-@dataclass(frozen=True)
-class SecuredBroker:
-    """A broker that also listens with SASL/PLAIN, in the clear and over TLS.
-
-    Its ACLs give nothing to anyone but the admin, and to those who do not log in.
-    """
-
-    broker: EmbeddedBroker
-    plain_address: str
-    tls_address: str
-    certificate: Path
-
-    def config(
-        self, user: str, password: str, *, tls: bool = False, **settings: str
-    ) -> dict[str, Any]:
-        options = {
-            "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.plain.username": user,
-            "sasl.plain.password": password,
-            **({"ssl.cafile": str(self.certificate)} if tls else {}),
-            **{name.replace("_", "."): text for name, text in settings.items()},
-        }
-        return kafka_client_config(options)
-
-    def client(self, user: str, password: str, *, tls: bool = False, **settings: str) -> LogClient:
-        return LogClient(
-            self.tls_address if tls else self.plain_address,
-            self.config(user, password, tls=tls, **settings),
-            first_contact_timeout_ms=2_000,
-        )
-
-
-@pytest.fixture(scope="module")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    folder = tmp_path_factory.mktemp("secured-broker")
-    keystore, certificate = folder / "broker.p12", folder / "broker.pem"
-    store = ("-alias", "broker", "-keystore", str(keystore), "-storepass", "changeit")
-    keytool(
-        *("-genkeypair", *store, "-keyalg", "EC", "-dname", "CN=broker"),
-        *("-ext", f"SAN=ip:{HOST}", "-storetype", "PKCS12"),
-    )
-    keytool("-exportcert", *store, "-rfc", "-file", str(certificate))
-    ports = dict(zip(("PLAINTEXT", "SASL", "TLS", "CONTROLLER"), free_ports(4), strict=True))
-    listeners = {name: f"{name}://{HOST}:{port}" for name, port in ports.items()}
-    advertised = [text for name, text in listeners.items() if name != "CONTROLLER"]
-    properties = {
-        "listeners": ",".join(listeners.values()),
-        "advertised.listeners": ",".join(advertised),
-        "controller.quorum.voters": f"1@{HOST}:{ports['CONTROLLER']}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,"
-        "TLS:SASL_SSL,CONTROLLER:PLAINTEXT",
-        "listener.name.sasl.plain.sasl.jaas.config": JAAS,
-        "listener.name.tls.plain.sasl.jaas.config": JAAS,
-        "listener.name.tls.ssl.keystore.location": keystore,
-        "listener.name.tls.ssl.keystore.password": "changeit",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    with EmbeddedBroker(
-        folder=folder / "broker", port=ports["PLAINTEXT"], properties=properties
-    ) as broker:
-        broker.create_offsets_topic()
-        yield SecuredBroker(
-            broker=broker,
-            plain_address=f"{HOST}:{ports['SASL']}",
-            tls_address=f"{HOST}:{ports['TLS']}",
-            certificate=certificate,
-        )
-
-
-def keytool(*arguments: str) -> None:
-    subprocess.run([find_java().with_name("keytool"), *arguments], check=True, capture_output=True)
-
-
-def free_ports(count: int) -> list[int]:
-    ports: set[int] = set()
-    while len(ports) < count:
-        ports.add(free_port())
-    return sorted(ports)
+LOG = ("read", "topic", OFFSETS_TOPIC)
+BY_CLIENT_CREDENTIALS = {
+    "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+    "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+}
 
 
 def assert_refused(client: LogClient, complaint: str) -> None:
     with closing(client), pytest.raises(ConfigurationError, match=complaint) as refused:
         client.describe()
-    assert "secret" not in str(refused.value)
+    assert "-secret" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -133,8 +51,8 @@ def test_who_may_not_read_the_log_is_told_why(secured_broker: SecuredBroker) -> 
     assert_refused(
         login("admin", "admin-secret", sasl_mechanism="SCRAM-SHA-256"), "refuses the login"
     )
-    describing_only(secured_broker.broker, "nobody")
-    with closing(login("nobody", "nobody-secret")) as client:
+    describing = secured_broker.allowing("nobody", ("describe", "topic", OFFSETS_TOPIC))
+    with describing, closing(login("nobody", "nobody-secret")) as client:
         assert client.log_sizes() == {}
         with pytest.raises(ConfigurationError, match="ACLs Read and Describe"):
             client.fetch({0: 0})
@@ -148,8 +66,8 @@ def test_a_security_setting_that_does_not_fit_is_refused(
             LogClient(address, first_contact_timeout_ms=500), r"check .*security\.protocol"
         )
     config = kafka_client_config({"security.protocol": "SSL"})
-    for address in (broker.bootstrap_servers, secured_broker.tls_address):
-        assert_refused(LogClient(address, config), "no TLS connection to .* the ssl.. settings")
+    address = broker.bootstrap_servers
+    assert_refused(LogClient(address, config), "no TLS connection to .* the ssl.. settings")
     empty = secured_broker.certificate.with_name("empty.pem")
     empty.touch()
     with pytest.raises(ConfigurationError, match="cannot use the files"):
@@ -168,16 +86,96 @@ def test_logs_that_may_not_be_described_are_a_state(secured_broker: SecuredBroke
     assert states == [PRESENT, UNAUTHORISED]
 
 
-def describing_only(broker: EmbeddedBroker, user: str) -> None:
-    with admin_of(broker) as admin:
-        admin.create_acls(
-            [
-                ACL(
-                    principal=f"User:{user}",
-                    host="*",
-                    operation=ACLOperation.DESCRIBE,
-                    permission_type=ACLPermissionType.ALLOW,
-                    resource_pattern=ResourcePattern(ResourceType.TOPIC, OFFSETS_TOPIC),
-                )
-            ]
-        )
+def test_every_mechanism_reads_and_asks(
+    secured_broker: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And at the level of debugging nothing is logged of what a login sends."""
+    for name in ("", "kafka.cluster", "kafka.net", "kafka.protocol"):
+        caplog.set_level(logging.DEBUG, name or None)
+    tls, mtls = secured_broker.tls_address, secured_broker.mtls_address
+    with token_endpoint() as endpoint:
+        logins = [
+            ("reader", tls, secured_broker.plain("reader")),
+            (SCRAM_USER, tls, secured_broker.scram()),
+            (TOKEN_USER, tls, secured_broker.oauth()),
+            (TOKEN_USER, tls, secured_broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS),
+            (TLS_NAME, mtls, secured_broker.mutual_tls()),
+        ]
+        for user, address, settings in logins:
+            config = kafka_client_config(settings)
+            with (
+                secured_broker.allowing(user, LOG, ("describe", "group", "*")),
+                closing(LogClient(address, config)) as log,
+                GroupAdmin(address, config) as admin,
+                LogOffsetsClient(address, config) as log_offsets,
+            ):
+                assert len(log.high_watermarks()) == 50, user
+                admin.await_coordinators(50)
+                (sample,) = log_offsets.sample([TopicPartition(OFFSETS_TOPIC, 0)])
+                assert sample.state == PRESENT, user
+                assert detect_semantics(address, config) == "coordinator"
+        assert len(endpoint.forms) == 1
+    logged = caplog.text
+    assert "reader" in logged and "SaslHandshakeRequest" in logged
+    assert "SaslAuthenticate" not in logged
+    for secret in ("reader-secret", "scram-secret", CLIENT_SECRET, "eyJhbGciOiAibm9uZSJ9"):
+        assert secret not in logged
+
+
+Wrong = Callable[[SecuredBroker], tuple[str, dict[str, str]]]
+
+
+def _expired(broker: SecuredBroker) -> tuple[str, dict[str, str]]:
+    settings = broker.oauth()
+    broker.file("token", unsecured_token(TOKEN_USER, life_s=-100))
+    return broker.tls_address, settings
+
+
+def _untrusted(broker: SecuredBroker) -> tuple[str, dict[str, str]]:
+    other = broker.folder / "other-ca.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    return broker.tls_address, broker.plain("reader") | {"ssl.cafile": str(other)}
+
+
+def _without_certificate(broker: SecuredBroker) -> tuple[str, dict[str, str]]:
+    settings = {"security.protocol": "SSL", "ssl.cafile": str(broker.certificate)}
+    return broker.mtls_address, settings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (lambda b: (b.tls_address, b.scram("wrong-secret")), "refuses the login: .*its password"),
+        (_expired, "refuses the login: .*sasl.oauthbearer.token.endpoint.url: check .*expires"),
+        (_untrusted, "no TLS connection .* certificate is not trusted: --kafka ssl.cafile must"),
+        (
+            lambda b: (b.tls_address.replace(HOST, "localhost"), b.plain("reader")),
+            "no TLS connection .* not valid for 'localhost'.*certificate is for other names",
+        ),
+        (_without_certificate, "wants a certificate of this client .*ssl.certfile and ssl.keyfile"),
+        (
+            lambda b: (b.mtls_address, b.mutual_tls(trustme.CA())),
+            "wants a certificate of this client that it trusts",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_login_is_told(
+    secured_broker: SecuredBroker, wrong: Wrong, complaint: str
+) -> None:
+    address, settings = wrong(secured_broker)
+    assert_refused(LogClient(address, kafka_client_config(settings)), complaint)
+
+
+def test_a_key_with_another_password_is_told(secured_broker: SecuredBroker) -> None:
+    password = secured_broker.file("wrong-password", "wrong-secret")
+    settings = secured_broker.mutual_tls() | {"ssl.password.file": password}
+    with pytest.raises(ConfigurationError, match=r"ssl.keyfile and ssl.key.password, which"):
+        LogClient(secured_broker.mtls_address, kafka_client_config(settings))
+
+
+def test_a_client_that_gets_no_token_is_told(secured_broker: SecuredBroker) -> None:
+    with token_endpoint() as endpoint:
+        settings = secured_broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
+        settings["sasl.oauthbearer.client.credentials.client.secret"] = "wrong-secret"
+        client = LogClient(secured_broker.tls_address, kafka_client_config(settings))
+        assert_refused(client, r"token endpoint .* refuses client .*\(401, invalid_client\); check")

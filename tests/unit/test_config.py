@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def test_addresses_of_other_file_systems_are_kept() -> None:
 
 
 def test_settings_are_frozen_and_do_not_show_kafka_properties() -> None:
-    settings = RunSettings(**NEEDED, kafka={"sasl.plain.password": "hush"})
+    settings = RunSettings(**NEEDED, kafka={"client.id": "hush"})
 
     assert "hush" not in f"{settings!r} {settings}"
     with pytest.raises(ValidationError):
@@ -157,7 +158,18 @@ def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
     )
 
 
-def test_kafka_properties_are_merged_key_by_key(run_with: RunWith, tmp_path: Path) -> None:
+def test_a_secret_that_spark_would_show_is_refused() -> None:
+    for name, value in (("sasl.plain.password", "hush"), ("proxy.url", "http://me:hush@proxy:1")):
+        with pytest.raises(ConfigurationError, match=f"--kafka: .*{name}.file, .*{name}.env") as no:
+            RunSettings.checked(**NEEDED, kafka={name: value})
+        assert "hush" not in str(no.value)
+
+
+def test_kafka_properties_are_merged_key_by_key(
+    run_with: RunWith, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "COORDINATOR_STATE_KAFKA_SASL_PLAIN_PASSWORD"
+    monkeypatch.setenv(variable, "of before")
     file = tmp_path / "run.toml"
     file.write_text('[kafka]\n"sasl.plain.password" = "hush"\n"client.id" = "a"\nx = "file"\n')
 
@@ -170,10 +182,11 @@ def test_kafka_properties_are_merged_key_by_key(run_with: RunWith, tmp_path: Pat
     )
 
     assert settings.kafka == {
-        "sasl.plain.password": "hush",
+        "sasl.plain.password.env": variable,
         "client.id": "c",
         "x": "environment",
     }
+    assert os.environ[variable] == "hush"
 
 
 @pytest.mark.parametrize(
@@ -183,6 +196,7 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> 
     result = failing_run("--kafka", f"{name}=hush")
 
     assert f"{name} is a secret" in result.stderr
+    assert f"give {name}.file=PATH or {name}.env=VARIABLE" in result.stderr
     assert "hush" not in result.stderr
 
 

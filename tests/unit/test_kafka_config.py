@@ -11,7 +11,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.net.manager import KafkaConnectionManager
 
 from streaming.errors import ConfigurationError
-from streaming.kafka.client_config import Secret, kafka_client_config
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.secrets import Secret
 
 PASSWORD = "correct horse"  # noqa: S105
 SASL = {
@@ -19,6 +20,9 @@ SASL = {
     "sasl.mechanism": "SCRAM-SHA-512",
     "sasl.plain.username": "reader",
 }
+
+OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
 
 @pytest.mark.parametrize(
@@ -77,14 +81,20 @@ def test_every_client_of_kafka_python_knows_every_setting() -> None:
         ({"sasl.jaas.config": "x"}, "use sasl.plain.username and sasl.plain.password"),
         ({"ssl.truststore.location": "x.jks"}, "PEM files"),
         ({"bootstrap.servers": "x:1"}, "--bootstrap-servers"),
-        ({"sasl.oauth.token.provider": "x"}, "Python code"),
+        ({"sasl.oauth.token.provider": "x"}, "use sasl.oauthbearer.token.endpoint.url"),
         ({"client.id": "a", "client_id": "b"}, "given twice"),
         ({"security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
         ({"security.protocol": "SSL", "ssl.cafile": "/no/such.pem"}, "no file '/no/such.pem'"),
         ({"security.protocol": "SASL_SSL"}, "needs sasl.mechanism, one of"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "needs sasl.mech"),
+        (OAUTH, "needs sasl.oauthbearer.token.endpoint.url"),
+        (OAUTH | {ENDPOINT: "ftp://idp/token"}, "needs sasl.oauthbearer.token.endpoint.url"),
+        (OAUTH | {ENDPOINT: "https://idp/token"}, "needs .*client.credentials.client.id"),
+        ({ENDPOINT: "https://idp/token"}, "needs sasl.mechanism OAUTHBEARER"),
+        ({"sasl.jaas.config.file": "x"}, "use sasl.plain.username and sasl.plain.password.file"),
+        ({"request.timeout.ms.file": "x"}, "unknown Kafka setting 'request.timeout.ms.file'"),
+        (SASL | {"sasl.plain.password.env": "NO_SUCH"}, "the environment .* has no NO_SUCH; an ex"),
         ({"sasl.mechanism": "PLAIN"}, "needs security.protocol SASL_SSL"),
-        (SASL, "SCRAM-SHA-512 needs sasl.plain.password"),
+        (SASL, r"SCRAM-SHA-512 needs sasl.plain.password \(as sasl.plain.password.file or .env\)"),
         (SASL | {"sasl.plain.password.file": "/no/such"}, "cannot read '/no/such': No such file"),
     ],
 )
@@ -101,6 +111,13 @@ def test_a_certificate_needs_a_protocol_that_uses_it(tmp_path: Path) -> None:
         kafka_client_config({"ssl.cafile": str(certificate)})
 
 
+def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    config = kafka_client_config(SASL | {"SASL_PLAIN_PASSWORD_ENV": "KAFKA_PASSWORD"})
+    assert config["sasl_plain_password"] == PASSWORD
+    assert PASSWORD not in repr(config)
+
+
 @pytest.mark.parametrize("setting", ["sasl_plain_password", "ssl_password"])
 def test_a_secret_is_read_from_its_file_without_the_line_end(tmp_path: Path, setting: str) -> None:
     file = tmp_path / "secret"
@@ -112,14 +129,15 @@ def test_a_secret_is_read_from_its_file_without_the_line_end(tmp_path: Path, set
 
 def test_a_secret_that_is_not_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secret"
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigurationError, match="not UTF-8"):
-        kafka_client_config({**SASL, "sasl.plain.password.file": str(file)})
+    for content, complaint in ((b"\xff\xfe", "not UTF-8"), (b"\n", "it is empty")):
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=complaint):
+            kafka_client_config({**SASL, "sasl.plain.password.file": str(file)})
 
 
 def test_a_secret_given_twice_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secret"
-    file.touch()
+    file.write_text(PASSWORD)
     options = SASL | {"sasl.plain.password": PASSWORD, "sasl.plain.password.file": str(file)}
     with pytest.raises(ConfigurationError, match="given twice") as refused:
         kafka_client_config(options)

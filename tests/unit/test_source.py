@@ -61,13 +61,17 @@ class TestDataSource:
             ({"log_partitions": "1-3"}, "numbers with commas"),
             ({"start_offsets": "[1]"}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
+            ({"kafka.sasl.plain.password": "hush"}, "a secret, which Spark would show"),
         ],
     )
     def test_a_wrong_option_is_refused(self, options: dict[str, str], complaint: str) -> None:
         with pytest.raises(ConfigurationError, match=complaint):
             SourceOptions.read(BOOTSTRAP | options)
 
-    def test_options_come_in_any_case_and_hide_the_kafka_settings(self) -> None:
+    def test_options_come_in_any_case_and_hide_the_kafka_settings(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("KAFKA_PASSWORD", "secret")
         options = SourceOptions.read(
             BOOTSTRAP
             | {
@@ -75,7 +79,7 @@ class TestDataSource:
                 "kafka.security.protocol": "SASL_PLAINTEXT",
                 "kafka.sasl.mechanism": "PLAIN",
                 "kafka.sasl.plain.username": "reader",
-                "kafka.sasl.plain.password": "secret",
+                "kafka.sasl.plain.password.env": "KAFKA_PASSWORD",
             }
         )
         assert options.log_partitions == (1, 3)

@@ -1,0 +1,158 @@
+"""Access tokens for SASL/OAUTHBEARER, by the settings of Kafka's own clients (KIP-768, KIP-1139).
+
+A token comes from a file, which something else renews, or by the grant of client credentials from
+an identity provider (RFC 6749, section 4.4). One that says when it expires is used for four fifths
+of its life, like `sasl.login.refresh.window.factor` of the Java client.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import requests
+from kafka.errors import KafkaConnectionError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from requests.auth import HTTPBasicAuth
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import Secret, read_file
+
+# A redirect or an odd header would have it log addresses.
+logging.getLogger("urllib3").setLevel(logging.CRITICAL)
+
+ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+CLIENT_ID: Final = "sasl_oauthbearer_client_credentials_client_id"
+CLIENT_SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105
+SCOPE: Final = "sasl_oauthbearer_scope"
+SETTINGS: Final = (ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE)
+
+_CONNECT_S: Final = 5
+_ANSWER_S: Final = 10
+_REFRESH_WINDOW: Final = 0.8
+_REFUSED: Final = range(400, 500)
+_HEALING: Final = frozenset({408, 429})
+_NO_SETTING: Final = "check sasl.oauthbearer.client.credentials.client.id, its secret and the scope"
+
+
+def access_tokens(settings: Mapping[str, str]) -> AbstractTokenProvider:
+    """What gives tokens by the settings `SETTINGS`, of which the client secret is a `Secret`.
+
+    Raises:
+        ConfigurationError: no endpoint, or none that can be asked with what there is.
+    """
+    endpoint = settings.get(ENDPOINT, "")
+    parts = urlsplit(endpoint)
+    if parts.scheme == "file":
+        return FileTokens(Path(unquote(parts.path)))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(
+            "sasl.mechanism OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: https://... of "
+            "an identity provider, or file:///... that holds a token"
+        )
+    for name in (CLIENT_ID, CLIENT_SECRET):
+        if name not in settings:
+            raise ConfigurationError(
+                f"sasl.oauthbearer.token.endpoint.url needs {name.replace('_', '.')}"
+            )
+    return EndpointTokens(
+        endpoint, settings[CLIENT_ID], settings[CLIENT_SECRET], settings.get(SCOPE, "")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileTokens(AbstractTokenProvider):
+    """The token that a file holds at the moment of a login."""
+
+    path: Path
+
+    def token(self) -> str:
+        """The text of the file."""
+        return read_file("sasl.oauthbearer.token.endpoint.url", self.path).strip()
+
+
+@dataclass(slots=True)
+class EndpointTokens(AbstractTokenProvider):
+    """Tokens of an identity provider for one client; several connections may share it."""
+
+    endpoint: str
+    client_id: str
+    client_secret: str
+    scope: str = ""
+    _token: Secret = field(default=Secret(), init=False)
+    _refresh_at: float = field(default=0.0, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def token(self) -> str:
+        """A token that is good for a while.
+
+        Raises:
+            ConfigurationError: the provider refuses this client.
+            KafkaConnectionError: it does not answer now.
+        """
+        with self._lock:
+            if time.monotonic() >= self._refresh_at:
+                self._token, life_s = self._fetch()
+                self._refresh_at = time.monotonic() + life_s * _REFRESH_WINDOW
+            # kafka-python formats it into a text.
+            return "".join(self._token)
+
+    def _fetch(self) -> tuple[Secret, float]:
+        where = f"the token endpoint {_shown(self.endpoint)}"
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        try:
+            answer = requests.post(
+                self.endpoint,
+                data=form,
+                auth=HTTPBasicAuth(self.client_id.encode(), self.client_secret.encode()),
+                headers={"Accept": "application/json"},
+                timeout=(_CONNECT_S, _ANSWER_S),
+                allow_redirects=False,
+            )
+        except requests.exceptions.SSLError:
+            raise ConfigurationError(
+                f"no TLS connection to {where}: its certificate is not trusted; name the "
+                "authority's PEM file in the environment variable REQUESTS_CA_BUNDLE"
+            ) from None
+        except (requests.RequestException, ValueError) as error:
+            raise KafkaConnectionError(f"{where}: {type(error).__name__}") from None
+        code = answer.status_code
+        if code in _REFUSED and code not in _HEALING:
+            raise ConfigurationError(
+                f"{where} refuses client {self.client_id!r} ({code}{_reason(answer)}); "
+                f"{_NO_SETTING}"
+            )
+        found = _json_of(answer)
+        if code != requests.codes.ok or not isinstance(found.get("access_token"), str):
+            raise KafkaConnectionError(f"{where} answered {code} without a token")
+        life_s = found.get("expires_in")
+        return Secret(found["access_token"]), life_s if isinstance(life_s, int | float) else 0.0
+
+
+def _shown(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    return (
+        f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}"
+        if parts.port
+        else (f"{parts.scheme}://{parts.hostname}{parts.path}")
+    )
+
+
+def _reason(answer: requests.Response) -> str:
+    """The error code of RFC 6749, section 5.2."""
+    reason = _json_of(answer).get("error")
+    return f", {reason[:100]}" if isinstance(reason, str) else ""
+
+
+def _json_of(answer: requests.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,122 @@
+"""The least ACLs of docs/security.md: they suffice, and whichever is missing is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import GroupAuthorizationFailedError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from streaming.answers.verify import verify_cluster
+from streaming.config import RunSettings
+from streaming.errors import ConfigurationError
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.fetch import OFFSETS_TOPIC
+from streaming.kafka.log_offsets import UNAUTHORISED
+from streaming.query import run_query
+from streaming.tables.reader import TableReader
+from tests.admin_client import admin_of
+from tests.integration.secured_broker import SecuredBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+READER = "reader"
+GROUP = "acl-group"
+TOPICS = ("acl-orders", "acl-payments")
+
+READ_LOG = ("read", "topic", OFFSETS_TOPIC)
+DESCRIBE_LOG = ("describe", "topic", OFFSETS_TOPIC)
+ORDERS, PAYMENTS = (("describe", "topic", topic) for topic in TOPICS)
+GROUPS = ("describe", "group", "*")
+
+
+@pytest.fixture(scope="module")
+def committed(secured_broker: SecuredBroker) -> Iterator[SecuredBroker]:
+    """A group with an offset of each topic."""
+    topics = {name: {"num_partitions": 1, "replication_factor": 1} for name in TOPICS}
+    with admin_of(secured_broker.broker) as admin:
+        admin.create_topics(topics)
+        commit(admin)
+        yield secured_broker
+        admin.delete_groups([GROUP])
+        admin.delete_topics(list(TOPICS))
+
+
+def commit(admin: KafkaAdminClient) -> None:
+    offsets = {TopicPartition(topic, 0): OffsetAndMetadata(0, "", -1) for topic in TOPICS}
+    admin.alter_group_offsets(GROUP, offsets)
+
+
+def test_the_least_acls_suffice_and_one_that_is_missing_is_named(
+    committed: SecuredBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    address, login = committed.tls_address, committed.plain(READER)
+    settings = RunSettings(
+        bootstrap_servers=address,
+        tables=str(tmp_path / "tables"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        kafka=login,
+        available_now=True,
+        max_restarts=0,
+    )
+
+    def run() -> dict[str, str]:
+        """Run to the end of the log; the state of each topic in its newest sample."""
+        run_query(settings, session=spark)
+        samples = TableReader(settings.tables).read("log_offsets").sort_by("sampled_at")
+        return {row["topic"]: row["state"] for row in samples.to_pylist()}
+
+    def verify() -> bool:
+        return verify_cluster(address, settings.tables, kafka=login).is_equal
+
+    # Read has Describe within it, for Kafka's own authorizer.
+    with committed.allowing(READER, READ_LOG, ORDERS, PAYMENTS):
+        assert set(run().values()) == {"present"}
+        with pytest.raises(ConfigurationError, match=r"ACL Describe on the groups .*on group \*"):
+            verify()
+        with (
+            closing(
+                KafkaAdminClient(bootstrap_servers=address, **kafka_client_config(login))
+            ) as admin,
+            pytest.raises(GroupAuthorizationFailedError),
+        ):
+            commit(admin)
+
+    with committed.allowing(READER, DESCRIBE_LOG, ORDERS, PAYMENTS, GROUPS):
+        assert verify()
+    with (
+        committed.allowing(READER, DESCRIBE_LOG, ORDERS, GROUPS),
+        pytest.raises(ConfigurationError, match=f"ACL Describe on topic {TOPICS[1]}"),
+    ):
+        verify()
+    with (
+        committed.allowing(READER, ORDERS, PAYMENTS, GROUPS),
+        pytest.raises(ConfigurationError, match=f"Describe on topic {OFFSETS_TOPIC}"),
+    ):
+        verify()
+
+    with committed.allowing(READER, READ_LOG, ORDERS):
+        states = run()
+        assert {topic: states[topic] for topic in TOPICS} == {
+            TOPICS[0]: "present",
+            TOPICS[1]: UNAUTHORISED,
+        }
+
+    with admin_of(committed.broker) as admin:
+        commit(admin)
+    for acls in ((DESCRIBE_LOG, ORDERS, PAYMENTS), (ORDERS, PAYMENTS)):
+        with (
+            committed.allowing(READER, *acls),
+            pytest.raises(
+                ConfigurationError, match=f"ACLs Read and Describe on topic {OFFSETS_TOPIC}"
+            ),
+        ):
+            run()

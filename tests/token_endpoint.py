@@ -1,0 +1,83 @@
+"""An identity provider in tests: a real HTTP server that gives unsigned tokens (RFC 7515)."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from urllib.parse import parse_qsl
+
+import trustme
+
+CLIENT_ID = "materializer"
+CLIENT_SECRET = "client-credentials-hush"  # noqa: S105
+_LIFE_S = 3600
+
+
+@dataclass
+class TokenEndpoint:
+    """Gives tokens of `CLIENT_ID` while `answer` is 200; `life_s` is what it says of them."""
+
+    url: str
+    authority: trustme.CA | None = None
+    answer: int = 200
+    life_s: int = _LIFE_S
+    forms: list[dict[str, str]] = field(default_factory=list)
+
+
+@contextmanager
+def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
+    """The server, while the block runs."""
+    numbers = count()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            found.forms.append(dict(parse_qsl(form)))
+            login = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+            is_known = login == f"{CLIENT_ID}:{CLIENT_SECRET}"
+            code = found.answer if is_known or found.answer != 200 else 401
+            token = unsecured_token(CLIENT_ID, number=next(numbers))
+            told = {"access_token": token, "expires_in": found.life_s}
+            body = json.dumps(told if code == 200 else {"error": "invalid_client"}).encode()
+            self.send_response(code)
+            self.send_header("Location", "http://127.0.0.1:1/")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    authority = None
+    if tls:
+        authority = trustme.CA()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "https" if tls else "http"
+    found = TokenEndpoint(f"{scheme}://127.0.0.1:{server.server_port}/token", authority)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def unsecured_token(subject: str, *, number: int = 0, life_s: int = _LIFE_S) -> str:
+    """A JWT without a signature, as Kafka's unsecured validator takes it."""
+    now = time.time()
+    claims = {"sub": subject, "iat": now, "exp": now + life_s, "jti": str(number)}
+    parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
+    return ".".join([*(urlsafe_b64encode(part).decode().rstrip("=") for part in parts), ""])
