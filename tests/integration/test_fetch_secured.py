@@ -13,7 +13,7 @@ import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from coordinator_state.lag import PRESENT
-from streaming.broker.configuration import HOST, free_port
+from streaming.broker.configuration import HOST, free_ports
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
 from streaming.java import find_java
@@ -102,13 +102,6 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured
 
 def keytool(*arguments: str) -> None:
     subprocess.run([find_java().with_name("keytool"), *arguments], check=True, capture_output=True)
-
-
-def free_ports(count: int) -> list[int]:
-    ports: set[int] = set()
-    while len(ports) < count:
-        ports.add(free_port())
-    return sorted(ports)
 
 
 def assert_refused(client: LogClient, complaint: str) -> None:
