@@ -15,14 +15,22 @@ from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import FetchRequest
 
 from streaming.errors import LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
-from streaming.kafka.leaders import NO_LEADER_EPOCH, LogDescription, TopicLeaders
+from streaming.kafka.leaders import LogDescription, TopicLeaders
+from streaming.kafka.log_requests import EARLIEST, LATEST, list_offsets_request
+from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, log_offset
 
-__all__ = ["FetchedRecords", "LogClient", "LogDescription", "shared_log_client"]
+__all__ = [
+    "FetchedRecords",
+    "LogClient",
+    "LogDescription",
+    "OffsetAndEpoch",
+    "shared_log_client",
+]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
@@ -30,10 +38,8 @@ RETRY_TIMEOUT_MS: Final = 600_000
 DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 
+_SHORT_ANSWER_BYTES: Final = 64 << 10
 _LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
-_EARLIEST: Final = -2
-_LATEST: Final = -1
-_CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
 
@@ -51,7 +57,8 @@ class LogClient:
     """Reads one topic's log, whoever leads it.
 
     Calls block, may come from one thread at a time and wait out what passes by itself (a moved
-    leader, a restarting broker). Until some leader has answered once they give up soon.
+    leader, a restarting broker). Until some leader has answered once they give up soon, unless
+    `first_contact_timeout_ms` is not less than `retry_timeout_ms`: the cluster was there before.
 
     Args:
         bootstrap_servers: HOST:PORT, several with commas.
@@ -63,6 +70,7 @@ class LogClient:
     All methods raise:
         ConfigurationError: no broker there, no such topic, no authorisation, a security setting
             that does not fit, or the topic is not the one it was before.
+        LogTruncated: a leader does not have what was seen of its log partition, see `expect`.
         TimeoutError: no leader gave a usable answer for `retry_timeout_ms`.
     """
 
@@ -92,13 +100,25 @@ class LogClient:
 
         return self._leaders.patiently("describe the topic", attempt)
 
+    def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
+        """From now on read only what goes on from what was seen of these log partitions (KIP-320).
+
+        A leader of a later epoch is asked where the seen one ended before anything else is; below
+        what was seen, every call raises `LogTruncated`.
+        """
+        self._leaders.expect(seen)
+
     def earliest_offsets(self) -> dict[int, int]:
         """Return the log start offset of every log partition."""
-        return self._list_offsets("list the log start offsets", _EARLIEST)
+        return _offsets(self._list_offsets("list the log start offsets", EARLIEST))
 
     def high_watermarks(self) -> dict[int, int]:
         """Return the high watermark of every log partition: what a reader can see ends there."""
-        return self._list_offsets("list the high watermarks", _LATEST)
+        return _offsets(self.log_ends())
+
+    def log_ends(self) -> dict[int, OffsetAndEpoch]:
+        """Return the high watermarks with the epochs of the leaders that told them."""
+        return self._list_offsets("list the high watermarks", LATEST)
 
     def fetch(
         self,
@@ -129,7 +149,12 @@ class LogClient:
                     max_partition_bytes=max_partition_bytes,
                     max_wait_ms=max_wait_ms,
                 ),
-                timeout_ms=max_wait_ms + leaders.request_timeout_ms,
+                timeout_ms=max_wait_ms
+                + (
+                    leaders.short_answer_timeout_ms
+                    if max_bytes <= _SHORT_ANSWER_BYTES
+                    else leaders.request_timeout_ms
+                ),
             )
             for answer in answers:
                 leaders.check(answer.error_code, "fetch")
@@ -151,36 +176,6 @@ class LogClient:
 
         return leaders.patiently("fetch", attempt)
 
-    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return where each log partition's leader epoch ended (OffsetForLeaderEpoch, KIP-320).
-
-        In an intact log an epoch ends at or after every offset that was read in it. A log partition
-        whose leader knows no such epoch is left out.
-        """
-        Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-
-        def request_for(log_partitions: list[int]) -> OffsetForLeaderEpochRequest:
-            partitions = [
-                Topic.OffsetForLeaderPartition(
-                    partition=log_partition,
-                    current_leader_epoch=self._leaders.leader_epoch(log_partition),
-                    leader_epoch=epochs[log_partition],
-                )
-                for log_partition in log_partitions
-            ]
-            return OffsetForLeaderEpochRequest(
-                replica_id=_CONSUMER, topics=[Topic(topic=self.topic, partitions=partitions)]
-            )
-
-        found = self._leaders.ask_every(
-            "look up leader epochs", epochs, request_for, lambda data: data.partition
-        )
-        return {
-            log_partition: data.end_offset
-            for log_partition, data in found.items()
-            if data.end_offset >= 0
-        }
-
     def log_sizes(self) -> dict[int, int]:
         """Return the bytes each log partition takes on its leader (DescribeLogDirs).
 
@@ -194,9 +189,7 @@ class LogClient:
             return DescribeLogDirsRequest(topics=[topic])
 
         async def attempt() -> dict[int, int]:
-            answers, failure = await self._leaders.ask(
-                self._leaders.description.leaders, request_for
-            )
+            answers, failure = await self._leaders.ask(self._leaders.leaders, request_for)
             if failure is not None:
                 raise failure
             return {
@@ -214,19 +207,24 @@ class LogClient:
         """Close the connections and end their thread."""
         self._leaders.close()
 
-    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, int]:
+    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, OffsetAndEpoch]:
         found = self._leaders.ask_every(
             operation,
             self.describe().leaders,
-            lambda group: self._list_offsets_request(group, timestamp),
+            lambda group: list_offsets_request(
+                self.topic, self._leaders.leader_epochs(group), timestamp
+            ),
             lambda data: data.partition_index,
         )
-        return {log_partition: found[log_partition].offset for log_partition in sorted(found)}
+        return {
+            log_partition: OffsetAndEpoch(data.offset, data.leader_epoch)
+            for log_partition, data in sorted(found.items())
+        }
 
     async def _raise_truncated(self, log_partition: int, position: int) -> None:
         """Find out in which way a position is out of range, and say it."""
-        log_start = await self._list_offset(log_partition, _EARLIEST)
-        log_end = await self._list_offset(log_partition, _LATEST)
+        log_start = await log_offset(self._leaders, log_partition, EARLIEST)
+        log_end = await log_offset(self._leaders, log_partition, LATEST)
         if log_start <= position <= log_end:
             raise TryAgain(f"log partition {log_partition}: offset {position} was out of range")
         raise LogTruncated(
@@ -237,16 +235,6 @@ class LogClient:
             log_end=log_end,
         )
 
-    async def _list_offset(self, log_partition: int, timestamp: int) -> int:
-        answers, failure = await self._leaders.ask(
-            [log_partition], lambda group: self._list_offsets_request(group, timestamp)
-        )
-        if failure is not None:
-            raise failure
-        (data,) = answers[0].topics[0].partitions
-        self._leaders.check(data.error_code, f"log partition {log_partition}")
-        return int(data.offset)
-
     def _fetch_request(
         self,
         positions: Mapping[int, int],
@@ -256,10 +244,11 @@ class LogClient:
         max_wait_ms: int,
     ) -> FetchRequest:
         Topic = FetchRequest.FetchTopic
+        leader_epochs = self._leaders.leader_epochs(positions)
         partitions = [
             Topic.FetchPartition(
                 partition=log_partition,
-                current_leader_epoch=self._leaders.leader_epoch(log_partition),
+                current_leader_epoch=leader_epochs[log_partition],
                 fetch_offset=position,
                 last_fetched_epoch=NO_LEADER_EPOCH,
                 log_start_offset=-1,
@@ -280,24 +269,9 @@ class LogClient:
             **_NO_SESSION,
         )
 
-    def _list_offsets_request(
-        self, log_partitions: list[int], timestamp: int
-    ) -> ListOffsetsRequest:
-        Topic = ListOffsetsRequest.ListOffsetsTopic
-        partitions = [
-            Topic.ListOffsetsPartition(
-                partition_index=log_partition,
-                current_leader_epoch=self._leaders.leader_epoch(log_partition),
-                timestamp=timestamp,
-            )
-            for log_partition in log_partitions
-        ]
-        return ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            isolation_level=_READ_UNCOMMITTED,
-            topics=[Topic(name=self.topic, partitions=partitions)],
-            min_version=1,
-        )
+
+def _offsets(found: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
+    return {log_partition: at.offset for log_partition, at in found.items()}
 
 
 def _fetched_records(data: Any) -> FetchedRecords:
@@ -312,7 +286,10 @@ _shared_clients: dict[tuple[Any, ...], LogClient] = {}
 
 
 def shared_log_client(
-    bootstrap_servers: str, kafka_options: Mapping[str, str], topic: str = OFFSETS_TOPIC
+    bootstrap_servers: str,
+    kafka_options: Mapping[str, str],
+    topic: str = OFFSETS_TOPIC,
+    retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> LogClient:
     """Return this process's client for these settings; it is patient from its first call on.
 
@@ -324,13 +301,16 @@ def shared_log_client(
         bootstrap_servers: HOST:PORT, several with commas.
         kafka_options: settings by name, as `kafka_client_config` takes them.
         topic: the topic to read.
+        retry_timeout_ms: how long calls try.
     """
-    key = (os.getpid(), bootstrap_servers, topic, tuple(sorted(kafka_options.items())))
+    settings = tuple(sorted(kafka_options.items()))
+    key = (os.getpid(), bootstrap_servers, topic, retry_timeout_ms, settings)
     if key not in _shared_clients:
         _shared_clients[key] = LogClient(
             bootstrap_servers,
             kafka_client_config(kafka_options),
             topic,
-            first_contact_timeout_ms=RETRY_TIMEOUT_MS,
+            first_contact_timeout_ms=retry_timeout_ms,
+            retry_timeout_ms=retry_timeout_ms,
         )
     return _shared_clients[key]

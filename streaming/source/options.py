@@ -24,6 +24,7 @@ _OPTIONS: Final = (
     "max_bytes_per_trigger",
     "max_records_per_trigger",
     "packed",
+    "retry_timeout_ms",
     "start_offsets",
     "tasks",
     "topic",
@@ -46,6 +47,8 @@ class SourceOptions:
         tasks: the most tasks of a micro-batch.
         log_partitions: those to read; all when empty.
         start_offsets: log partition -> offset; records below are neither rows nor counted.
+        retry_timeout_ms: how long brokers that are away are waited for, from the first contact on;
+            without it ten minutes, and 15 seconds for the first contact.
         long_poll_ms: how long planning waits for records before it says that there are none.
     """
 
@@ -60,6 +63,7 @@ class SourceOptions:
     log_partitions: tuple[int, ...] = ()
     start_offsets: Mapping[int, int] = field(default_factory=dict)
     long_poll_ms: int = _DEFAULT_LONG_POLL_MS
+    retry_timeout_ms: int | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -98,6 +102,7 @@ class SourceOptions:
             tasks=_whole(own, "tasks", _DEFAULT_TASKS),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
             start_offsets=_start_offsets(own.get("start_offsets", "{}")),
+            retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),
             long_poll_ms=_whole(own, "long_poll_ms", _DEFAULT_LONG_POLL_MS, at_least=0),
         )
 
