@@ -59,7 +59,8 @@ class RunSettings(BaseModel):
     them. `kafka` holds Kafka client properties by Kafka's names, secrets among them: it is left
     out of the representation. `lag_interval` is the time between two samples of the logs that
     groups read, or "off". Snapshots and days of history older than their retention are deleted at
-    each `upkeep_interval`, or never where that is "off". A query that failed is started again up to
+    each `upkeep_interval`, or never where that is "off". A query fails of brokers
+    that are away for `retry_timeout`. One that failed is started again up to
     `max_restarts` times without a micro-batch between them. `catalog` is a database of a Spark
     catalog in which the tables are named.
     """
@@ -82,6 +83,7 @@ class RunSettings(BaseModel):
     snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"
     history_retention: Annotated[str, AfterValidator(_checked_interval)] = "7 days"
     upkeep_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "10 minutes"
+    retry_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
     max_restarts: int = Field(default=10, ge=0)
     master: str = "local[2]"
     catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None

@@ -48,6 +48,7 @@ _POLL_S = 0.2
 # A start has enough to do.
 _UPKEEP_AFTER = timedelta(minutes=1)
 _OWN_ERROR = re.compile(r"streaming\.errors\.\w+: (?P<text>.+)")
+_TIMEOUT = re.compile(r"^TimeoutError: (?P<text>.+)", re.MULTILINE)
 
 
 class Stopped(Exception):
@@ -299,6 +300,8 @@ def _source_options(
     if settings.log_partitions is not None:
         options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
     options["packed"] = "true"
+    retry_timeout = parse_interval(settings.retry_timeout)
+    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
     if settings.max_records_per_trigger is not None:
         options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
     if settings.max_bytes_per_trigger is not None:
@@ -323,7 +326,10 @@ def _wait(query: StreamingQuery, stoppable: _StoppableApply, stop: threading.Eve
         raise _own_error(str(error)) or error
 
 
-def _own_error(text: str) -> ConfigurationError | None:
+def _own_error(text: str) -> Exception | None:
     """An error of ours that a Python worker raised and Spark passed on as text."""
-    found = _OWN_ERROR.search(text)
-    return None if found is None else ConfigurationError(found["text"].strip())
+    if (found := _OWN_ERROR.search(text)) is not None:
+        return ConfigurationError(found["text"].strip())
+    if (found := _TIMEOUT.search(text)) is not None:
+        return TimeoutError(found["text"].strip())
+    return None
