@@ -25,6 +25,7 @@ from streaming.errors import ConfigurationError, SparkError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
@@ -295,7 +296,13 @@ def _source_options(
     options["history"] = settings.history
     options["tasks"] = str(session.sparkContext.defaultParallelism)
     options["start_offsets"] = json.dumps(
-        {str(p): row.next_offset for p, row in progress.rows.items()}
+        {
+            str(p): [
+                row.next_offset,
+                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
+            ]
+            for p, row in progress.rows.items()
+        }
     )
     if settings.log_partitions is not None:
         options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)

@@ -22,7 +22,7 @@ class OffsetAndEpoch(NamedTuple):
     """An offset up to which a log was seen, and the epoch of the leader that showed it."""
 
     offset: int
-    leader_epoch: int
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 class Leaders(Protocol):

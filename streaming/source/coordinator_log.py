@@ -101,13 +101,14 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def initialOffset(self) -> dict[str, Any]:
         """The log start of every log partition, or where `start_offsets` says to go on."""
-        client = self._connected()
+        client, starts = self._connected(), self._options.start_offsets
+        client.expect(starts)
         earliest, log_ends = client.earliest_offsets(), self._ends()
         description = client.describe()
         positions = {}
         for log_partition in self._log_partitions(description):
             log_start, log_end = earliest[log_partition], log_ends[log_partition].offset
-            position = self._options.start_offsets.get(log_partition, log_start)
+            position = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
             if not log_start <= position <= log_end:
                 raise self._truncated(log_partition, position, log_start, log_end)
             positions[log_partition] = position
@@ -149,7 +150,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             self._refresh_log_ends()
         ranges = []
         for log_partition, to_offset in to_offsets.items():
-            bound = self._options.start_offsets.get(log_partition, 0)
+            bound = self._options.start_offsets.get(log_partition, OffsetAndEpoch(0)).offset
             ranges.append(
                 LogRange(
                     log_partition=log_partition,

@@ -61,6 +61,7 @@ class TestDataSource:
             ({"history": "some"}, "one of off, sampled, all"),
             ({"log_partitions": "1-3"}, "numbers with commas"),
             ({"start_offsets": "[1]"}, "must be JSON"),
+            ({"start_offsets": '{"0": [1, 2, 3]}'}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
         ],
     )
@@ -235,6 +236,13 @@ class TestPlanning:
 
 
 class TestTruncation:
+    def test_leaders_must_have_what_start_offsets_say_was_seen(
+        self, client: MemoryLogClient
+    ) -> None:
+        reader = reader_of(start_offsets='{"0": [7, 4], "1": 1}')
+        assert positions_of(reader.initialOffset()) == {0: 7, 1: 1, 2: 0}
+        assert client.expected == {0: (7, 4), 1: (1, -1)}
+
     def test_leaders_must_have_what_the_start_says_was_seen(self, client: MemoryLogClient) -> None:
         reader = reader_of()
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
