@@ -66,6 +66,7 @@ _OUTAGE_S = 60.0
 _LEADERLESS_S = 15.0
 _DIFFERENCES_SHOWN = 20
 _PREFERRED = 0
+_IS_USUAL = " INFO "
 _RESTARTED = "it starts again in"
 _TRUNCATED = "the log was truncated to"
 
@@ -323,7 +324,9 @@ def endure(folder: Path, faults: list[str], seed: int) -> Iterator[Endured]:
             run.await_offsets(_log_ends(cluster))
             for name in faults:
                 yield _endure(folder, stage, run, name)
-        write_note("\n".join(run.lines()))
+        for line in run.lines():
+            if _IS_USUAL not in line:
+                write_note(line)
 
 
 def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
@@ -346,7 +349,7 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
     if not loses_records:
         run.await_offsets(_log_ends(cluster))
         found = _differences(cluster.bootstrap_servers, run.tables, folder / f"undisturbed-{name}")
-    lines = [line for line in run.lines()[said:] if " INFO " not in line]
+    lines = [line for line in run.lines()[said:] if _IS_USUAL not in line]
     return Endured(
         fault=name,
         lasted_s=round(ended_at - began_at, 1),
