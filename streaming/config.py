@@ -69,10 +69,10 @@ class RunSettings(BaseModel):
     environment variable (`sasl.plain.password.file`), since Spark shows them. `lag_interval` is the
     time between two samples of the logs that groups read, or "off". Snapshots and days of history
     older than their retention are deleted at each `upkeep_interval`, or never where that is "off".
-    A query that failed is started again up to `max_restarts` times without a micro-batch between
-    them. `catalog` is a database of a Spark catalog in which the tables are named. With
-    `http_port` (0: any free one) metrics, health and readiness are served on it; `health_timeout`
-    is how long a micro-batch may take.
+    A query waits for brokers that are away for `retry_timeout`; one that failed is started again up
+    to `max_restarts` times without a micro-batch between them. `catalog` is a database of a Spark
+    catalog in which the tables are named. With `http_port` (0: any free one) metrics, health and
+    readiness are served on it; `health_timeout` is how long a micro-batch may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -95,6 +95,7 @@ class RunSettings(BaseModel):
     snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"
     history_retention: Annotated[str, AfterValidator(_checked_interval)] = "7 days"
     upkeep_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "10 minutes"
+    retry_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
     max_restarts: int = Field(default=10, ge=0)
     master: str = "local[2]"
     catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None

@@ -10,13 +10,6 @@ class ConfigurationError(Exception):
     """
 
 
-class KafkaUnreachable(ConfigurationError):
-    """No broker answers at the first contact: the address or the login is wrong, or it is away.
-
-    To a query that had contact before it is a reason to try again later.
-    """
-
-
 class TablesUnavailable(ConfigurationError):
     """Tables that cannot be read or written now: the disk is full, or the store is away.
 

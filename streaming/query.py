@@ -21,9 +21,10 @@ from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged, SparkError
+from streaming.errors import ConfigurationError, LogChanged, SparkError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
@@ -52,11 +53,8 @@ _POLL_S = 0.2
 _UPKEEP_AFTER = timedelta(minutes=1)
 _WATCH_INTERVAL = timedelta(seconds=10)
 _OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
-_HEALING = {
-    "LogChanged": LogChanged,
-    "LogTruncated": LogChanged,
-    "KafkaUnreachable": KafkaUnreachable,
-}
+_LOG_CHANGED = ("LogChanged", "LogTruncated")
+_TIMEOUT = re.compile(r"^TimeoutError: (?P<text>.+)", re.MULTILINE)
 
 
 class Stopped(Exception):
@@ -126,7 +124,7 @@ def run_query(
         migrate(settings.tables)
         # Before Spark takes its time: what cannot be gone on with is said at once.
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
-        start = start_from(settings, kafka_config, retentions)
+        start = start_from(settings, kafka_config, retentions, stop)
         own_session = session is None
         session = session or build_session(
             master=settings.master,
@@ -202,6 +200,7 @@ class _Queries:
     stop: threading.Event
     monitor: RunMonitor
     finished: int = 0
+    keep_checkpoint: bool = True
 
     def run(self) -> None:
         """Until a query ends by itself, `stop` is set, or one fails for good."""
@@ -228,9 +227,7 @@ class _Queries:
 
     def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
         """One query, and another one where `watch` ended it."""
-        while not self.stop.is_set():
-            start = self.first or start_from(self.settings, self.kafka_config, self.retentions)
-            self.first = None
+        while (start := self._next_start()) is not None:
             watch.begin(start.log.leaders)
             apply = MicroBatchApply(
                 tables=self.settings.tables,
@@ -242,11 +239,36 @@ class _Queries:
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
-            with self.monitor.query(start.progress.rows):
-                query = _start(self.session, self.settings, start.progress, stoppable)
-                _wait(query, stoppable, self.stop, watch.is_over)
+            try:
+                with self.monitor.query(start.progress.rows):
+                    query = _start(self.session, self.settings, start.progress, stoppable)
+                    _wait(query, stoppable, self.stop, watch.is_over)
+            except LogChanged:
+                self.keep_checkpoint = False
+                raise
             if not watch.is_over.is_set():
                 return
+
+    def _next_start(self) -> Start | None:
+        """Where the next query starts, None where there is to be none."""
+        if self.stop.is_set():
+            return None
+        start, self.first = self.first, None
+        if start is None:
+            try:
+                start = start_from(
+                    self.settings,
+                    self.kafka_config,
+                    self.retentions,
+                    self.stop,
+                    keep_checkpoint=self.keep_checkpoint,
+                )
+            except TimeoutError:
+                if not self.stop.is_set():
+                    raise
+            else:
+                self.keep_checkpoint = True
+        return start
 
     def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
         self.finished += 1
@@ -318,11 +340,20 @@ def _source_options(
     options["history"] = settings.history
     options["tasks"] = str(session.sparkContext.defaultParallelism)
     options["start_offsets"] = json.dumps(
-        {str(p): row.next_offset for p, row in progress.rows.items() if not row.is_reloading}
+        {
+            str(p): [
+                row.next_offset,
+                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
+            ]
+            for p, row in progress.rows.items()
+            if not row.is_reloading
+        }
     )
     if settings.log_partitions is not None:
         options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
     options["packed"] = "true"
+    retry_timeout = parse_interval(settings.retry_timeout)
+    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
     if settings.max_records_per_trigger is not None:
         options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
     if settings.max_bytes_per_trigger is not None:
@@ -353,10 +384,11 @@ def _wait(
         raise _own_error(str(error)) or error
 
 
-def _own_error(text: str) -> ConfigurationError | None:
+def _own_error(text: str) -> Exception | None:
     """An error of ours that a Python worker raised and Spark passed on as text."""
-    found = _OWN_ERROR.search(text)
-    if found is None:
-        return None
-    kind = _HEALING.get(found["name"], ConfigurationError)
-    return kind(found["text"].strip())
+    if (found := _OWN_ERROR.search(text)) is not None:
+        kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
+        return kind(found["text"].strip())
+    if (found := _TIMEOUT.search(text)) is not None:
+        return TimeoutError(found["text"].strip())
+    return None

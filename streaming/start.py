@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from coordinator_state.offsets import Semantics
@@ -70,17 +71,30 @@ def start_from(
     settings: RunSettings,
     kafka_config: Mapping[str, Any],
     retentions: Retentions,
+    stop: threading.Event,
+    *,
+    keep_checkpoint: bool = True,
 ) -> Start:
     """Make the tables that are missing, and find out where they are.
 
     Loads that are needed begin here, and a checkpoint that does not fit is discarded. The settings'
-    `semantics` are not `auto` any more.
+    `semantics` are not `auto` any more. Brokers that are away are waited for until `stop` is set.
 
     Raises:
         ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+        TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`.
     """
     semantics = Semantics(settings.semantics)
-    with closing(LogClient(settings.bootstrap_servers, kafka_config)) as client:
+    patience_ms = parse_interval(settings.retry_timeout) // timedelta(milliseconds=1)
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_config,
+        # The cluster was there before.
+        first_contact_timeout_ms=patience_ms,
+        retry_timeout_ms=patience_ms,
+        stop=stop,
+    )
+    with closing(client):
         description = client.describe()
         progress = tables_folder.existing_progress(
             settings.tables, cluster_id=description.cluster_id, semantics=semantics
@@ -111,6 +125,8 @@ def start_from(
     if checkpoint is not None:
         wanted = settings.log_partitions or tuple(description.leaders)
         why = misfit(checkpoint, progress, wanted)
+        if not keep_checkpoint:
+            why = why or "records that it plans to read are not in the log any more"
         if why is not None:
             logger.warning(
                 "checkpoint %(checkpoint)s does not fit the tables: %(reason)s; a new one begins "

@@ -11,13 +11,12 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged, TablesUnavailable
+from streaming.errors import ConfigurationError, LogChanged, TablesUnavailable
 
 logger = logging.getLogger(__name__)
 
-_HEALS: Final = (TablesUnavailable, LogChanged, KafkaUnreachable)
-"""Errors a person may have to mend at the first start, and that pass by themselves later on: what
-is not in the log any more is loaded again."""
+_HEALS: Final = (TablesUnavailable, LogChanged)
+"""What is not in the log any more is loaded again."""
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0

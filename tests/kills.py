@@ -16,11 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -33,20 +31,12 @@ from streaming.demo.traffic import Traffic
 from streaming.errors import ConfigurationError
 from streaming.output import output_of, write_note
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, TABLES
-from tests.integration.command_line import command_of
+from tests.undisturbed import differences, load, run_command, table_rows
 
 _PATIENCE_S = 120.0
 # Of a start to its first micro-batch and some more of them, on two cores.
 _LONGEST_LIFE_S = 24.0
 _DIFFERENCES_SHOWN = 20
-_AS_IT_CAME = frozenset(
-    {
-        *("updated_at", "batch_id", "query_id", "table_versions", "bytes_read"),
-        # A group's record that another one of its micro-batch supersedes is not applied.
-        *("records_applied", "records_superseded"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +68,12 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> Survived:
                 write_note(f"kill {number + 1}: load_progress is at version {_version(tables)}")
             traffic.stop(_PATIENCE_S)
         for name in (tables, undisturbed):
-            ended = subprocess.run(_run(servers, name, "--available-now"), check=False)
-            if ended.returncode:
-                raise RuntimeError(f"run into {name} ended with exit status {ended.returncode}")
+            load(servers, name)
         with BrokerAnswers(servers) as answers:
             verification = verify(
                 answers, lambda: TableAnswers(TableReader(str(tables))), timeout_s=_PATIENCE_S
             )
-    found, expected = _rows(tables), _rows(undisturbed)
+    found, expected = table_rows(tables), table_rows(undisturbed)
     return Survived(
         kills=kills,
         kills_in_start=started,
@@ -93,22 +81,14 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> Survived:
         rows={name: sum(rows.values()) for name, rows in found.items()},
         differences=[
             *map(str, verification.differences),
-            *(
-                f"{name}: {what} {row}"
-                for name in expected
-                for what, rows in (
-                    ("missing or different", expected[name] - found[name]),
-                    ("doubled or different", found[name] - expected[name]),
-                )
-                for row in rows.elements()
-            ),
+            *differences(found, expected),
         ],
     )
 
 
 def _live_and_die(servers: str, tables: Path, life_s: float) -> None:
     with subprocess.Popen(
-        _run(servers, tables),
+        run_command(servers, tables, "--lag-interval", "off"),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -120,30 +100,11 @@ def _live_and_die(servers: str, tables: Path, life_s: float) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _run(servers: str, tables: Path, *options: str) -> list[str]:
-    return command_of(
-        *("run", "--bootstrap-servers", servers, "--tables", str(tables), "--history", "all"),
-        *("--checkpoint", f"{tables}-checkpoint", "--lag-interval", "off", "--silent", *options),
-    )
-
-
 def _version(tables: Path) -> int:
     try:
         return TableReader(str(tables)).version
     except ConfigurationError:  # they are not there yet
         return -1
-
-
-def _rows(tables: Path) -> dict[str, Counter[str]]:
-    """The rows of every table, those of `load_progress` without what the micro-batches were."""
-    reader = TableReader(str(tables))
-    found = {}
-    for table in TABLES:
-        rows: list[dict[str, Any]] = reader.read(table.name).to_pylist()
-        if table is LOAD_PROGRESS:
-            rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
-        found[table.name] = Counter(map(repr, rows))
-    return found
 
 
 @click.command()

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from streaming.kafka.fetch import FetchedRecords, LogDescription
+from streaming.kafka.fetch import FetchedRecords, LogDescription, OffsetAndEpoch
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from tests.logs import offset_key, offset_value
 
@@ -58,7 +58,7 @@ class MemoryLogClient:
         self.logs = dict(logs)
         self.leaders = dict.fromkeys(self.logs, (1, 5))
         self.cluster_id, self.topic_id = CLUSTER_ID, TOPIC_ID
-        self.epoch_ends: dict[int, int] = {}
+        self.expected: Mapping[int, OffsetAndEpoch] = {}
         self.sizes: dict[int, int] = {}
         self.fetches: list[dict[int, int]] = []
         self.limits: list[tuple[int, int]] = []
@@ -76,11 +76,14 @@ class MemoryLogClient:
     def earliest_offsets(self) -> dict[int, int]:
         return {p: log.log_start for p, log in self.logs.items()}
 
-    def high_watermarks(self) -> dict[int, int]:
-        return {p: log.high_watermark for p, log in self.logs.items()}
+    def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
+        self.expected = dict(seen)
 
-    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        return {p: self.epoch_ends[p] for p in epochs if p in self.epoch_ends}
+    def log_ends(self) -> dict[int, OffsetAndEpoch]:
+        return {
+            p: OffsetAndEpoch(log.high_watermark, self.leaders[p][1])
+            for p, log in self.logs.items()
+        }
 
     def log_sizes(self) -> dict[int, int]:
         return self.sizes

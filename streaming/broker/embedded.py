@@ -22,6 +22,7 @@ from kafka.errors import KafkaError
 
 from streaming.broker.configuration import (
     HOST,
+    ClusterNode,
     broker_command,
     broker_properties,
     format_command,
@@ -70,6 +71,7 @@ class EmbeddedBroker:
             Without one, a temporary folder that `close` removes.
         port: to listen on; without one, a free port that stays the same over restarts.
         properties: broker properties that add to, or replace, the ones of this class.
+        node: which one of a cluster of several it is; without one, it is a cluster of its own.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class EmbeddedBroker:
         folder: Path | str | None = None,
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
+        node: ClusterNode | None = None,
     ) -> None:
         self.version = version
         self._temporary = (
@@ -89,6 +92,7 @@ class EmbeddedBroker:
         self.log_dir = self.folder / "data"
         self.log_file = self.folder / "broker.log"
         self._port = port
+        self._node = node
         self._properties = dict(properties or {})
         self._jvm: SupervisedProcess | None = None
         self._log_position = 0
@@ -174,6 +178,16 @@ class EmbeddedBroker:
             self._jvm.kill()
             self._jvm = None
 
+    def pause(self) -> None:
+        """Stall the broker (SIGSTOP): it stays connected and answers nobody."""
+        if self._jvm is not None:
+            self._jvm.pause()
+
+    def resume(self) -> None:
+        """Let a stalled broker go on (SIGCONT)."""
+        if self._jvm is not None:
+            self._jvm.resume()
+
     def restart(self) -> None:
         """Stop the broker and start it on the same folder and port."""
         self.stop()
@@ -218,6 +232,8 @@ class EmbeddedBroker:
     def create_offsets_topic(self, timeout_s: float = _LOAD_TIMEOUT_S) -> None:
         """Make the broker create `__consumer_offsets`, as the first consumer group does.
 
+        A broker that is not alone leads only some of its log partitions; none is waited for then.
+
         Raises:
             BrokerError: it was not there and loaded within `timeout_s`.
         """
@@ -230,7 +246,8 @@ class EmbeddedBroker:
                 time.sleep(_POLL_S)
         finally:
             admin.close()
-        self.wait_until_loaded(timeout_s)
+        if self._node is None:
+            self.wait_until_loaded(timeout_s)
 
     @staticmethod
     def _answers_about_groups(admin: KafkaAdminClient) -> bool:
@@ -291,16 +308,19 @@ class EmbeddedBroker:
         """Write the configuration, format the storage of a new folder, and start the JVM."""
         properties = broker_properties(
             port=port,
-            controller_port=free_port(but_not=port),
+            controller_port=(
+                free_port(but_not=[port]) if self._node is None else self._node.controller_port
+            ),
             log_dir=self.log_dir,
             overrides={**self._properties, **overrides},
+            node=self._node,
         )
         write_configuration(self.folder, properties)
         with self.log_file.open("ab") as log:
             self._log_position = log.tell()
             if not (self.log_dir / "meta.properties").exists():
                 formatted = subprocess.run(
-                    format_command(java, jars, self.folder),
+                    format_command(java, jars, self.folder, self._node),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -309,7 +329,9 @@ class EmbeddedBroker:
                 if formatted.returncode != 0:
                     raise BrokerError(f"the storage was not formatted: {self.log_end()}")
         self._jvm = SupervisedProcess(
-            broker_command(java, jars, self.folder), folder=self.folder, output=self.log_file
+            broker_command(java, jars, self.folder, self._node),
+            folder=self.folder,
+            output=self.log_file,
         )
 
     def _wait_until_started(self) -> bool:

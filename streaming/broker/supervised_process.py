@@ -14,14 +14,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# SIGTERM is passed on; SIGUSR1 stands for SIGKILL, so that the supervisor lives to reap the
-# process and the caller knows that it is gone. Handlers, unlike ignored signals, end at exec.
+# SIGTERM and SIGCONT are passed on, SIGTSTP stands for SIGSTOP and SIGUSR1 for SIGKILL, so that the
+# supervisor lives to reap the process and the caller knows that it is gone. Handlers, unlike
+# ignored signals, end at exec.
 _SUPERVISOR = """\
 import os, signal, subprocess, sys
 parent = int(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: child.terminate())
 signal.signal(signal.SIGUSR1, lambda *_: child.kill())
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
+signal.signal(signal.SIGTSTP, lambda *_: child.send_signal(signal.SIGSTOP))
+signal.signal(signal.SIGCONT, lambda *_: child.send_signal(signal.SIGCONT))
+signals = [signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT]
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 child = subprocess.Popen(
     sys.argv[2:],
     stdin=subprocess.DEVNULL,
@@ -71,6 +75,14 @@ class SupervisedProcess:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def pause(self) -> None:
+        """Stop the process where it is (SIGSTOP)."""
+        self._supervisor.send_signal(signal.SIGTSTP)
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self._supervisor.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process at once (SIGKILL) and return when it is gone."""

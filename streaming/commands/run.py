@@ -97,6 +97,13 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     "in SPARK_CONF_DIR says, or another that is configured there.",
 )
 @option(
+    "--retry-timeout",
+    metavar="INTERVAL",
+    default="10 minutes",
+    show_default=True,
+    help="How long the query waits for brokers that are away before it fails and starts again.",
+)
+@option(
     "--max-restarts",
     type=click.IntRange(min=0),
     default=10,

@@ -100,7 +100,9 @@ class Clients:
 def create_topics(clients: Clients) -> None:
     """Create the topics first: an offset of a topic that does not exist cannot be committed."""
     with clients.admin() as admin:
-        admin.create_topics([NewTopic(ORDERS, len(ORDERS_PARTITIONS), 1), NewTopic(INVOICES, 1, 1)])
+        partitions = {ORDERS: len(ORDERS_PARTITIONS), INVOICES: 1}
+        # As many replicas as the cluster gives a topic.
+        admin.create_topics([NewTopic(name, count, -1) for name, count in partitions.items()])
 
 
 def produce_orders(clients: Clients) -> Steps:

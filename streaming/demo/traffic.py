@@ -42,8 +42,8 @@ class Traffic:
 
     def _thread(
         self, name: str, steps: Callable[[], Steps], stop: threading.Event
-    ) -> _TrafficThread:
-        return _TrafficThread(name, steps, stop, self._close)
+    ) -> TrafficThread:
+        return TrafficThread(name, steps, stop, self._close)
 
     def start(self) -> None:
         """Start all threads."""
@@ -84,7 +84,7 @@ class Traffic:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
-    def _started(self) -> list[_TrafficThread]:
+    def _started(self) -> list[TrafficThread]:
         """All of them, unless `start` was interrupted."""
         return [thread for thread in self._threads if thread.ident is not None]
 
@@ -96,7 +96,7 @@ class Traffic:
                 ) from thread.error
 
 
-class _TrafficThread(threading.Thread):
+class TrafficThread(threading.Thread):
     """Takes the steps of one generator; clients are used by this thread only."""
 
     def __init__(

@@ -8,6 +8,7 @@ cure (`TryAgain`), or something that a person must change (`ConfigurationError`)
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -41,6 +42,8 @@ RECEIVE_MESSAGE_MAX_BYTES: Final = 256 << 20
 _RECONNECT_BACKOFF_MAX_MS: Final = 1_000
 _FIRST_CONNECT_TIMEOUT_MS: Final = 5_000
 _PAUSE_POLL_S: Final = 0.02
+# What a broker has at hand; who takes longer is stalled, and another one may lead by now.
+_SHORT_ANSWER_TIMEOUT_MS: Final = 10_000
 # How many of the known brokers are asked for metadata before the bootstrap servers are.
 _KNOWN_METADATA_NODES: Final = 3
 
@@ -98,11 +101,17 @@ class BrokerConnections:
                 f"--bootstrap-servers must be HOST:PORT[,HOST:PORT...], not {bootstrap_servers!r}"
             ) from error
         self._net.start()
+        self._has_own_timeout = "request_timeout_ms" in kafka_config
 
     @property
     def request_timeout_ms(self) -> int:
         """How long kafka-python waits for an answer."""
         return int(self._manager.config["request_timeout_ms"])
+
+    @property
+    def short_answer_timeout_ms(self) -> int:
+        """How long to wait for what needs no bandwidth; as any answer where that was set."""
+        return self.request_timeout_ms if self._has_own_timeout else _SHORT_ANSWER_TIMEOUT_MS
 
     def run(self, coroutine: Callable[[], Awaitable[T]]) -> T:
         """Run a coroutine on the IO thread and wait for it."""
@@ -121,15 +130,17 @@ class BrokerConnections:
     async def ask_any(self, request_for: Callable[[], Any]) -> Any:
         """Ask for metadata: some known brokers, then the bootstrap servers, until one answers.
 
-        Brokers that came back at other addresses are found through the bootstrap servers.
+        Brokers that came back at other addresses are found through the bootstrap servers. Known
+        ones are asked in any order, since one may be stalled or know less than the others.
         """
         cluster = self._manager.cluster
-        known = [broker.node_id for broker in cluster.brokers()][:_KNOWN_METADATA_NODES]
+        brokers = [broker.node_id for broker in cluster.brokers()]
+        known = random.sample(brokers, min(len(brokers), _KNOWN_METADATA_NODES))
         bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
         failure = TryAgain("no brokers are known")
         for node_id in known + bootstrap:
             try:
-                answer = await self.send(node_id, request_for())
+                answer = await self.send(node_id, request_for(), self.short_answer_timeout_ms)
             except TryAgain as error:
                 failure = error
                 continue
@@ -156,6 +167,8 @@ class BrokerConnections:
         except ConfigurationError:
             # An access token that cannot be had.
             raise
+        except kafka_errors.NodeNotReadyError as error:
+            raise TryAgain(f"{where}: no connection") from error
         except REFUSED_LOGINS as error:
             raise ConfigurationError(
                 f"{where} refuses the login: {error}; {login_advice(self._mechanism)}"

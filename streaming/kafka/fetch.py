@@ -9,20 +9,34 @@ leader epoch (KIP-320).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import FetchRequest
 
 from streaming.errors import LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
-from streaming.kafka.leaders import NO_LEADER_EPOCH, LogDescription, TopicLeaders
+from streaming.kafka.leaders import LogDescription, TopicLeaders
+from streaming.kafka.log_requests import (
+    EARLIEST,
+    LATEST,
+    epoch_ends_request,
+    list_offsets_request,
+)
+from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, log_offset
 
-__all__ = ["FetchedRecords", "LogClient", "LogDescription", "shared_log_client"]
+__all__ = [
+    "FetchedRecords",
+    "LogClient",
+    "LogDescription",
+    "OffsetAndEpoch",
+    "shared_log_client",
+]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
@@ -30,10 +44,8 @@ RETRY_TIMEOUT_MS: Final = 600_000
 DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 
+_SHORT_ANSWER_BYTES: Final = 64 << 10
 _LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
-_EARLIEST: Final = -2
-_LATEST: Final = -1
-_CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
 
@@ -51,7 +63,8 @@ class LogClient:
     """Reads one topic's log, whoever leads it.
 
     Calls block, may come from one thread at a time and wait out what passes by itself (a moved
-    leader, a restarting broker). Until some leader has answered once they give up soon.
+    leader, a restarting broker). Until some leader has answered once they give up soon, unless
+    `first_contact_timeout_ms` is not less than `retry_timeout_ms`: the cluster was there before.
 
     Args:
         bootstrap_servers: HOST:PORT, several with commas.
@@ -59,10 +72,12 @@ class LogClient:
         topic: the topic to read.
         first_contact_timeout_ms: how long calls try until some leader has answered once.
         retry_timeout_ms: how long they try after that.
+        stop: calls give up once it is set.
 
     All methods raise:
         ConfigurationError: no broker there, no such topic, no authorisation, a security setting
             that does not fit, or the topic is not the one it was before.
+        LogTruncated: a leader does not have what was seen of its log partition, see `expect`.
         TimeoutError: no leader gave a usable answer for `retry_timeout_ms`.
     """
 
@@ -74,6 +89,7 @@ class LogClient:
         *,
         first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
         retry_timeout_ms: int = RETRY_TIMEOUT_MS,
+        stop: threading.Event | None = None,
     ) -> None:
         self.topic = topic
         self._leaders = TopicLeaders(
@@ -82,6 +98,7 @@ class LogClient:
             topic,
             first_contact_timeout_ms=first_contact_timeout_ms,
             retry_timeout_ms=retry_timeout_ms,
+            stop=stop or threading.Event(),
         )
 
     def describe(self) -> LogDescription:
@@ -101,13 +118,41 @@ class LogClient:
         self._leaders.doubt_metadata()
         return self.describe()
 
+    def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
+        """From now on read only what goes on from what was seen of these log partitions (KIP-320).
+
+        A leader of a later epoch is asked where the seen one ended before anything else is; below
+        what was seen, every call raises `LogTruncated`.
+        """
+        self._leaders.expect(seen)
+
+    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Return where each log partition's leader epoch ended (OffsetForLeaderEpoch, KIP-320).
+
+        In an intact log an epoch ends at or after every offset that was read in it. A log partition
+        whose leader knows no such epoch is left out.
+        """
+        found = self._leaders.ask_every(
+            "look up leader epochs",
+            epochs,
+            lambda group: epoch_ends_request(
+                self.topic, self._leaders.leader_epochs(group), {p: epochs[p] for p in group}
+            ),
+            lambda data: data.partition,
+        )
+        return {p: data.end_offset for p, data in found.items() if data.end_offset >= 0}
+
     def earliest_offsets(self) -> dict[int, int]:
         """Return the log start offset of every log partition."""
-        return self._list_offsets("list the log start offsets", _EARLIEST)
+        return _offsets(self._list_offsets("list the log start offsets", EARLIEST))
 
     def high_watermarks(self) -> dict[int, int]:
         """Return the high watermark of every log partition: what a reader can see ends there."""
-        return self._list_offsets("list the high watermarks", _LATEST)
+        return _offsets(self.log_ends())
+
+    def log_ends(self) -> dict[int, OffsetAndEpoch]:
+        """Return the high watermarks with the epochs of the leaders that told them."""
+        return self._list_offsets("list the high watermarks", LATEST)
 
     def fetch(
         self,
@@ -138,7 +183,12 @@ class LogClient:
                     max_partition_bytes=max_partition_bytes,
                     max_wait_ms=max_wait_ms,
                 ),
-                timeout_ms=max_wait_ms + leaders.request_timeout_ms,
+                timeout_ms=max_wait_ms
+                + (
+                    leaders.short_answer_timeout_ms
+                    if max_bytes <= _SHORT_ANSWER_BYTES
+                    else leaders.request_timeout_ms
+                ),
             )
             for answer in answers:
                 leaders.check(answer.error_code, "fetch")
@@ -160,36 +210,6 @@ class LogClient:
 
         return leaders.patiently("fetch", attempt)
 
-    def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return where each log partition's leader epoch ended (OffsetForLeaderEpoch, KIP-320).
-
-        In an intact log an epoch ends at or after every offset that was read in it. A log partition
-        whose leader knows no such epoch is left out.
-        """
-        Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-
-        def request_for(log_partitions: list[int]) -> OffsetForLeaderEpochRequest:
-            partitions = [
-                Topic.OffsetForLeaderPartition(
-                    partition=log_partition,
-                    current_leader_epoch=self._leaders.leader_epoch(log_partition),
-                    leader_epoch=epochs[log_partition],
-                )
-                for log_partition in log_partitions
-            ]
-            return OffsetForLeaderEpochRequest(
-                replica_id=_CONSUMER, topics=[Topic(topic=self.topic, partitions=partitions)]
-            )
-
-        found = self._leaders.ask_every(
-            "look up leader epochs", epochs, request_for, lambda data: data.partition
-        )
-        return {
-            log_partition: data.end_offset
-            for log_partition, data in found.items()
-            if data.end_offset >= 0
-        }
-
     def log_sizes(self) -> dict[int, int]:
         """Return the bytes each log partition takes on its leader (DescribeLogDirs).
 
@@ -203,9 +223,7 @@ class LogClient:
             return DescribeLogDirsRequest(topics=[topic])
 
         async def attempt() -> dict[int, int]:
-            answers, failure = await self._leaders.ask(
-                self._leaders.description.leaders, request_for
-            )
+            answers, failure = await self._leaders.ask(self._leaders.leaders, request_for)
             if failure is not None:
                 raise failure
             return {
@@ -223,19 +241,24 @@ class LogClient:
         """Close the connections and end their thread."""
         self._leaders.close()
 
-    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, int]:
+    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, OffsetAndEpoch]:
         found = self._leaders.ask_every(
             operation,
             self.describe().leaders,
-            lambda group: self._list_offsets_request(group, timestamp),
+            lambda group: list_offsets_request(
+                self.topic, self._leaders.leader_epochs(group), timestamp
+            ),
             lambda data: data.partition_index,
         )
-        return {log_partition: found[log_partition].offset for log_partition in sorted(found)}
+        return {
+            log_partition: OffsetAndEpoch(data.offset, data.leader_epoch)
+            for log_partition, data in sorted(found.items())
+        }
 
     async def _raise_truncated(self, log_partition: int, position: int) -> None:
         """Find out in which way a position is out of range, and say it."""
-        log_start = await self._list_offset(log_partition, _EARLIEST)
-        log_end = await self._list_offset(log_partition, _LATEST)
+        log_start = await log_offset(self._leaders, log_partition, EARLIEST)
+        log_end = await log_offset(self._leaders, log_partition, LATEST)
         if log_start <= position <= log_end:
             raise TryAgain(f"log partition {log_partition}: offset {position} was out of range")
         raise LogTruncated(
@@ -246,16 +269,6 @@ class LogClient:
             log_end=log_end,
         )
 
-    async def _list_offset(self, log_partition: int, timestamp: int) -> int:
-        answers, failure = await self._leaders.ask(
-            [log_partition], lambda group: self._list_offsets_request(group, timestamp)
-        )
-        if failure is not None:
-            raise failure
-        (data,) = answers[0].topics[0].partitions
-        self._leaders.check(data.error_code, f"log partition {log_partition}")
-        return int(data.offset)
-
     def _fetch_request(
         self,
         positions: Mapping[int, int],
@@ -265,10 +278,11 @@ class LogClient:
         max_wait_ms: int,
     ) -> FetchRequest:
         Topic = FetchRequest.FetchTopic
+        leader_epochs = self._leaders.leader_epochs(positions)
         partitions = [
             Topic.FetchPartition(
                 partition=log_partition,
-                current_leader_epoch=self._leaders.leader_epoch(log_partition),
+                current_leader_epoch=leader_epochs[log_partition],
                 fetch_offset=position,
                 last_fetched_epoch=NO_LEADER_EPOCH,
                 log_start_offset=-1,
@@ -289,24 +303,9 @@ class LogClient:
             **_NO_SESSION,
         )
 
-    def _list_offsets_request(
-        self, log_partitions: list[int], timestamp: int
-    ) -> ListOffsetsRequest:
-        Topic = ListOffsetsRequest.ListOffsetsTopic
-        partitions = [
-            Topic.ListOffsetsPartition(
-                partition_index=log_partition,
-                current_leader_epoch=self._leaders.leader_epoch(log_partition),
-                timestamp=timestamp,
-            )
-            for log_partition in log_partitions
-        ]
-        return ListOffsetsRequest(
-            replica_id=_CONSUMER,
-            isolation_level=_READ_UNCOMMITTED,
-            topics=[Topic(name=self.topic, partitions=partitions)],
-            min_version=1,
-        )
+
+def _offsets(found: Mapping[int, OffsetAndEpoch]) -> dict[int, int]:
+    return {log_partition: at.offset for log_partition, at in found.items()}
 
 
 def _fetched_records(data: Any) -> FetchedRecords:
@@ -325,6 +324,7 @@ def shared_log_client(
     kafka_options: Mapping[str, str],
     topic: str = OFFSETS_TOPIC,
     topic_id: str = "",
+    retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> LogClient:
     """Return this process's client for these settings; it is patient from its first call on.
 
@@ -337,13 +337,16 @@ def shared_log_client(
         kafka_options: settings by name, as `kafka_client_config` takes them.
         topic: the topic to read.
         topic_id: the one that it had when the task was planned; a client sticks to the one it saw.
+        retry_timeout_ms: how long calls try.
     """
-    key = (os.getpid(), bootstrap_servers, topic, topic_id, tuple(sorted(kafka_options.items())))
+    settings = tuple(sorted(kafka_options.items()))
+    key = (os.getpid(), bootstrap_servers, topic, topic_id, retry_timeout_ms, settings)
     if key not in _shared_clients:
         _shared_clients[key] = LogClient(
             bootstrap_servers,
             kafka_client_config(kafka_options),
             topic,
-            first_contact_timeout_ms=RETRY_TIMEOUT_MS,
+            first_contact_timeout_ms=retry_timeout_ms,
+            retry_timeout_ms=retry_timeout_ms,
         )
     return _shared_clients[key]

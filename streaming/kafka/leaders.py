@@ -10,6 +10,8 @@ does not get better by waiting; those are `ConfigurationError`s.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,14 +22,17 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.primitives import ZERO_UUID, uuid_text
-from streaming.errors import ConfigurationError, KafkaUnreachable, LogChanged
+from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.connections import BrokerConnections, TryAgain
+from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-NO_LEADER_EPOCH: Final = -1
+# What is over by then, as the move of a leader mostly is, is not worth a line in the log.
+_SOON_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +82,27 @@ class TopicLeaders:
         *,
         first_contact_timeout_ms: int,
         retry_timeout_ms: int,
+        stop: threading.Event,
     ) -> None:
         self.topic = topic
         self.topic_uuid: uuid.UUID = ZERO_UUID
         self._connections = BrokerConnections(bootstrap_servers, kafka_config)
         self._first_contact_timeout_ms = first_contact_timeout_ms
         self._retry_timeout_ms = retry_timeout_ms
+        self._stop = stop
         self._description: LogDescription | None = None
         self._is_stale = True
+        self._seen_log = SeenLog()
 
     @property
     def request_timeout_ms(self) -> int:
         """How long an answer may take."""
         return self._connections.request_timeout_ms
+
+    @property
+    def short_answer_timeout_ms(self) -> int:
+        """How long an answer of a few bytes may take."""
+        return self._connections.short_answer_timeout_ms
 
     @property
     def description(self) -> LogDescription:
@@ -98,13 +111,26 @@ class TopicLeaders:
             raise TryAgain(f"topic {self.topic} is not described yet")
         return self._description
 
-    def leader_epoch(self, log_partition: int) -> int:
-        """The epoch to send with a request, so that another leader refuses it (KIP-320)."""
-        return self.description.leaders[log_partition][1]
+    @property
+    def leaders(self) -> Mapping[int, tuple[int, int]]:
+        """Log partition -> (node id, leader epoch), of the same."""
+        return self.description.leaders
+
+    def leader_epochs(self, log_partitions: Iterable[int]) -> dict[int, int]:
+        """The epochs to send with a request, so that other leaders refuse it (KIP-320)."""
+        return {log_partition: self.leaders[log_partition][1] for log_partition in log_partitions}
 
     def doubt_metadata(self) -> None:
         """Have the next attempt begin with fresh metadata."""
         self._is_stale = True
+
+    def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
+        """Talk only to leaders that have what was seen of their log partitions (KIP-320).
+
+        Every attempt makes sure of it first. Metadata that is older than what was seen is not
+        used; a later leader whose log parted from it earlier makes calls raise `LogTruncated`.
+        """
+        self._seen_log.seen = seen
 
     def close(self) -> None:
         """Close the connections and end the IO thread."""
@@ -117,20 +143,30 @@ class TopicLeaders:
             ConfigurationError: the first contact does not come about.
             TimeoutError: later, nothing usable came for as long as calls are to try.
         """
-        had_contact = self._connections.has_contact
-        timeout_ms = self._retry_timeout_ms if had_contact else self._first_contact_timeout_ms
+        is_patient = (
+            self._connections.has_contact
+            or self._first_contact_timeout_ms >= self._retry_timeout_ms
+        )
+        timeout_ms = self._retry_timeout_ms if is_patient else self._first_contact_timeout_ms
 
         async def attempt_with_metadata() -> T:
             try:
                 if self._is_stale:
                     await self._refresh_metadata()
+                await self._seen_log.require(self)
                 return await attempt()
             except TryAgain:
                 self.doubt_metadata()
                 raise
 
+        began_at, has_warned = time.monotonic(), False
+
         def warn(state: tenacity.RetryCallState) -> None:
-            logger.warning(
+            nonlocal has_warned
+            has_warned |= not is_patient
+            has_warned |= time.monotonic() - began_at + state.upcoming_sleep > _SOON_S
+            logger.log(
+                logging.WARNING if has_warned else logging.DEBUG,
                 "Kafka at %(bootstrap_servers)s: cannot %(operation)s: %(error)s; trying again in "
                 "%(pause_s).1f s",
                 {
@@ -142,24 +178,39 @@ class TopicLeaders:
             )
 
         try:
-            return tenacity.Retrying(
+            answer = tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(TryAgain),
-                wait=tenacity.wait_exponential(multiplier=0.1, max=5 if had_contact else 2)
+                wait=tenacity.wait_exponential(
+                    multiplier=0.1, max=_LONGEST_WAIT_S if is_patient else 2
+                )
                 + tenacity.wait_random(0, 0.1),
-                stop=tenacity.stop_before_delay(timeout_ms / 1000),
+                stop=tenacity.stop_any(
+                    tenacity.stop_before_delay(timeout_ms / 1000),
+                    tenacity.stop_when_event_set(self._stop),
+                ),
+                sleep=tenacity.sleep_using_event(self._stop),
                 before_sleep=warn,
                 reraise=True,
             )(self._connections.run, attempt_with_metadata)
         except TryAgain as error:
-            if had_contact:
+            if is_patient:
                 raise TimeoutError(
                     f"Kafka at {self._connections.bootstrap_servers}: cannot {operation} for "
                     f"{timeout_ms / 1000:.0f} s: {error}"
                 ) from error
-            raise KafkaUnreachable(
+            raise ConfigurationError(
                 f"cannot reach Kafka at {self._connections.bootstrap_servers}: {error}; "
                 "check --bootstrap-servers, --kafka security.protocol and the login"
             ) from error
+        if has_warned:
+            logger.warning(
+                "Kafka at %(bootstrap_servers)s: answers again after %(away_s).0f s",
+                {
+                    "bootstrap_servers": self._connections.bootstrap_servers,
+                    "away_s": time.monotonic() - began_at,
+                },
+            )
+        return answer
 
     def ask_every(
         self,
@@ -196,8 +247,12 @@ class TopicLeaders:
         request_for: Callable[[list[int]], Any],
         timeout_ms: int | None = None,
     ) -> tuple[list[Any], TryAgain | None]:
-        """Send one request to each leader, all at once; return the answers and one failure."""
-        leaders = self.description.leaders
+        """Send one request to each leader, all at once; return the answers and one failure.
+
+        Without `timeout_ms` the answers are a few bytes.
+        """
+        timeout_ms = timeout_ms or self.short_answer_timeout_ms
+        leaders = self.leaders
         failure: TryAgain | None = None
         by_leader: dict[int, list[int]] = {}
         for log_partition in log_partitions:

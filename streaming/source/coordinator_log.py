@@ -9,12 +9,13 @@ partition of the query: one without news costs no fetch but has its `progress` r
 
     {"v": 1, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...}}
 
-with the leader epoch under which the offset was planned. When a leader with a later epoch says that
-the epoch ended below the offset, the log was truncated (KIP-320).
+with the epoch of the leader whose high watermark was not below the offset. When a later leader says
+that the epoch ended below the offset, the log was truncated (KIP-320).
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,14 @@ from pyspark.sql.types import StructType
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import LogClient, LogDescription, shared_log_client
+from streaming.kafka.fetch import (
+    FIRST_CONTACT_TIMEOUT_MS,
+    RETRY_TIMEOUT_MS,
+    LogClient,
+    LogDescription,
+    OffsetAndEpoch,
+    shared_log_client,
+)
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
 from streaming.source.log_range import LogRange, read_ranges
 from streaming.source.log_sample import offsets_that_fit
@@ -41,6 +49,7 @@ from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
 
 _MULTI_LEADER_POLL_MS: Final = 100
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class CoordinatorLogDataSource(DataSource):
@@ -81,9 +90,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._client: LogClient | None = None
-        self._available_now: dict[int, int] | None = None
-        self._high_watermarks: dict[int, int] = {}
-        self._checked_epochs: dict[int, tuple[int, int]] = {}
+        self._is_available_now = False
+        self._log_ends: dict[int, OffsetAndEpoch] = {}
         self._density = LogDensity()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,17 +99,18 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def initialOffset(self) -> dict[str, Any]:
         """The log start of every log partition, or where `start_offsets` says to go on."""
-        client = self._connected()
-        earliest, high_watermarks = client.earliest_offsets(), self._refresh_high_watermarks()
+        client, starts = self._connected(), self._options.start_offsets
+        client.expect(starts)
+        earliest, log_ends = client.earliest_offsets(), self._ends()
         description = client.describe()
         positions = {}
         for log_partition in self._log_partitions(description):
-            log_start, log_end = earliest[log_partition], high_watermarks[log_partition]
-            position = self._options.start_offsets.get(log_partition, log_start)
+            log_start, log_end = earliest[log_partition], log_ends[log_partition].offset
+            position = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
             if not log_start <= position <= log_end:
                 raise self._truncated(log_partition, position, log_start, log_end)
             positions[log_partition] = position
-        return _offset(description, positions)
+        return self._offset(positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` is on top of it."""
@@ -109,47 +118,43 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` itself when there is nothing new for a while."""
+        self._connected().expect(_seen(start))
         positions = self._positions(start)
-        left = self._left(start, positions)
-        is_live = self._available_now is None
+        left = self._left(positions)
+        is_live = not self._is_available_now
         if not any(left.values()) and is_live and self._wait_for_records(positions):
-            left = self._left(start, positions)
+            left = self._left(positions)
         if not any(left.values()):
             return start
         shares = share_out(left, self._budget(limit, positions, left))
-        return _offset(
-            self._connected().describe(),
-            {p: position + shares[p] for p, position in positions.items()},
-        )
+        return self._offset({p: position + shares[p] for p, position in positions.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Have the query end at the present high watermarks."""
-        self._available_now = self._refresh_high_watermarks()
+        self._refresh_log_ends()
+        self._is_available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The high watermarks last seen, for the query's progress."""
-        if not self._high_watermarks:
+        if not self._log_ends:
             return None
-        description = self._connected().describe()
-        return _offset(
-            description,
-            {p: self._high_watermarks[p] for p in self._log_partitions(description)},
-        )
+        log_partitions = self._log_partitions(self._connected().describe())
+        return self._offset({p: self._log_ends[p].offset for p in log_partitions})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Group the ranges into at most `tasks` tasks, alike in offsets to read."""
         from_offsets, to_offsets = self._positions(start), self._positions(end)
-        if not self._high_watermarks:
-            self._refresh_high_watermarks()
+        if not self._log_ends:
+            self._refresh_log_ends()
         ranges = []
         for log_partition, to_offset in to_offsets.items():
-            bound = self._options.start_offsets.get(log_partition, 0)
+            bound = self._options.start_offsets.get(log_partition, OffsetAndEpoch(0)).offset
             ranges.append(
                 LogRange(
                     log_partition=log_partition,
                     from_offset=min(max(from_offsets[log_partition], bound), to_offset),
                     to_offset=to_offset,
-                    high_watermark=max(self._high_watermarks[log_partition], to_offset),
+                    high_watermark=max(self._log_ends[log_partition].offset, to_offset),
                     leader_epoch=end["p"][str(log_partition)][1],
                 )
             )
@@ -165,15 +170,25 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """Read one task's ranges, in a worker process."""
         if not isinstance(partition, LogRangeGroup):
             raise TypeError(f"not a partition of this source: {partition!r}")
+        _log_like_run()
         options = self._options
         client = shared_log_client(
-            options.bootstrap_servers, options.kafka, options.topic, partition.topic_id
+            options.bootstrap_servers,
+            options.kafka,
+            options.topic,
+            partition.topic_id,
+            options.retry_timeout_ms or RETRY_TIMEOUT_MS,
         )
         known = client.describe().leaders
         if any(log_range.log_partition not in known for log_range in partition.ranges):
             # The topic got more partitions since this process asked last.
             client.look_again()
-        if not all(log_range.is_empty for log_range in partition.ranges):
+        unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
+        if unread:
+            # A later leader must have all that the planner saw, lest two logs be mixed.
+            client.expect(
+                {r.log_partition: OffsetAndEpoch(r.to_offset, r.leader_epoch) for r in unread}
+            )
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id
             )
@@ -188,15 +203,24 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _connected(self) -> LogClient:
         if self._client is None:
+            _log_like_run()
             options = self._options
             self._client = LogClient(
-                options.bootstrap_servers, kafka_client_config(options.kafka), options.topic
+                options.bootstrap_servers,
+                kafka_client_config(options.kafka),
+                options.topic,
+                first_contact_timeout_ms=options.retry_timeout_ms or FIRST_CONTACT_TIMEOUT_MS,
+                retry_timeout_ms=options.retry_timeout_ms or RETRY_TIMEOUT_MS,
             )
         return self._client
 
-    def _refresh_high_watermarks(self) -> dict[int, int]:
-        self._high_watermarks = self._connected().high_watermarks()
-        return self._high_watermarks
+    def _refresh_log_ends(self) -> dict[int, OffsetAndEpoch]:
+        self._log_ends = self._connected().log_ends()
+        return self._log_ends
+
+    def _ends(self) -> dict[int, OffsetAndEpoch]:
+        """Return how far the query may read now."""
+        return self._log_ends if self._is_available_now else self._refresh_log_ends()
 
     def _log_partitions(self, description: LogDescription) -> list[int]:
         wanted = self._options.log_partitions or sorted(description.leaders)
@@ -225,35 +249,18 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             )
         return positions
 
-    def _left(self, start: Mapping[str, Any], positions: Mapping[int, int]) -> dict[int, int]:
+    def _left(self, positions: Mapping[int, int]) -> dict[int, int]:
         """Return how many offsets each log partition has up to where the query may read."""
-        ends = self._available_now or self._refresh_high_watermarks()
-        self._require_untruncated(start)
-        return {p: max(0, ends[p] - position) for p, position in positions.items()}
-
-    def _require_untruncated(self, start: Mapping[str, Any]) -> None:
-        """Make sure that the log still holds what was read, under the leaders there are now."""
-        client = self._connected()
-        leaders = client.describe().leaders
-        positions = {int(p): position for p, (position, _) in start["p"].items()}
-        log_ends = {p: self._high_watermarks[p] for p in positions}
-        epochs = {int(p): epoch for p, (_, epoch) in start["p"].items()}
-        unchecked = {
-            p: (epoch, leaders[p][1])
-            for p, epoch in epochs.items()
-            if 0 <= epoch < leaders[p][1] and self._checked_epochs.get(p) != (epoch, leaders[p][1])
-        }
-        if unchecked:
-            log_ends |= client.epoch_end_offsets({p: epochs[p] for p in unchecked})
+        log_ends = self._ends()
         for log_partition, position in positions.items():
-            if log_ends[log_partition] < position:
+            if log_ends[log_partition].offset < position:
                 raise self._truncated(
                     log_partition,
                     position,
-                    client.earliest_offsets()[log_partition],
-                    log_ends[log_partition],
+                    self._connected().earliest_offsets()[log_partition],
+                    log_ends[log_partition].offset,
                 )
-        self._checked_epochs.update(unchecked)
+        return {p: log_ends[p].offset - position for p, position in positions.items()}
 
     def _truncated(
         self, log_partition: int, position: int, log_start: int, log_end: int
@@ -265,6 +272,19 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             log_start=log_start,
             log_end=log_end,
         )
+
+    def _offset(self, positions: Mapping[int, int]) -> dict[str, Any]:
+        """Positions at or below the log ends, which are proof of them."""
+        description = self._connected().describe()
+        return {
+            "v": OFFSET_FORMAT_VERSION,
+            "cluster_id": description.cluster_id,
+            "topic_id": description.topic_id,
+            "p": {
+                str(log_partition): [position, self._log_ends[log_partition].leader_epoch]
+                for log_partition, position in sorted(positions.items())
+            },
+        }
 
     def _wait_for_records(self, positions: Mapping[int, int]) -> bool:
         """Wait up to `long_poll_ms` for a leader that has something new; return whether one has.
@@ -305,19 +325,16 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             offsets = min(offsets, fitting)
         if options.max_bytes_per_trigger is not None:
             by_bytes = options.max_bytes_per_trigger / self._density.bytes_per_offset(
-                client, positions, self._high_watermarks
+                client, positions, {p: end.offset for p, end in self._log_ends.items()}
             )
             offsets = min(offsets, max(1, int(by_bytes)))
         return offsets
 
 
-def _offset(description: LogDescription, positions: Mapping[int, int]) -> dict[str, Any]:
-    return {
-        "v": OFFSET_FORMAT_VERSION,
-        "cluster_id": description.cluster_id,
-        "topic_id": description.topic_id,
-        "p": {
-            str(log_partition): [positions[log_partition], description.leaders[log_partition][1]]
-            for log_partition in sorted(positions)
-        },
-    }
+def _seen(offset: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
+    return {int(p): OffsetAndEpoch(*at) for p, at in offset["p"].items()}
+
+
+def _log_like_run() -> None:
+    """Give warnings the form that `run` gives them: Spark's Python processes configure no log."""
+    logging.basicConfig(format=_LOG_FORMAT)

@@ -9,7 +9,7 @@ from typing import Final
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import OFFSETS_TOPIC
+from streaming.kafka.fetch import OFFSETS_TOPIC, OffsetAndEpoch
 from streaming.kafka.secrets import require_no_secret
 
 _KAFKA: Final = "kafka."
@@ -25,6 +25,7 @@ _OPTIONS: Final = (
     "max_bytes_per_trigger",
     "max_records_per_trigger",
     "packed",
+    "retry_timeout_ms",
     "start_offsets",
     "tasks",
     "topic",
@@ -46,7 +47,10 @@ class SourceOptions:
         history: `all` has every commit come through, even one that is superseded at once.
         tasks: the most tasks of a micro-batch.
         log_partitions: those to read; all when empty.
-        start_offsets: log partition -> offset; records below are neither rows nor counted.
+        start_offsets: log partition -> offset, or [offset, leader epoch under which it was seen];
+            records below are neither rows nor counted.
+        retry_timeout_ms: how long brokers that are away are waited for, from the first contact on;
+            without it ten minutes, and 15 seconds for the first contact.
         long_poll_ms: how long planning waits for records before it says that there are none.
     """
 
@@ -59,8 +63,9 @@ class SourceOptions:
     history: str = _DEFAULT_HISTORY
     tasks: int = _DEFAULT_TASKS
     log_partitions: tuple[int, ...] = ()
-    start_offsets: Mapping[int, int] = field(default_factory=dict)
+    start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
     long_poll_ms: int = _DEFAULT_LONG_POLL_MS
+    retry_timeout_ms: int | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -100,6 +105,7 @@ class SourceOptions:
             tasks=_whole(own, "tasks", _DEFAULT_TASKS),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
             start_offsets=_start_offsets(own.get("start_offsets", "{}")),
+            retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),
             long_poll_ms=_whole(own, "long_poll_ms", _DEFAULT_LONG_POLL_MS, at_least=0),
         )
 
@@ -137,10 +143,11 @@ def _log_partitions(text: str) -> tuple[int, ...]:
         ) from error
 
 
-def _start_offsets(text: str) -> dict[int, int]:
+def _start_offsets(text: str) -> dict[int, OffsetAndEpoch]:
     try:
-        return {int(p): int(offset) for p, offset in json.loads(text).items()}
+        found = {int(p): at if isinstance(at, list) else [at] for p, at in json.loads(text).items()}
+        return {p: OffsetAndEpoch(*map(int, at)) for p, at in found.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
-            f'option start_offsets must be JSON like {{"0": 42}}, not {text!r}'
+            f'option start_offsets must be JSON like {{"0": 42}} or {{"0": [42, 5]}}, not {text!r}'
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
@@ -16,6 +16,7 @@ from streaming.config import RunSettings
 from streaming.query import run_query
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.conftest import Eventually
+from tests.embedded_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,22 +24,27 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running(
-    broker: EmbeddedBroker, spark: SparkSession, folder: Path, eventually: Eventually
+    broker: EmbeddedBroker | EmbeddedCluster,
+    spark: SparkSession,
+    folder: Path,
+    eventually: Eventually,
+    **settings: Any,
 ) -> Iterator[Path]:
     """Sample logs once a second while the block runs; gives the tables folder, which is there."""
     tables = folder / "tables"
-    settings = RunSettings(
+    run_settings = RunSettings(
         bootstrap_servers=broker.bootstrap_servers,
         tables=str(tables),
         checkpoint=str(folder / "checkpoint"),
         lag_interval="1 second",
+        **settings,
     )
     stop = threading.Event()
     is_table = DeltaTable.is_deltatable
     with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(run_query, settings, stop=stop, session=spark)
+        run = pool.submit(run_query, run_settings, stop=stop, session=spark)
         try:
-            eventually(lambda: run.done() or is_table(LOAD_PROGRESS.path(settings.tables)), 120)
+            eventually(lambda: run.done() or is_table(LOAD_PROGRESS.path(run_settings.tables)), 120)
             yield tables
         finally:
             stop.set()

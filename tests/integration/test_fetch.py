@@ -143,7 +143,7 @@ def test_sizes_and_leader_epochs_are_told(broker: EmbeddedBroker, client: LogCli
     log_partition = commit(broker, "fetch-size", 1, 2)
     assert client.log_sizes()[log_partition] > 100
     epochs = {p: epoch for p, (_, epoch) in client.describe().leaders.items()}
-    assert client.epoch_end_offsets(epochs) == client.high_watermarks()
+    assert {p: end.leader_epoch for p, end in client.log_ends().items()} == epochs
 
 
 def test_a_position_behind_the_end_is_a_truncated_log(
@@ -221,8 +221,9 @@ def test_what_passes_by_itself_is_waited_out(
         ThreadPoolExecutor(1) as thread,
     ):
         before = client.high_watermarks()
+        seen = client.log_ends()
         first = client.fetch({log_partition: 0})[log_partition]
-        epochs = {p: epoch for p, (_, epoch) in client.describe().leaders.items()}
+        client.expect(seen)
         with caplog.at_level(logging.WARNING):
             broker.kill()
             waiting = thread.submit(client.high_watermarks)
@@ -232,8 +233,12 @@ def test_what_passes_by_itself_is_waited_out(
         assert told
         assert all("\n" not in record.getMessage() for record in told)
         assert client.fetch({log_partition: 0})[log_partition] == first
-        assert client.describe().leaders[log_partition][1] > epochs[log_partition]
-        assert client.epoch_end_offsets(epochs) == before
+        assert client.describe().leaders[log_partition][1] > seen[log_partition].leader_epoch
+        assert "answers again after" in told[-1].getMessage()
+        client.expect({log_partition: seen[log_partition]._replace(offset=10**6)})
+        with pytest.raises(LogTruncated, match=f"truncated to {before[log_partition]}"):
+            client.high_watermarks()
+        client.expect({})
 
         broker.stop()
         segment = write_record_batch(7, [(0, 0, offset_key("g", "t", 0), offset_value(1))])

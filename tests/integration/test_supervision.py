@@ -16,6 +16,7 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS, Table
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 from tests.integration.running_query import running
 
 if TYPE_CHECKING:
@@ -44,22 +45,16 @@ def test_it_goes_on_once_they_can(
                 raise OSError(f"no space left, {failures.pop(0)}")
         return overwrite(tables, table, rows)
 
-    def committed() -> list[int]:
-        rows = TableReader(tables).read(
-            GROUP_OFFSETS.name, ["committed_offset"], [("group_id", "==", GROUP)]
-        )
-        return rows["committed_offset"].to_pylist()
-
     with admin_of(broker) as admin:
         admin.create_topics([NewTopic("supervised", 1, 1)])
     _commit(broker, 1)
     with running(broker, spark, tmp_path, eventually) as tables:
-        eventually(lambda: committed() == [1], 120)
+        eventually(lambda: _committed(tables) == [1], 120)
         monkeypatch.setattr(delta, "overwrite", overwrite_later)
         _commit(broker, 2)
-        eventually(lambda: committed() == [2], 120)
+        eventually(lambda: _committed(tables) == [2], 120)
         _commit(broker, 3)
-        eventually(lambda: committed() == [3], 120)
+        eventually(lambda: _committed(tables) == [3], 120)
 
     assert not failures
     said = [one.getMessage() for one in caplog.records if one.name == "streaming.supervision"]
@@ -67,6 +62,47 @@ def test_it_goes_on_once_they_can(
     assert "no space left, first" in said[0]
     history = TableReader(tables).read(OFFSET_COMMITS.name, None, [("group_id", "==", GROUP)])
     assert sorted(history["committed_offset"].to_pylist()) == [1, 2, 3]
+
+
+def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
+    fresh_broker: FreshBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "streaming.supervision")
+
+    def restarts() -> list[str]:
+        said = [one for one in caplog.records if one.name == "streaming.supervision"]
+        return [one.getMessage() for one in said]
+
+    broker = fresh_broker()
+    broker.create_offsets_topic()
+    with admin_of(broker) as admin:
+        admin.create_topics([NewTopic("supervised", 1, 1)])
+    _commit(broker, 1)
+    with running(broker, spark, tmp_path, eventually, retry_timeout="2 seconds") as tables:
+        eventually(lambda: _committed(tables) == [1], 120)
+        broker.kill()
+        # The second time it fails without having had contact.
+        eventually(lambda: len(restarts()) >= 2, 120)
+        broker.start()
+        _commit(broker, 2)
+        eventually(lambda: _committed(tables) == [2], 120)
+
+    first = restarts()[0]
+    assert "\n" not in first
+    assert f"the query failed (Kafka at {broker.bootstrap_servers}: cannot " in first
+    assert " for 2 s: " in first
+
+
+def _committed(tables: Path) -> list[int]:
+    rows = TableReader(tables).read(
+        GROUP_OFFSETS.name, ["committed_offset"], [("group_id", "==", GROUP)]
+    )
+    found: list[int] = rows["committed_offset"].to_pylist()
+    return found
 
 
 def _commit(broker: EmbeddedBroker, offset: int) -> None:

@@ -22,7 +22,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> MemoryLogClient:
         logs[0].commit(f"group-{number % 2}", number)
     logs[1].transaction("transactional", 7)
     client = MemoryLogClient(logs)
-    monkeypatch.setattr(source, "LogClient", lambda *_: client)
+    monkeypatch.setattr(source, "LogClient", lambda *_, **_options: client)
     monkeypatch.setattr(source, "shared_log_client", lambda *_: client)
     return client
 

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
 from streaming.errors import ConfigurationError, LogTruncated
+from streaming.kafka.fetch import OffsetAndEpoch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.coordinator_log import CoordinatorLogDataSource, LogRangeGroup
 from streaming.source.log_range import LogRange
@@ -60,6 +61,7 @@ class TestDataSource:
             ({"history": "some"}, "one of off, sampled, all"),
             ({"log_partitions": "1-3"}, "numbers with commas"),
             ({"start_offsets": "[1]"}, "must be JSON"),
+            ({"start_offsets": '{"0": [1, 2, 3]}'}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
             ({"kafka.sasl.plain.password": "hush"}, "a secret, which Spark would show"),
         ],
@@ -238,28 +240,42 @@ class TestPlanning:
 
 
 class TestTruncation:
-    def test_an_epoch_that_ended_below_the_start_is_a_truncated_log(
+    def test_leaders_must_have_what_start_offsets_say_was_seen(
         self, client: MemoryLogClient
     ) -> None:
-        reader = reader_of()
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        client.leaders[0] = (2, 6)
-        client.epoch_ends = {0: 8}
-        client.logs[0].high_watermark = 30
-        with pytest.raises(LogTruncated, match=r"offsets 8 to 9 are gone, .* truncated to 8"):
-            reader.latestOffset(end, ReadAllAvailable())
+        reader = reader_of(start_offsets='{"0": [7, 4], "1": 1}')
+        assert positions_of(reader.initialOffset()) == {0: 7, 1: 1, 2: 0}
+        assert client.expected == {0: (7, 4), 1: (1, -1)}
 
-    def test_a_new_leader_that_has_everything_is_asked_once(self, client: MemoryLogClient) -> None:
+    def test_leaders_must_have_what_the_start_says_was_seen(self, client: MemoryLogClient) -> None:
         reader = reader_of()
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-        client.leaders[0] = (2, 6)
-        client.epoch_ends = {0: 10}
-        assert reader.latestOffset(end, ReadAllAvailable()) is end
-        client.epoch_ends = {0: 0}
-        assert reader.latestOffset(end, ReadAllAvailable()) is end
-        client.leaders[0] = (1, 7)
-        with pytest.raises(LogTruncated):
-            reader.latestOffset(end, ReadAllAvailable())
+        reader.latestOffset(end, ReadAllAvailable())
+        assert client.expected == {0: (10, 5), 1: (2, 5), 2: (0, 5)}
+
+    def test_leaders_must_have_what_was_planned(self, client: MemoryLogClient) -> None:
+        reader = reader_of(max_records_per_trigger="4")
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        rows_of(reader, reader.partitions(start, end))
+        assert client.expected == {0: (3, 5), 1: (1, 5)}
+
+    def test_an_offset_has_the_epoch_of_the_leader_that_told_the_log_end(
+        self, client: MemoryLogClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reader, log_ends = reader_of(), client.log_ends
+
+        def and_then_it_moves() -> dict[int, OffsetAndEpoch]:
+            ends = log_ends()
+            client.leaders[0] = (2, 6)
+            return ends
+
+        start = reader.initialOffset()
+        monkeypatch.setattr(client, "log_ends", and_then_it_moves)
+        end = reader.latestOffset(start, ReadMaxRows(4))
+        assert end["p"]["0"] == [3, 5]
+        later = reader.latestOffset(end, ReadMaxRows(4))
+        assert later["p"]["0"] == [6, 6]
 
     def test_a_high_watermark_below_the_start_is_a_truncated_log(
         self, client: MemoryLogClient

@@ -76,6 +76,34 @@ def test_kill_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
+def test_a_stalled_process_goes_on(tmp_path: Path) -> None:
+    process = start(tmp_path, POLITE)
+    pid = pid_of_the_child(tmp_path)
+    process.pause()
+    wait_until(lambda: is_stopped(pid))
+    assert not process.stop(0.2)
+    process.resume()
+    wait_until(lambda: not process.is_running)
+    assert not is_alive(pid)
+
+
+def test_a_stalled_process_is_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, POLITE)
+    pid = pid_of_the_child(tmp_path)
+    process.pause()
+    wait_until(lambda: is_stopped(pid))
+    process.kill()
+    assert not is_alive(pid)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process."""
+    state = subprocess.run(
+        ["/bin/ps", "-o", "stat=", "-p", str(pid)], capture_output=True, check=True
+    )
+    return state.stdout.startswith(b"T")
+
+
 def test_it_ends_with_its_owner(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     with subprocess.Popen(

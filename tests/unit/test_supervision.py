@@ -12,7 +12,6 @@ from pyspark.errors import StreamingQueryException
 from streaming import supervision
 from streaming.errors import (
     ConfigurationError,
-    KafkaUnreachable,
     LogTruncated,
     SparkError,
     TablesUnavailable,
@@ -90,7 +89,6 @@ def test_what_a_person_must_mend_ends_it(error: Exception) -> None:
     "error",
     [
         LogTruncated(topic="t", log_partition=0, position=1, log_start=2, log_end=3),
-        KafkaUnreachable("nobody there"),
         TablesUnavailable("the disk is full"),
     ],
 )

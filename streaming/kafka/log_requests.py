@@ -1,0 +1,54 @@
+"""Questions to the leaders of a topic's partitions: ListOffsets and OffsetForLeaderEpoch.
+
+They go to leaders of a known epoch only; another leader refuses them (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+
+
+def list_offsets_request(
+    topic: str, leader_epochs: Mapping[int, int], timestamp: int
+) -> ListOffsetsRequest:
+    """Ask for the log start (`EARLIEST`) or the high watermark (`LATEST`) of log partitions."""
+    Topic = ListOffsetsRequest.ListOffsetsTopic
+    partitions = [
+        Topic.ListOffsetsPartition(
+            partition_index=log_partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        for log_partition, leader_epoch in leader_epochs.items()
+    ]
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[Topic(name=topic, partitions=partitions)],
+        min_version=1,
+    )
+
+
+def epoch_ends_request(
+    topic: str, leader_epochs: Mapping[int, int], asked_epochs: Mapping[int, int]
+) -> OffsetForLeaderEpochRequest:
+    """Ask where earlier leader epochs end in the logs of these leaders."""
+    Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    partitions = [
+        Topic.OffsetForLeaderPartition(
+            partition=log_partition,
+            current_leader_epoch=leader_epochs[log_partition],
+            leader_epoch=asked_epoch,
+        )
+        for log_partition, asked_epoch in asked_epochs.items()
+    ]
+    return OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER, topics=[Topic(topic=topic, partitions=partitions)]
+    )

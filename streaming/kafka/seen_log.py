@@ -1,0 +1,123 @@
+"""What was seen of a log, and whether its present leaders still have it (KIP-320).
+
+A leader that was elected uncleanly may lack the end of the log, and write other records at the same
+offsets. Its log may have grown past a reader's position by the time the reader asks, so offsets
+alone tell nothing. Leader epochs do: each stands for one leader's part of the log, and in an intact
+log it ends at or behind every offset that was seen under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from streaming.errors import LogTruncated
+from streaming.kafka.connections import TryAgain
+from streaming.kafka.log_requests import EARLIEST, epoch_ends_request, list_offsets_request
+
+NO_LEADER_EPOCH: Final = -1
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset up to which a log was seen, and the epoch of the leader that showed it."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class Leaders(Protocol):
+    """What is needed of `TopicLeaders`; `leaders` is log partition -> (node id, epoch)."""
+
+    topic: str
+
+    @property
+    def leaders(self) -> Mapping[int, tuple[int, int]]:
+        """As the last metadata has them."""
+
+    async def ask(self, log_partitions: Any, request_for: Any) -> tuple[list[Any], TryAgain | None]:
+        """Send one request to each leader."""
+
+    def check(self, error_code: int | None, what: str) -> None:
+        """Raise for an error code."""
+
+
+class SeenLog:
+    """Holds what was seen, and asks each later leader once.
+
+    Attributes:
+        seen: by log partition; a reader goes on there.
+    """
+
+    def __init__(self) -> None:
+        self.seen: Mapping[int, OffsetAndEpoch] = {}
+        self._confirmed: dict[int, tuple[OffsetAndEpoch, int]] = {}
+
+    async def require(self, leaders: Leaders) -> None:
+        """Make sure that these leaders have what was seen.
+
+        Raises:
+            TryAgain: the metadata is older than what was seen, or a leader does not answer.
+            LogTruncated: a leader has not.
+        """
+        unconfirmed = self._unconfirmed(leaders.leaders)
+        if not unconfirmed:
+            return
+        epochs = {p: leader_epoch for p, (_, leader_epoch) in leaders.leaders.items()}
+        answers, failure = await leaders.ask(
+            unconfirmed,
+            lambda group: epoch_ends_request(
+                leaders.topic, epochs, {p: unconfirmed[p].leader_epoch for p in group}
+            ),
+        )
+        for data in _partitions(answers):
+            log_partition, seen = data.partition, unconfirmed[data.partition]
+            try:
+                leaders.check(data.error_code, f"log partition {log_partition}")
+            except TryAgain as error:
+                failure = error
+                continue
+            if 0 <= data.end_offset < seen.offset:
+                raise LogTruncated(
+                    topic=leaders.topic,
+                    log_partition=log_partition,
+                    position=seen.offset,
+                    log_start=await log_offset(leaders, log_partition, EARLIEST),
+                    log_end=data.end_offset,
+                )
+            self._confirmed[log_partition] = seen, epochs[log_partition]
+        if failure is not None:
+            raise failure
+
+    def _unconfirmed(self, leaders: Mapping[int, tuple[int, int]]) -> dict[int, OffsetAndEpoch]:
+        unconfirmed = {}
+        for log_partition, seen in self.seen.items():
+            node_id, leader_epoch = leaders.get(log_partition, (-1, NO_LEADER_EPOCH))
+            if NO_LEADER_EPOCH in (seen.leader_epoch, leader_epoch):
+                continue
+            if leader_epoch < seen.leader_epoch:
+                raise TryAgain(
+                    f"log partition {log_partition}: the metadata is of leader epoch "
+                    f"{leader_epoch}, but {seen.leader_epoch} was seen"
+                )
+            is_known = leader_epoch == seen.leader_epoch
+            is_known |= self._confirmed.get(log_partition) == (seen, leader_epoch)
+            if not is_known and node_id >= 0:
+                unconfirmed[log_partition] = seen
+        return unconfirmed
+
+
+async def log_offset(leaders: Leaders, log_partition: int, timestamp: int) -> int:
+    """Ask one leader for its log start or high watermark, within an attempt."""
+    epochs = {log_partition: leaders.leaders[log_partition][1]}
+    answers, failure = await leaders.ask(
+        [log_partition], lambda _: list_offsets_request(leaders.topic, epochs, timestamp)
+    )
+    if failure is not None:
+        raise failure
+    (data,) = _partitions(answers)
+    leaders.check(data.error_code, f"log partition {log_partition}")
+    return int(data.offset)
+
+
+def _partitions(answers: list[Any]) -> Iterator[Any]:
+    return (data for answer in answers for topic in answer.topics for data in topic.partitions)

@@ -1,0 +1,136 @@
+"""Several real Kafka brokers on this machine, one cluster: for trials of what befalls clusters.
+
+A controller of its own and brokers beside it, so that any of the brokers, and all of them, may be
+stopped, killed and stalled without the cluster losing its memory. Internal topics have a replica on
+every broker, up to three.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from streaming.broker.configuration import (
+    BROKER,
+    CONTROLLER,
+    ClusterNode,
+    free_ports,
+    new_cluster_id,
+)
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.jars import KAFKA_VERSION
+
+_CONTROLLER_ID = 100
+_MOST_REPLICAS = 3
+
+
+class EmbeddedCluster:
+    """Brokers 1 to `brokers` and a controller; a context manager that runs them.
+
+    Args:
+        brokers: how many.
+        version: of Kafka.
+        folder: where everything of the cluster lives; that of an earlier cluster is not continued.
+            Without one, a temporary folder that `close` removes.
+        properties: broker properties that add to, or replace, those of `EmbeddedBroker`.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        version: str = KAFKA_VERSION,
+        folder: Path | str | None = None,
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        self.version = version
+        self._temporary = (
+            tempfile.TemporaryDirectory(prefix="kafka-cluster-", ignore_cleanup_errors=True)
+            if folder is None
+            else None
+        )
+        self.folder = Path(self._temporary.name if self._temporary else folder or "").absolute()
+        controller_port, *ports = free_ports(1 + brokers)
+        replicas = min(brokers, _MOST_REPLICAS)
+        shared = {
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            **(properties or {}),
+        }
+        cluster_id = new_cluster_id()
+
+        def node(node_id: int, role: str, port: int) -> EmbeddedBroker:
+            return EmbeddedBroker(
+                version=version,
+                folder=self.folder / f"{role}-{node_id}",
+                port=port,
+                properties=shared,
+                node=ClusterNode(
+                    cluster_id=cluster_id,
+                    node_id=node_id,
+                    role=role,
+                    controller_id=_CONTROLLER_ID,
+                    controller_port=controller_port,
+                ),
+            )
+
+        self._controller = node(_CONTROLLER_ID, CONTROLLER, controller_port)
+        self.brokers = {
+            node_id: node(node_id, BROKER, port) for node_id, port in enumerate(ports, start=1)
+        }
+
+    def __enter__(self) -> EmbeddedCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: every broker, as host:port with commas."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether every process is there."""
+        return all(one.is_running for one in (self._controller, *self.brokers.values()))
+
+    def start(self) -> None:
+        """Start whatever does not run, and return when all accept requests.
+
+        Raises:
+            BrokerError: a process ended or did not get ready in time.
+        """
+        away = [one for one in (self._controller, *self.brokers.values()) if not one.is_running]
+        with ThreadPoolExecutor(len(away) or 1) as pool:
+            for started in [pool.submit(one.start) for one in away]:
+                started.result()
+
+    def create_offsets_topic(self) -> None:
+        """Make the cluster create `__consumer_offsets`, as the first consumer group does."""
+        next(iter(self.brokers.values())).create_offsets_topic()
+
+    def close(self) -> None:
+        """End every process, the brokers first, and remove the folder if it is a temporary one."""
+        try:
+            with ThreadPoolExecutor(len(self.brokers)) as pool:
+                for ended in [pool.submit(one.close) for one in self.brokers.values()]:
+                    ended.result()
+        finally:
+            self._controller.close()
+            if self._temporary is not None:
+                self._temporary.cleanup()
