@@ -28,7 +28,7 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.lag.sampling import LogOffsetsSampling
-from streaming.progress import OnProgress
+from streaming.progress import OnProgress, ProgressEvent
 from streaming.session import build_session
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
@@ -207,6 +207,14 @@ def _run(
                     beating(job.name, job.interval, job.action, first_after=job.first_after)
                 )
 
+        finished = 0
+
+        def count(event: ProgressEvent) -> None:
+            nonlocal finished
+            finished += 1
+            if on_progress is not None:
+                on_progress(event)
+
         def query() -> None:
             """From where the tables are; a failed one left them anywhere."""
             nonlocal progress
@@ -216,14 +224,14 @@ def _run(
                 semantics=progress.semantics,
                 history=settings.history,
                 progress=progress,
-                on_progress=on_progress,
+                on_progress=count,
                 topic_names=topic_names,
                 offsets_retention_ms=offsets_retention_ms,
             )
             stoppable = _StoppableApply(apply, stop, threading.Lock())
             _wait(_start(session, settings, progress, stoppable), stoppable, stop)
 
-        Supervisor(settings.max_restarts, stop).run(query, lambda: progress.batch_id)
+        Supervisor(settings.max_restarts, stop).run(query, lambda: finished)
         if settings.available_now:
             for job in jobs:
                 job.action()
