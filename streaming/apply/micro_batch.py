@@ -114,11 +114,14 @@ class MicroBatchApply:
         skipped. What others did to the table (`redecode`, upkeep) stays.
         """
         versions = self.progress.table_versions
-        if delta.current_version(self.tables, table) == versions[table.name]:
+        pinned = versions[table.name]
+        if delta.current_version(self.tables, table) == pinned:
             return
-        done = delta.last_transaction(self.tables, table, self._transaction)
-        is_unfinished = done is not None and done > self.progress.batch_id
-        if not (is_unfinished and self.progress.query_id in ("", self._query_id)):
+        before, done = (
+            delta.last_transaction(self.tables, table, self._transaction, version=version)
+            for version in (pinned, None)
+        )
+        if done == before:
             next_offsets = {p: row.next_offset for p, row in self.progress.rows.items()}
             versions[table.name] = delta.delete_from(self.tables, table, next_offsets)
 
