@@ -6,10 +6,8 @@ One micro-batch carries many log partitions, each with a random log of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import random
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,9 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.groups import Group
 from coordinator_state.kernel import decode_record_set
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.member_json import assignment_json, subscription_json
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from streaming.apply.group_events import EVENT_SCHEMA
@@ -32,15 +28,14 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import APPEND_TABLES, TABLES
+from tests.loader_tables import Row, differences, differing, in_ms
 from tests.logs import Event, segment
-from tests.plan_tables import OFFSET_VALUES, RETENTION_MS, PlanTables
+from tests.plan_tables import RETENTION_MS, PlanTables
 from tests.random_logs import logs
 
 LOGS_PER_RUN = 25
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
 MICRO_BATCHES = 3
-
-Row = dict[str, Any]
 
 
 class Crash(Exception):
@@ -94,155 +89,6 @@ def _micro_batch(
             pa.RecordBatch.from_pylist([progress], schema=LOG_ROW_SCHEMA),
         ]
     return pa.Table.from_batches(batches)
-
-
-def _offset_row(log_partition: int, key: Any, record: Any, names: tuple[str, ...]) -> Row:
-    values = asdict(record)
-    return {"log_partition": log_partition, **key._asdict(), **{n: values[n] for n in names}}
-
-
-def _in_ms(row: Row, names: tuple[str, ...]) -> Row:
-    return {
-        name: (
-            None
-            if row[name.removesuffix("_ms")] is None
-            else round(row[name.removesuffix("_ms")].timestamp() * 1000)
-        )
-        if name.endswith("_timestamp_ms")
-        else row[name]
-        for name in names
-    }
-
-
-_KEY = ("log_partition", "group_id", "topic", "partition")
-_GROUP = (
-    "group_type",
-    "state",
-    "protocol_type",
-    "protocol",
-    "leader",
-    "group_epoch",
-    "assignment_epoch",
-    "generation",
-    "state_timestamp_ms",
-    "record_offset",
-    "created_record_offset",
-    "replay_warning",
-)
-_MEMBER = (
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "rack_id",
-    "session_timeout_ms",
-    "rebalance_timeout_ms",
-    "subscribed_regex",
-    "member_epoch",
-    "member_state",
-    "created_record_offset",
-)
-_STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
-
-
-def _json_text(found: dict[str, Any] | None) -> str | None:
-    return None if found is None else json.dumps(found, ensure_ascii=False)
-
-
-def _member_rows(log_partition: int, group: Group) -> list[Row]:
-    return [
-        {
-            "log_partition": log_partition,
-            "group_id": group.group_id,
-            **{name: getattr(member, name) for name in _MEMBER},
-            "subscribed_topics": (
-                None if member.subscribed_topics is None else list(member.subscribed_topics)
-            ),
-            **{name: _structs(getattr(member, name)) for name in _STRUCTS},
-            "subscription_bytes": member.subscription_bytes,
-            "assignment_bytes": member.assignment_bytes,
-            "subscription_json": _json_text(
-                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
-            ),
-            "assignment_json": _json_text(
-                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
-            ),
-        }
-        for member in group.members
-    ]
-
-
-def _structs(entries: Any) -> list[Row] | None:
-    return None if entries is None else [asdict(entry) for entry in entries]
-
-
-def _assert_equal(tables: str, loaders: dict[int, ReferenceLoader]) -> None:
-    reader = TableReader(tables)
-    found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
-    _same(
-        [_in_ms(row, (*_KEY, *OFFSET_VALUES)) for row in found["group_offsets"]],
-        [
-            _offset_row(p, key, record, OFFSET_VALUES)
-            for p, loader in loaders.items()
-            for key, record in loader.offsets.items()
-        ],
-    )
-    _same(
-        [
-            _in_ms(row, (*_KEY, *OFFSET_VALUES, "producer_epoch"))
-            for row in found["pending_offsets"]
-        ],
-        [
-            _offset_row(p, key, record, (*OFFSET_VALUES, "producer_epoch"))
-            for p, loader in loaders.items()
-            for waiting in loader.pending.values()
-            for key, record in waiting.items()
-        ],
-    )
-    _same(
-        [
-            _in_ms(row, ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics"))
-            for row in found["groups"]
-        ],
-        [
-            {
-                "log_partition": p,
-                "group_id": group_id,
-                **{name: getattr(group, name) for name in _GROUP},
-                "member_count": len(group.members),
-                "subscribed_topics": (
-                    None if group.subscribed_topics is None else list(group.subscribed_topics)
-                ),
-            }
-            for p, loader in loaders.items()
-            for group_id, group in loader.groups.items()
-        ],
-    )
-    members = [
-        row
-        for p, loader in loaders.items()
-        for g in loader.groups.values()
-        for row in _member_rows(p, g)
-    ]
-    names = tuple(members[0]) if members else ()
-    _same([{name: row[name] for name in names} for row in found["group_members"]], members)
-    for row in found["load_progress"]:
-        assert row["records_read"] == sum(
-            row[f"records_{what}"]
-            for what in ("applied", "superseded", "ignored", "quarantined", "pending")
-        )
-    places = [(row["log_partition"], row["record_offset"]) for row in found["offset_commits"]]
-    assert len(set(places)) == len(places), "history has a record twice"
-    undecodable = [(p, w.record_offset) for p, load in loaders.items() for w in load.warnings]
-    quarantined = [(row["log_partition"], row["record_offset"]) for row in found["quarantine"]]
-    assert sorted(quarantined) == sorted(undecodable)
-
-
-def _same(found: list[Row], expected: list[Row]) -> None:
-    missing = [row for row in expected if row not in found]
-    surplus = [row for row in found if row not in expected]
-    assert (missing, surplus) == ([], [])
-    assert len(found) == len(expected)
 
 
 @pytest.mark.timeout(600 + 60 * RUNS)
@@ -305,14 +151,11 @@ def _check(
     for p, (buffer, _) in segments.items():
         loaders[p] = ReferenceLoader(semantics)
         loaders[p].load(read_record_batches(buffer))
-    _assert_equal(tables, loaders)
+    assert differences(tables, loaders) == []
     events = TableReader(tables).read("group_events").drop_columns("day").to_pylist()
-    places = {(e["log_partition"], e["record_offset"], e["event_number"]) for e in events}
-    assert len(places) == len(events), "an event is there twice"
     if history == "all":
-        _same(
-            [_in_ms(row, tuple(EVENT_SCHEMA.names)) for row in events], _events(segments, semantics)
-        )
+        told = [in_ms(row, tuple(EVENT_SCHEMA.names)) for row in events]
+        assert differing("group_events", told, _events(segments, semantics)) == []
 
 
 def _events(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> list[Row]:
