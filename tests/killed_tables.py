@@ -34,8 +34,8 @@ _BUSY = (
 )
 _CONTINUOUS = ("--trigger", "200 milliseconds")
 _AVAILABLE_NOW = ("--available-now",)
-_TO_POINT_S = 90.0
-"""The longest from a start to a point."""
+_TO_POINT_S = 300.0
+"""The longest from a start to a point, on a machine that has much else to do."""
 _AS_IT_CAME = frozenset(
     {
         *("updated_at", "batch_id", "query_id", "table_versions", "bytes_read"),

@@ -64,6 +64,8 @@ _VERIFICATION_S: Final = 30.0
 _LIFE: Final = 1.5
 _USUAL_S: Final = 12.0
 _MOST_ATTEMPTS: Final = 6
+# Slower than the demo: the machine is there for the starts.
+_STEP_INTERVAL_S: Final = 0.3
 _OF_POINTS: Final = 0.6
 _WITH_AVAILABLE_NOW: Final = 0.25
 _WITHOUT_CHECKPOINT: Final = 0.2
@@ -165,7 +167,7 @@ class _Killing:
         """Some kills while groups work, and a comparison when they rest."""
         servers = self._broker.bootstrap_servers
         with OddTraffic(servers) as odd:
-            with closing(Traffic(servers)) as traffic:
+            with closing(Traffic(servers, step_interval_s=_STEP_INTERVAL_S)) as traffic:
                 traffic.start()
                 end = self.survived.kills.total() + KILLS_BETWEEN_COMPARISONS
                 while self._left and self.survived.kills.total() < end:
