@@ -36,7 +36,7 @@ class Supervisor:
     restarts: int = 0
 
     def run(self, query: Callable[[], None], finished: Callable[[], int]) -> None:
-        """Run a query to its end; `finished` tells the last micro-batch that it finished.
+        """Run a query to its end; `finished` tells how many micro-batches it has finished.
 
         Raises:
             Exception: what it failed of the last time.

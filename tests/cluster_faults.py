@@ -292,7 +292,7 @@ class Run:
             time.sleep(_POLL_S)
 
     def await_truncation(self) -> None:
-        """Wait until it says that the log was truncated."""
+        """Wait until it loads the log partition again."""
         deadline = time.monotonic() + _PATIENCE_S
         while not any(_TRUNCATED in line for line in self.lines()):
             if time.monotonic() > deadline:
@@ -331,7 +331,6 @@ def endure(folder: Path, faults: list[str], seed: int) -> Iterator[Endured]:
 
 def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
     cluster = stage.cluster
-    loses_records = FAULTS[name] is unclean_election
     said, records = len(run.lines()), sum(_log_ends(cluster).values())
     with closing(PersistentTraffic(cluster.bootstrap_servers)) as traffic:
         traffic.start()
@@ -339,16 +338,14 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
         began_at = time.monotonic()
         FAULTS[name](stage)
         ended_at = time.monotonic()
-        if loses_records:
+        if FAULTS[name] is unclean_election:
             run.await_truncation()
-        else:
-            run.await_offsets(_log_ends(cluster))
+            stage.whole()
+        run.await_offsets(_log_ends(cluster))
         current_at = time.monotonic()
         time.sleep(5)
-    found: list[str] = []
-    if not loses_records:
-        run.await_offsets(_log_ends(cluster))
-        found = _differences(cluster.bootstrap_servers, run.tables, folder / f"undisturbed-{name}")
+    run.await_offsets(_log_ends(cluster))
+    found = _differences(cluster.bootstrap_servers, run.tables, folder / f"undisturbed-{name}")
     lines = [line for line in run.lines()[said:] if _IS_USUAL not in line]
     return Endured(
         fault=name,

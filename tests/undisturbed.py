@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, TABLES
+from streaming.tables.schemas import GONE, LOAD_PROGRESS, LOST, TABLES
 from tests.integration.command_line import command_of
 
 _AS_IT_CAME = frozenset(
     {
         *("updated_at", "batch_id", "query_id", "table_versions", "bytes_read", "leader_epoch"),
+        *("current_at", "reload_reason", "reloaded_at"),
         # A group's record that another one of its micro-batch supersedes is not applied.
         *("records_applied", "records_superseded"),
     }
 )
 
+Row = dict[str, Any]
 Rows = Mapping[str, Counter[str]]
 
 
@@ -43,12 +45,17 @@ def load(servers: str, tables: Path) -> None:
         raise RuntimeError(f"run into {tables} ended with exit status {ended.returncode}")
 
 
-def table_rows(tables: Path) -> Rows:
-    """The rows of every table but the samples, `load_progress` without what micro-batches were."""
+def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: True) -> Rows:
+    """The rows of every table but the samples, `load_progress` without what micro-batches were.
+
+    What is not in the log any more is left out, and what `keeps` does not want.
+    """
     reader = TableReader(str(tables))
     found = {}
     for table in TABLES:
-        rows: list[dict[str, Any]] = reader.read(table.name).to_pylist()
+        rows: list[Row] = [row for row in reader.read(table.name).to_pylist() if keeps(row)]
+        rows = [row for row in rows if row.get("outcome") != LOST]
+        rows = [row for row in rows if not str(row.get("reason", "")).startswith(GONE)]
         if table is LOAD_PROGRESS:
             rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
         found[table.name] = Counter(map(repr, rows))

@@ -116,13 +116,12 @@ class MicroBatchApply:
         self.progress.query_id = query_id
 
     def _comes_again(self, table: Table) -> bool:
-        """Whether the last append is of an unfinished micro-batch of this checkpoint.
-
-        It is skipped then.
-        """
-        done = delta.last_transaction(self.tables, table, self._transaction)
-        is_unfinished = done is not None and done > self.progress.batch_id
-        return is_unfinished and self.progress.query_id in ("", self._query_id)
+        """Whether this checkpoint's query appended since the snapshot: it is skipped then."""
+        before, done = (
+            delta.last_transaction(self.tables, table, self._transaction, version=version)
+            for version in (self.progress.table_versions[table.name], None)
+        )
+        return done != before
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply one micro-batch of a query, whose rows are packed."""

@@ -24,11 +24,14 @@ class Traffic:
     """Everything that produces and commits.
 
     `stop` ends the traffic and leaves the clients connected; `close` closes them, also in the
-    middle of the traffic.
+    middle of the traffic. Every group pauses for `step_interval_s` between two steps.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, step_interval_s: float = _STEP_INTERVAL_S
+    ) -> None:
         clients = Clients(bootstrap_servers)
+        self._step_interval_s = step_interval_s
         self._stop = threading.Event()
         self._close = threading.Event()
         self._threads = [self._thread("orders", lambda: produce_orders(clients), self._stop)]
@@ -43,7 +46,7 @@ class Traffic:
     def _thread(
         self, name: str, steps: Callable[[], Steps], stop: threading.Event
     ) -> TrafficThread:
-        return TrafficThread(name, steps, stop, self._close)
+        return TrafficThread(name, steps, stop, self._close, self._step_interval_s)
 
     def start(self) -> None:
         """Start all threads."""
@@ -105,6 +108,7 @@ class TrafficThread(threading.Thread):
         steps: Callable[[], Steps],
         stop: threading.Event,
         close: threading.Event,
+        step_interval_s: float,
     ) -> None:
         # A daemon: a client that does not close must not keep the program from ending.
         super().__init__(name=name, daemon=True)
@@ -114,6 +118,7 @@ class TrafficThread(threading.Thread):
         self._steps = steps
         self._stop_asked = stop
         self._close_asked = close
+        self._step_interval_s = step_interval_s
 
     def run(self) -> None:
         steps = self._steps()
@@ -134,4 +139,4 @@ class TrafficThread(threading.Thread):
                 self.has_happened.set()
             if self._close_asked.is_set() or (has_happened and self._stop_asked.is_set()):
                 return
-            self._stop_asked.wait(_STEP_INTERVAL_S)
+            self._stop_asked.wait(self._step_interval_s)

@@ -309,9 +309,14 @@ def restore(tables: str, table: Table, version: int) -> int:
     return opened.version()
 
 
-def last_transaction(tables: str, table: Table, application: str) -> int | None:
-    """The number of the last transaction that `append` did for an application."""
-    found: int | None = _opened(tables, table).transaction_version(application)
+def last_transaction(
+    tables: str, table: Table, application: str, *, version: int | None = None
+) -> int | None:
+    """The number of the last transaction that `append` did for an application.
+
+    Of those up to a version where one is given.
+    """
+    found: int | None = _opened(tables, table, version).transaction_version(application)
     return found
 
 

@@ -6,13 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills import kill_again_and_again
+from tests.fault_points import NEXT_READ, POINTS
+from tests.kills import RANDOM_MOMENT, kill_again_and_again, mixed
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
+
+PLAN = (
+    "in creation of a table",
+    "after load_progress",
+    NEXT_READ,
+    "in take-back",
+    RANDOM_MOMENT,
+)
 
 
 def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    survived = kill_again_and_again(tmp_path, kills=3, seed=3)
+    survived = kill_again_and_again(tmp_path, PLAN, seed=3, kinds=["plain"])
     assert survived.differences == []
+    assert survived.never_reached == []
+    assert survived.kills.keys() >= {*PLAN}
+    assert survived.comparisons == 1
     assert survived.rows["offset_commits"] > 100
     assert survived.rows["group_events"] > 10
+    assert survived.rows["quarantine"] > 0
+
+
+def test_many_kills_are_at_every_point_and_at_random_moments() -> None:
+    plan = mixed(200, seed=1)
+    assert len(plan) == 200
+    assert {*plan} == {*POINTS, RANDOM_MOMENT}

@@ -36,7 +36,7 @@ from streaming.tables.schemas import (
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of
 from tests.integration.conftest import FreshBroker
-from tests.loaded_tables import Row, assert_equal, rows_of
+from tests.loader_tables import Row, differences, rows_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -182,6 +182,6 @@ def _assert_snapshots_equal_the_log(readers: Readers, broker: EmbeddedBroker) ->
                 batch for batch in logs[log_partition] if batch.base_offset < next_offset
             )
         try:
-            assert_equal(found, loaders)
+            assert differences(found, loaders) == []
         except AssertionError as error:
             raise AssertionError(f"snapshot {version} is torn") from error

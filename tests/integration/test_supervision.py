@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 
+from streaming import supervision
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
@@ -36,30 +40,39 @@ def test_it_goes_on_once_they_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "streaming.supervision")
-    overwrite, failures = delta.overwrite, ["first", "second"]
+    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.1)
+    writing, failures = delta.writing, list[Table]()
 
-    def overwrite_later(tables: str, table: Table, rows: Any) -> int:
-        if table is LOAD_PROGRESS and failures:
-            # The other tables of the micro-batch are written by then.
-            with delta.writing(table.path(tables)):
-                raise OSError(f"no space left, {failures.pop(0)}")
-        return overwrite(tables, table, rows)
+    @contextmanager
+    def writing_later(path: str) -> Iterator[None]:
+        with writing(path):
+            if failures and path == failures[0].path(str(tables)):
+                raise OSError(f"no space left for {failures.pop(0).name}")
+            yield
 
     with admin_of(broker) as admin:
         admin.create_topics([NewTopic("supervised", 1, 1)])
     _commit(broker, 1)
     with running(broker, spark, tmp_path, eventually) as tables:
         eventually(lambda: _committed(tables) == [1], 120)
-        monkeypatch.setattr(delta, "overwrite", overwrite_later)
+        monkeypatch.setattr(delta, "writing", writing_later)
+        # Of the last two, all other tables of the micro-batch are written by then.
+        failures += [GROUP_OFFSETS, LOAD_PROGRESS, LOAD_PROGRESS]
         _commit(broker, 2)
         eventually(lambda: _committed(tables) == [2], 120)
+        failures += [GROUP_OFFSETS]
         _commit(broker, 3)
         eventually(lambda: _committed(tables) == [3], 120)
 
     assert not failures
     said = [one.getMessage() for one in caplog.records if one.name == "streaming.supervision"]
-    assert ["(1 of 10)" in said[0], "(2 of 10)" in said[1], len(said)] == [True, True, 2]
-    assert "no space left, first" in said[0]
+    assert [re.findall(r"no space left for (\w+)|\((\d+) of 10\)", one) for one in said] == [
+        [("group_offsets", ""), ("", "1")],
+        [("load_progress", ""), ("", "2")],
+        [("load_progress", ""), ("", "3")],
+        # A micro-batch was finished in between.
+        [("group_offsets", ""), ("", "1")],
+    ]
     history = TableReader(tables).read(OFFSET_COMMITS.name, None, [("group_id", "==", GROUP)])
     assert sorted(history["committed_offset"].to_pylist()) == [1, 2, 3]
 
