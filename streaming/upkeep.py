@@ -31,7 +31,8 @@ def maintain(
         snapshot_retention: from now on snapshots are kept for so long; as before where None.
 
     Raises:
-        ConfigurationError: there are no tables, or a `run` is writing to them.
+        ConfigurationError: there are no tables, a `run` is writing to them, or some of it could
+            not be done; the rest is.
     """
     # Refuses a folder without tables, which the lock would make.
     TableReader(tables, any_format=True)
@@ -39,7 +40,12 @@ def maintain(
         migrate(tables)
         if snapshot_retention is not None:
             keep_snapshots(tables, snapshot_retention)
-        yield from upkeep(tables, history_retention, now=datetime.now(timezone.utc))
+        errors = []
+        for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
+            yield done
+            errors += [done.error] if done.error else []
+    if errors:
+        raise ConfigurationError("; ".join(errors))
 
 
 def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
@@ -47,8 +53,12 @@ def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
 
     What goes wrong is said and tried again the next time.
     """
+    is_whole = True
     try:
         for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
+            if done.error:
+                logger.warning("%(error)s; trying again later", {"error": done.error})
+                is_whole = False
             if not done.is_nothing:
                 logger.info(
                     "upkeep of %(table)s: %(days_deleted)s days of history and %(files_deleted)s "
@@ -58,4 +68,4 @@ def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
     except ConfigurationError as error:
         logger.warning("%(error)s; trying again later", {"error": error})
         return False
-    return True
+    return is_whole

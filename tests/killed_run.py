@@ -42,12 +42,6 @@ class _TidiedTable(DeltaTable):
         with in_step(DELETION_OF_DAYS):
             return super().delete(*args, **kwargs)
 
-    def vacuum(self, *args: Any, **kwargs: Any) -> list[str]:
-        if kwargs.get("dry_run", True):
-            return super().vacuum(*args, **kwargs)
-        with in_step(DELETION_OF_FILES):
-            return super().vacuum(*args, **kwargs)
-
     def cleanup_metadata(self) -> None:
         with in_step(LOG_CLEAN_UP):
             super().cleanup_metadata()
@@ -77,6 +71,7 @@ def _patch() -> None:
     vars(folder)["create"] = create_all
     vars(creation)["DeltaTable"] = _CreatedTable
     vars(upkeep)["DeltaTable"] = _TidiedTable
+    vars(upkeep)["_delete"] = with_points(vars(upkeep)["_delete"], lambda *_: DELETION_OF_FILES)
     vars(upkeep)["MOST_SMALL_FILES"] = _FEW_FILES
     vars(coordinator_log)["CoordinatorLogDataSource"] = KilledLogDataSource
 

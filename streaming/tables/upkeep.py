@@ -13,14 +13,15 @@ Whatever the snapshot that `load_progress` names is made of stays, however old i
 was down for long, or was killed in the middle of a micro-batch, goes on from there. delta-rs's own
 clean-up of the log with each checkpoint does not know of it and is therefore off.
 
-All of it may be done while the query writes: nothing of it takes part in a commit's conflicts but
-with deletions of the same rows.
+All of it may be done while the query writes. What it commits (days that go, files put together) may
+meet with a commit of the query, and is left to the next time then. Files are deleted without a
+commit: VACUUM's own only say that it ran, and on a busy table they fail of the query's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -28,9 +29,8 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyarrow.fs import FileType
+from pyarrow.fs import FileInfo, FileSystem
 
-from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
@@ -52,6 +52,8 @@ class TableUpkeep:
     days_deleted: int = 0
     files_compacted: int = 0
     files_deleted: int = 0
+    error: str = ""
+    """Why it could not be done, as a whole or in part; the next time it may."""
 
     @property
     def is_nothing(self) -> bool:
@@ -70,17 +72,11 @@ def upkeep(tables: str, history_retention: timedelta, *, now: datetime) -> Itera
         now: the current time.
 
     Raises:
-        ConfigurationError: there are no tables, or they cannot be written.
+        ConfigurationError: there are no tables.
     """
     for table in ALL_TABLES:
         # Asked for each anew: the query goes on meanwhile.
-        pinned = _pinned(tables, table)
-        try:
-            yield _upkeep_of(tables, table, pinned, now - history_retention)
-        except (DeltaError, OSError) as error:
-            raise ConfigurationError(
-                f"cannot tidy up {table.path(tables)}: {delta.said(error)}"
-            ) from error
+        yield _upkeep_of(tables, table, _pinned(tables, table), now - history_retention)
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -94,18 +90,25 @@ def _pinned(tables: str, table: Table) -> int:
 
 
 def _upkeep_of(tables: str, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
-    opened = DeltaTable(table.path(tables))
-    days_deleted = _delete_days(opened, kept_since) if _DAY in table.partition_by else 0
-    files_compacted = _compact(opened)
-    files_deleted = _delete_files(opened, table.path(tables), pinned)
+    """Each step by itself: one that fails is no reason to leave out the others."""
+    path = table.path(tables)
+    done: dict[str, int] = {}
+    errors: list[str] = []
+
+    def step(name: str, action: Callable[[], int | None]) -> None:
+        try:
+            done[name] = action() or 0
+        except (DeltaError, OSError) as error:
+            errors.append(f"cannot tidy up {path}: {delta.said(error)}")
+
+    if _DAY in table.partition_by:
+        step("days_deleted", lambda: _delete_days(DeltaTable(path), kept_since))
+    step("files_compacted", lambda: _compact(DeltaTable(path)))
+    step("files_deleted", lambda: _delete_files(DeltaTable(path), path, pinned))
     # Of the version that is named: what leads to it stays.
-    DeltaTable(table.path(tables), version=pinned).cleanup_metadata()
-    return TableUpkeep(
-        table=table.name,
-        days_deleted=days_deleted,
-        files_compacted=files_compacted,
-        files_deleted=files_deleted,
-    )
+    step("log_cleaned", lambda: DeltaTable(path, version=pinned).cleanup_metadata())
+    done.pop("log_cleaned", None)
+    return TableUpkeep(table=table.name, error="; ".join(errors), **done)
 
 
 def _delete_days(opened: DeltaTable, kept_since: datetime) -> int:
@@ -145,13 +148,18 @@ def _files(opened: DeltaTable) -> list[dict[str, Any]]:
 def _delete_files(opened: DeltaTable, path: str, pinned: int) -> int:
     """Delete files that neither the current version nor the one that is named is made of.
 
-    All files are listed, for a checkpoint of Delta's log forgets what was removed as soon as it may
-    be deleted; this also finds what a killed writer left behind. delta-rs goes on to name what is
-    deleted already, and a VACUUM of nothing is a commit, too.
+    VACUUM names them. All are listed, for a checkpoint of Delta's log forgets what was removed
+    as soon as it may be deleted; this also finds what a killed writer left behind. delta-rs goes on
+    to name what is deleted already.
     """
     named = opened.vacuum(full=True, keep_versions=[pinned])
-    found = file_system(path).get_file_info(named) if named else []
-    there = sum(file.type is not FileType.NotFound for file in found)
+    folder = file_system(path)
+    there = [file for file in folder.get_file_info(named) if file.is_file] if named else []
     if there:
-        opened.vacuum(dry_run=False, full=True, keep_versions=[pinned])
-    return there
+        _delete(folder, there)
+    return len(there)
+
+
+def _delete(folder: FileSystem, files: Iterable[FileInfo]) -> None:
+    for file in files:
+        folder.delete_file(file.path)

@@ -13,11 +13,13 @@ from typing import Any
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
+from streaming.tables import upkeep as upkeep_of_tables
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -28,7 +30,7 @@ from streaming.tables.schemas import (
     Table,
 )
 from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
-from streaming.upkeep import maintain
+from streaming.upkeep import maintain, tidy_up_beside
 from tests.command_line import call, json_lines
 from tests.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
 
@@ -259,6 +261,39 @@ def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) ->
     assert not (tmp_path / "none").exists()
     refused = call("maintain", "--tables", query.tables, "--history-retention", "long", exit_code=2)
     assert "--history-retention" in refused.stderr
+
+
+def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(20):
+        query.micro_batch(at_ms=time.time_ns() // 1_000_000)
+    compact = upkeep_of_tables._compact
+
+    def conflict(opened: DeltaTable) -> int:
+        if opened.table_uri.rstrip("/").endswith(GROUP_OFFSETS.name):
+            raise DeltaError("a concurrent transaction deleted data")
+        return compact(opened)
+
+    monkeypatch.setattr(upkeep_of_tables, "_compact", conflict)
+    assert tidy_up_beside(query.tables, timedelta(days=7)) is False
+    assert "group_offsets: a concurrent transaction deleted data; trying again" in caplog.text
+    assert len(data_files_of(query, GROUP_OFFSETS)) == 1
+    versions = DeltaTable(OFFSET_COMMITS.path(query.tables)).history()
+    assert versions[0]["operation"] == "OPTIMIZE"
+    refused = call("maintain", "--tables", query.tables, exit_code=2)
+    assert "cannot tidy up" in refused.stderr
+
+
+def test_files_go_without_a_commit(tmp_path: Path) -> None:
+    """On a table that is written each second a commit of VACUUM fails more often than not."""
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(5):
+        query.micro_batch()
+    before = DeltaTable(GROUP_OFFSETS.path(query.tables)).version()
+    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted >= 4
+    assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
 
 
 def test_nobody_notices(tmp_path: Path) -> None:
