@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -26,7 +29,14 @@ def beating(
     def beat() -> None:
         at = time.monotonic() + first_after.total_seconds()
         while not ended.wait(max(at - time.monotonic(), 0)):
-            action()
+            try:
+                action()
+            except Exception as error:
+                logger.warning(
+                    "%(job)s failed (%(error)s); trying again later",
+                    {"job": name, "error": (str(error) or type(error).__name__).splitlines()[0]},
+                )
+                logger.debug("trace of the warning above", exc_info=True)
             at = max(at + interval.total_seconds(), time.monotonic())
 
     thread = threading.Thread(target=beat, name=name)

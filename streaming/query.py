@@ -124,7 +124,12 @@ def run_query(
         migrate(settings.tables)
         # Before Spark takes its time: what cannot be gone on with is said at once.
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
-        start = start_from(settings, kafka_config, retentions, stop)
+        try:
+            start = start_from(settings, kafka_config, retentions, stop)
+        except TimeoutError:
+            if stop.is_set():
+                return
+            raise
         own_session = session is None
         session = session or build_session(
             master=settings.master,
@@ -228,7 +233,7 @@ class _Queries:
     def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
         """One query, and another one where `watch` ended it."""
         while (start := self._next_start()) is not None:
-            watch.begin(start.log.leaders)
+            watch.begin(start.log.leaders, self.settings.log_partitions)
             apply = MicroBatchApply(
                 tables=self.settings.tables,
                 semantics=start.progress.semantics,

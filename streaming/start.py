@@ -115,18 +115,25 @@ def start_from(
             delete_retention_ms=retentions.delete_retention_ms,
             now=datetime.now(timezone.utc),
         )
-    for log_partition in requested(settings.tables) & progress.rows.keys():
+    is_other_topic = progress.topic_id != description.topic_id
+    wanted = settings.log_partitions or tuple(description.leaders)
+    if not is_other_topic:
+        # What this run does not read would be loading for ever.
+        doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
+    asked = requested(settings.tables).intersection(wanted)
+    for log_partition in asked & progress.rows.keys():
         kept_below = progress.rows[log_partition].next_offset
         doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
-    if doubts:
+    if doubts or is_other_topic:
         begin_reload(settings.tables, progress, doubts, description)
-    forget_requests(settings.tables)
+        # What was appended and not finished is taken back, which the checkpoint does not know.
+        keep_checkpoint = False
+    forget_requests(settings.tables, asked)
     checkpoint = read_checkpoint(settings.checkpoint)
     if checkpoint is not None:
-        wanted = settings.log_partitions or tuple(description.leaders)
         why = misfit(checkpoint, progress, wanted)
         if not keep_checkpoint:
-            why = why or "records that it plans to read are not in the log any more"
+            why = why or "the log is not what it was, or log partitions are loaded again"
         if why is not None:
             logger.warning(
                 "checkpoint %(checkpoint)s does not fit the tables: %(reason)s; a new one begins "

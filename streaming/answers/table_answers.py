@@ -30,8 +30,11 @@ class TableAnswers:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """Up to where each log partition is applied."""
-        return {at: state.next_offset for at, state in self._reader.load_states.items()}
+        """Up to where each log partition is applied; nothing of one that is loaded again."""
+        return {
+            at: 0 if state.is_reloading else state.next_offset
+            for at, state in self._reader.load_states.items()
+        }
 
     @property
     def group_ids(self) -> set[str]:

@@ -98,6 +98,7 @@ class RunMonitor:
             str(log_partition): {"next_offset": next_offset, "high_watermark": end}
             for log_partition, end in sorted(ends.items())
             if (next_offset := self._next_offset(log_partition)) < end
+            or self._is_reloading(log_partition)
         }
         facts = {"ready": not behind, "log_partitions": len(ends), "behind": behind}
         if behind:
@@ -108,6 +109,10 @@ class RunMonitor:
         """Record offsets between the tables and the high watermarks seen last."""
         ends = self.high_watermarks.newest or {}
         return {p: max(0, end - self._next_offset(p)) for p, end in ends.items()}
+
+    def _is_reloading(self, log_partition: int) -> bool:
+        row = self.log_partitions.get(log_partition, {})
+        return row.get("reload_reason") is not None and row.get("reloaded_at") is None
 
     def _next_offset(self, log_partition: int) -> int:
         row = self.log_partitions.get(log_partition)

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
+from coordinator_state.groups import NO_RECORD_OFFSET
 from streaming.apply.unfinished import take_back
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.doubts import Doubt
@@ -56,6 +57,7 @@ def begin_reload(
             {"log_partitions": log_partitions, "reason": reason},
         )
     take_back(tables, progress)
+    _restore(tables, progress)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
@@ -79,6 +81,14 @@ def begin_reload(
     if is_other_topic:
         # Last: the doubt is in it.
         set_properties(tables, LOAD_PROGRESS, {PROPERTY_TOPIC_ID: topic.topic_id})
+
+
+def _restore(tables: str, progress: LoadProgress) -> None:
+    """What a micro-batch wrote that was not finished; it may be half of a replacement."""
+    for table in KEY_TABLES:
+        pinned = progress.table_versions[table.name]
+        if delta.current_version(tables, table) > pinned:
+            progress.table_versions[table.name] = delta.restore(tables, table, pinned)
 
 
 def _drop(tables: str, progress: LoadProgress, log_partitions: Collection[int]) -> None:
@@ -105,7 +115,7 @@ def _say_what_is_gone(
 ) -> None:
     if not doubt.gone:
         return
-    row = {"log_partition": log_partition, "record_offset": doubt.kept_below, "reason": doubt.gone}
+    row = {"log_partition": log_partition, "record_offset": NO_RECORD_OFFSET, "reason": doubt.gone}
     # A crash before `load_progress` is written leads here again.
     epoch = progress.rows[log_partition].leader_epoch
     application = f"coordinator-state/gone/{topic_id}/{log_partition}/{epoch}/{doubt.gone}"

@@ -110,19 +110,26 @@ def _doubts(
         gone = _gone(truncated_to, row.next_offset, reason)
         yield Doubt(reason=reason, kept_below=truncated_to, gone=gone)
     elif row.is_reloading:
-        yield Doubt(reason=row.reload_reason or "", kept_below=row.next_offset)
+        reason = row.reload_reason or ""
+        yield Doubt(reason=reason, kept_below=row.next_offset, gone=_unread(row, log_start))
     elif row.next_offset < log_start:
         reason = f"the log starts at {log_start}, behind record offset {row.next_offset}"
-        gone = f"{_range(row.next_offset, log_start)} were deleted before they were read"
-        yield Doubt(reason=reason, kept_below=row.next_offset, gone=GONE + gone)
-    elif row.next_offset < log_end and row.current_at is not None:
-        away = now - row.current_at
+        yield Doubt(reason=reason, kept_below=row.next_offset, gone=_unread(row, log_start))
+    elif row.next_offset < log_end:
+        # Tables of an earlier release only say when they were written last.
+        away = now - (row.current_at or progress.updated_at)
         if away > timedelta(milliseconds=delete_retention_ms):
             reason = (
                 f"it was read to its end {_hours(away)} ago; delete.retention.ms is "
                 f"{_hours(timedelta(milliseconds=delete_retention_ms))}, so tombstones may be gone"
             )
             yield Doubt(reason=reason, kept_below=row.next_offset)
+
+
+def _unread(row: Progress, log_start: int) -> str:
+    if row.next_offset >= log_start:
+        return ""
+    return f"{GONE}{_range(row.next_offset, log_start)} were deleted before they were read"
 
 
 def _gone(first: int, end: int, reason: str) -> str:

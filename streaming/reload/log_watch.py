@@ -43,16 +43,18 @@ class LogWatch:
         )
         self._client = self._new_client()
         self._log_partitions: frozenset[int] = frozenset()
+        self._wanted: frozenset[int] = frozenset()
 
-    def begin(self, log_partitions: Collection[int]) -> None:
-        """A query starts, on the log partitions that the topic has."""
+    def begin(self, log_partitions: Collection[int], wanted: Collection[int] | None) -> None:
+        """A query starts, on these of the log partitions that the topic has, all where None."""
         self._log_partitions = frozenset(log_partitions)
+        self._wanted = self._log_partitions if wanted is None else frozenset(wanted)
         self.is_over.clear()
 
     def look(self) -> None:
         """Look once; what cannot be asked now is left to the next time."""
         try:
-            if requested(self._tables):
+            if requested(self._tables) & self._wanted:
                 logger.info("log partitions are to be loaded again; the query starts anew")
                 self.is_over.set()
                 return

@@ -1,27 +1,27 @@
-"""What was asked to be loaded again: a file in the tables folder, which the next start takes up.
+"""What was asked to be loaded again: a file for each log partition in a folder beside the tables.
 
-It is a file and no row, for only the query writes the tables while it runs.
+They are files and no rows, for only the query writes the tables while it runs.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
-from pyarrow.fs import FileSystem, FileType
+from pyarrow.fs import FileSelector
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
 
-REQUEST_FILE = "_coordinator_state.reload"
+REQUESTS = "_coordinator_state.reload"
 
 
 def request_reload(tables: str, log_partitions: Collection[int] | None = None) -> list[int]:
     """Ask for log partitions to be loaded again, for all of the tables where None.
 
-    A query that runs takes it up within seconds, else the next one does. Returns what is asked for
-    now, by earlier requests too.
+    A query that runs takes it up within seconds, else the next one that reads them does. Returns
+    what is asked for now, by earlier requests too.
 
     Raises:
         ConfigurationError: there are no tables, they have no such log partition, or the folder
@@ -35,43 +35,50 @@ def request_reload(tables: str, log_partitions: Collection[int] | None = None) -
             f"{tables} has no rows of log partition {', '.join(map(str, unknown))}; it has "
             f"{_ranges(known)}"
         )
-    wanted |= requested(tables)
-    try:
-        with file_system(tables).open_output_stream(REQUEST_FILE) as file:
-            file.write(json.dumps({"log_partitions": sorted(wanted)}).encode())
-    except OSError as error:
-        raise ConfigurationError(f"cannot write to {tables}: {error}") from error
-    return sorted(wanted)
+    with _accessing(tables):
+        folder = file_system(tables)
+        folder.create_dir(REQUESTS)
+        for log_partition in wanted:
+            with folder.open_output_stream(_file(log_partition)) as file:
+                file.write(b"\n")
+    return sorted(requested(tables))
 
 
 def requested(tables: str) -> set[int]:
     """The log partitions that are asked for.
 
     Raises:
-        ConfigurationError: the file holds something else.
+        TablesUnavailable: the folder cannot be read.
     """
-    folder = file_system(tables)
-    if not _is_there(folder):
-        return set()
+    with _accessing(tables):
+        entries = file_system(tables).get_file_info(FileSelector(REQUESTS, allow_not_found=True))
+        return {int(entry.base_name) for entry in entries if entry.base_name.isdecimal()}
+
+
+def forget_requests(tables: str, log_partitions: Collection[int]) -> None:
+    """They are taken up.
+
+    Raises:
+        TablesUnavailable: the folder cannot be written.
+    """
+    with _accessing(tables):
+        folder = file_system(tables)
+        for log_partition in log_partitions:
+            folder.delete_file(_file(log_partition))
+
+
+def _file(log_partition: int) -> str:
+    return f"{REQUESTS}/{log_partition}"
+
+
+@contextmanager
+def _accessing(tables: str) -> Iterator[None]:
     try:
-        with folder.open_input_file(REQUEST_FILE) as file:
-            return {int(number) for number in json.loads(file.read())["log_partitions"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"{REQUEST_FILE} in {tables} is no request to load again ({error}): delete it"
+        yield
+    except OSError as error:
+        raise TablesUnavailable(
+            f"cannot read or write {REQUESTS} in {tables}: {error.strerror or error}"
         ) from error
-
-
-def forget_requests(tables: str) -> None:
-    """They are taken up."""
-    folder = file_system(tables)
-    if _is_there(folder):
-        folder.delete_file(REQUEST_FILE)
-
-
-def _is_there(folder: FileSystem) -> bool:
-    (found,) = folder.get_file_info([REQUEST_FILE])
-    return bool(found.type is FileType.File)
 
 
 def _ranges(numbers: Collection[int]) -> str:

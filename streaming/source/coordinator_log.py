@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
-from streaming.errors import ConfigurationError, LogTruncated
+from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import (
     FIRST_CONTACT_TIMEOUT_MS,
@@ -139,7 +139,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if not self._log_ends:
             return None
         log_partitions = self._log_partitions(self._connected().describe())
-        return self._offset({p: self._log_ends[p].offset for p in log_partitions})
+        known = [p for p in log_partitions if p in self._log_ends]
+        return self._offset({p: self._log_ends[p].offset for p in known})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Group the ranges into at most `tasks` tasks, alike in offsets to read."""
@@ -179,16 +180,16 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             partition.topic_id,
             options.retry_timeout_ms or RETRY_TIMEOUT_MS,
         )
-        known = client.describe().leaders
-        if any(log_range.log_partition not in known for log_range in partition.ranges):
+        unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
+        # A later leader must have all that the planner saw, lest two logs be mixed.
+        client.expect(
+            {r.log_partition: OffsetAndEpoch(r.to_offset, r.leader_epoch) for r in unread}
+        )
+        known = client.describe().leaders if unread else {}
+        if any(log_range.log_partition not in known for log_range in unread):
             # The topic got more partitions since this process asked last.
             client.look_again()
-        unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
         if unread:
-            # A later leader must have all that the planner saw, lest two logs be mixed.
-            client.expect(
-                {r.log_partition: OffsetAndEpoch(r.to_offset, r.leader_epoch) for r in unread}
-            )
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id
             )
@@ -243,7 +244,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         description.require_same_log(cluster_id=offset["cluster_id"], topic_id=offset["topic_id"])
         positions = {int(p): position for p, (position, _) in offset["p"].items()}
         if sorted(positions) != self._log_partitions(description):
-            raise ConfigurationError(
+            raise LogChanged(
                 f"the checkpoint has {len(positions)} log partitions, this query "
                 f"{len(self._log_partitions(description))} or other ones: use a new checkpoint"
             )

@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+
+class _Store(DeltaStorageHandler):
+    """delta-rs's, which (1.6) cannot write what Arrow hands it: buffers, not bytes."""
+
+    def open_output_stream(
+        self, path: str, metadata: dict[str, str] | None = None
+    ) -> pa.PythonFile:
+        return pa.PythonFile(_Bytes(self._handler.open_output_stream(path, metadata)), mode="w")
+
+
+class _Bytes(io.RawIOBase):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        taken = bytes(data)
+        self._stream.write(taken)
+        return len(taken)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 def file_system(location: str) -> FileSystem:
@@ -17,5 +47,5 @@ def file_system(location: str) -> FileSystem:
     """
     path = location.removeprefix("file://")
     if "://" in path:
-        return PyFileSystem(DeltaStorageHandler(location))
+        return PyFileSystem(_Store(location))
     return SubTreeFileSystem(str(Path(path).absolute()), LocalFileSystem())

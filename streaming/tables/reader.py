@@ -47,12 +47,16 @@ _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadState:
-    """How far one log partition is materialised."""
+    """How far one log partition is materialised.
+
+    Where it is being loaded again, its rows are those of before.
+    """
 
     log_partition: int
     state: str
     next_offset: int
     high_watermark: int
+    is_reloading: bool = False
 
 
 class TableReader:
@@ -133,8 +137,10 @@ class TableReader:
     def load_states(self) -> dict[int, LoadState]:
         """The materialised log partitions."""
         columns = ["log_partition", "state", "next_offset", "high_watermark"]
-        rows = self._progress.select(columns).to_pylist()
-        return {row["log_partition"]: LoadState(**row) for row in rows}
+        begun = pc.is_valid(self._progress["reload_reason"])
+        is_reloading = pc.and_(begun, pc.is_null(self._progress["reloaded_at"]))
+        rows = self._progress.select(columns).append_column("is_reloading", is_reloading)
+        return {row["log_partition"]: LoadState(**row) for row in rows.to_pylist()}
 
     @cached_property
     def table_versions(self) -> dict[str, int]:

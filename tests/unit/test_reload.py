@@ -15,11 +15,12 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
-from streaming.reload.requests import REQUEST_FILE, forget_requests, request_reload, requested
+from streaming.reload.requests import forget_requests, request_reload, requested
+from streaming.tables import delta
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress, Progress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_EVENTS, OFFSET_COMMITS
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_OFFSETS, OFFSET_COMMITS
 from tests.log_rows import commit, table_of
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -154,6 +155,19 @@ def test_what_was_not_finished_is_taken_back_first(tmp_path: Path) -> None:
     ]
 
 
+def test_half_of_a_replacement_is_not_shown(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    tables.start(fault=GROUP_OFFSETS.name)
+    with pytest.raises(KeyboardInterrupt):
+        tables.micro_batch(1, 1, "query")
+    tables.start()
+    progress = tables.apply.progress
+    begin_reload(tables.tables, progress, {0: Doubt(reason="r", kept_below=1)}, TOPIC)
+    found = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
+    assert found == [0, 0], "as the snapshot has it"
+
+
 def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     tables.micro_batch(0, 0, "query")
@@ -179,13 +193,10 @@ def test_requests(tmp_path: Path) -> None:
     assert request_reload(tables.tables, [1]) == [1]
     assert request_reload(tables.tables) == [0, 1]
     assert requested(tables.tables) == {0, 1}
-    forget_requests(tables.tables)
-    forget_requests(tables.tables)
-    assert requested(tables.tables) == set()
+    forget_requests(tables.tables, [0])
+    assert requested(tables.tables) == {1}
+    assert request_reload(f"file://{tables.tables}", [0]) == [0, 1]
     with pytest.raises(ConfigurationError, match="no rows of log partition 7; it has 0 to 1"):
         request_reload(tables.tables, [7])
     with pytest.raises(ConfigurationError, match="there is no folder"):
         request_reload(str(tmp_path / "none"))
-    (tmp_path / "tables" / REQUEST_FILE).write_text("[]")
-    with pytest.raises(ConfigurationError, match=r"is no request to load again .*: delete it"):
-        requested(tables.tables)
