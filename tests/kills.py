@@ -278,14 +278,14 @@ class _Killing:
         loaders = {p: _loaded(batches) for p, batches in logs.items()}
         history = _places_of_history(logs, loaders)
         expected = undisturbed.rows()
-        lines = differences_from_loaders(rows_of(TableReader(undisturbed.path)), loaders)
+        lines = _from_loaders(undisturbed.path, loaders)
         for tables in self._tables:
             found = tables.rows()
             lines += (
                 f"{tables.folder.name}: {line}"
                 for line in (
                     *differences(found, expected),
-                    *differences_from_loaders(rows_of(TableReader(tables.path)), loaders),
+                    *_from_loaders(tables.path, loaders),
                     *_differences_of_history(tables.path, history),
                     *tables.doubled_samples(),
                     *self._verified(tables),
@@ -307,6 +307,10 @@ class _Killing:
             )
         behind = [f"log partition {p}: {n} records are missing" for p, n in found.behind.items()]
         return [*behind, *map(str, found.differences)]
+
+
+def _from_loaders(tables: str, loaders: dict[int, ReferenceLoader]) -> list[str]:
+    return differences_from_loaders(rows_of(TableReader(tables)), loaders, of_cluster=True)
 
 
 _Log = list[RecordBatch]

@@ -68,8 +68,12 @@ def create_tables(
 
 
 def properties(tables: str, table: Table) -> dict[str, str]:
-    """The properties of a table."""
-    return dict(DeltaTable(table.path(tables)).metadata().configuration)
+    """The properties of a table.
+
+    Raises:
+        TablesUnavailable: it cannot be read.
+    """
+    return dict(delta.open_table(tables, table).metadata().configuration)
 
 
 def set_properties(tables: str, table: Table, wanted: Mapping[str, str]) -> None:

@@ -131,11 +131,16 @@ def read(
     version: int | None = None,
 ) -> pa.Table:
     """A table, as it was at a version where one is given."""
-    opened = _opened(tables, table, version)
-    return rows_of(opened, tables, table, columns, where=where)
+    found = open_table(tables, table, version)
+    return rows_of(found, tables, table, columns, where=where)
 
 
-def _opened(tables: str, table: Table, version: int | None = None) -> DeltaTable:
+def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTable:
+    """A table, as it was at a version where one is given.
+
+    Raises:
+        TablesUnavailable: it cannot be read.
+    """
     path = table.path(tables)
     try:
         return DeltaTable(path, version=version)
@@ -150,7 +155,7 @@ def has_change_data_feed(opened: DeltaTable) -> bool:
 
 def current_version(tables: str, table: Table) -> int:
     """The newest version of a table."""
-    return _opened(tables, table).version()
+    return open_table(tables, table).version()
 
 
 def merge(
@@ -316,7 +321,7 @@ def last_transaction(
 
     Of those up to a version where one is given.
     """
-    found: int | None = _opened(tables, table, version).transaction_version(application)
+    found: int | None = open_table(tables, table, version).transaction_version(application)
     return found
 
 

@@ -96,7 +96,13 @@ def create(
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables that are missing, and keep what may change up to date."""
+    """Create the tables of a folder that has none, and keep what may change up to date.
+
+    A folder that lacks some of its tables is not made whole: they would be empty.
+
+    Raises:
+        TablesUnavailable: some table is not there.
+    """
     properties = {
         PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
         PROPERTY_CLUSTER_ID: progress.cluster_id,
@@ -105,12 +111,13 @@ def create(
         PROPERTY_SEMANTICS: progress.semantics.value,
         PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
     }
-    create_tables(
-        tables,
-        properties,
-        snapshot_retention=snapshot_retention,
-        change_data_feed=change_data_feed,
-    )
+    if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables)):
+        create_tables(
+            tables,
+            properties,
+            snapshot_retention=snapshot_retention,
+            change_data_feed=change_data_feed,
+        )
     keep_snapshots(tables, snapshot_retention)
     reader = TableReader(tables)
     for name, found, wanted in (
