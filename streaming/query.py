@@ -232,7 +232,12 @@ class _Queries:
 
     def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
         """One query, and another one where `watch` ended it."""
+        with self.monitor.query():
+            self._run_queries(topic_names, watch)
+
+    def _run_queries(self, topic_names: TopicNames, watch: LogWatch) -> None:
         while (start := self._next_start()) is not None:
+            self.monitor.loaded(start.progress.rows)
             watch.begin(start.log.leaders, self.settings.log_partitions)
             apply = MicroBatchApply(
                 tables=self.settings.tables,
@@ -245,9 +250,8 @@ class _Queries:
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:
-                with self.monitor.query(start.progress.rows):
-                    query = _start(self.session, self.settings, start.progress, stoppable)
-                    _wait(query, stoppable, self.stop, watch.is_over)
+                query = _start(self.session, self.settings, start.progress, stoppable)
+                _wait(query, stoppable, self.stop, watch.is_over)
             except LogChanged:
                 self.keep_checkpoint = False
                 raise

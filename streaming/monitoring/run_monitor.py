@@ -45,12 +45,11 @@ class RunMonitor:
         self._alive_at = self.clock()
 
     @contextmanager
-    def query(self, rows: Mapping[int, Progress]) -> Iterator[None]:
-        """A query runs, from where the tables are, as long as the block does."""
+    def query(self) -> Iterator[None]:
+        """A query starts and runs as long as the block does."""
         if self._state != STARTING:
             self.metrics.restarts.inc()
         self._state = RUNNING
-        self.loaded(rows)
         try:
             yield
         except Exception as error:

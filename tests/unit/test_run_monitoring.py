@@ -118,14 +118,15 @@ def test_health_is_that_triggers_come_to_an_end(cluster: Cluster) -> None:
 
 def test_a_query_that_starts_again_is_alive_until_it_takes_too_long(cluster: Cluster) -> None:
     monitor = cluster.monitor()
-    with pytest.raises(TablesUnavailable), monitor.query(loaded(p0=5)):
+    with pytest.raises(TablesUnavailable), monitor.query():
         raise TablesUnavailable("no space\nleft")
     status, said = get(monitor, "/health")
     assert (status, said["query"]) == (200, "restarting")
     assert said["last_error"] == "TablesUnavailable: no space"
     cluster.now += TIMEOUT.total_seconds() + 1
     assert get(monitor, "/health")[0] == 503
-    with monitor.query(loaded(p0=6)):
+    with monitor.query():
+        monitor.loaded(loaded(p0=6))
         assert get(monitor, "/health")[1]["query"] == "running"
 
 
@@ -142,10 +143,11 @@ PROGRESS = {
 def counted(cluster: Cluster) -> str:
     monitor = cluster.monitor()
     monitor.metrics.registry.register(RunCollector(monitor, "cluster"))
-    with pytest.raises(TablesUnavailable), monitor.query({}):
+    with pytest.raises(TablesUnavailable), monitor.query():
         raise TablesUnavailable("full")
     row = Progress(next_offset=4, records_applied=3, records_quarantined=1, records_unaccounted=2)
-    with monitor.query({7: row}):
+    with monitor.query():
+        monitor.loaded({7: row})
         monitor.triggered(StreamingQueryProgress.fromJson(PROGRESS))
     monitor.metrics.tidied_up(True)
     cluster.ends = {7: 6}
