@@ -196,9 +196,8 @@ def _assert_logged(lines: list[dict[str, Any]]) -> None:
     assert restarted[0]["restarts"] == 1
     # Also where a query that starts again cannot read what it cannot write.
     assert {one["error_class"] for one in restarted} == {"TablesUnavailable"}
-    of_spark = [one for one in lines if one["logger"].startswith("org.apache.spark.")]
-    assert of_spark
-    assert all(one["level"] == "ERROR" for one in of_spark)
+    # What fails in Spark is told by this program.
+    assert not [one for one in lines if one["logger"].startswith("org.apache.spark.")]
 
 
 def _assert_promtool_takes(text: str) -> None:
