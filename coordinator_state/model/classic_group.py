@@ -1,0 +1,379 @@
+"""A live classic group and its members: what a coordinator holds in memory between two records.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java
+and ClassicGroupMember.java at 4.2.0; GroupMetadata.scala and MemberMetadata.scala at 3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coordinator_state.consumer_protocol import decode_subscribed_topics
+from coordinator_state.errors import DecodeError
+from coordinator_state.groups import CONSUMER
+from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.log import KeyAndValue
+from coordinator_state.model.records import group_metadata
+from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
+from coordinator_state.offsets import CommittedOffset
+from coordinator_state.partitioner import java_hash_code
+from coordinator_state.record_types import NO_TIMESTAMP
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names and a member's metadata under each, in its order of preference."""
+
+_HASH_BUCKETS: Final = 16
+
+
+class InvalidTransition(Exception):
+    """A group cannot come from its state into another."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ClassicMember:
+    """A member; `join` and `sync` are its requests that wait for an answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    join: Reply[JoinGroupResponse] | None = None
+    sync: Reply[SyncGroupResponse] | None = None
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether a session that is over is none of the member's fault: it waits for an answer."""
+        return not self.is_new and (self.join is not None or self.sync is not None)
+
+    def metadata(self, protocol: str) -> bytes:
+        """The member's metadata under a protocol."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def vote(self, candidates: set[str]) -> str:
+        """The protocol that the member likes best of these."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        """Answer the join that waits, if one does."""
+        if self.join is not None:
+            self.join.complete(response)
+            self.join = None
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        """Answer the sync that waits; tell whether one did."""
+        if self.sync is None:
+            return False
+        self.sync.complete(response)
+        self.sync = None
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class DurableGroup:
+    """A group as its last GroupMetadata record has it: record offset and the value's fields."""
+
+    record_offset: int
+    value: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicGroup:
+    """A group; its members in the order in which they came, the first of them its leader.
+
+    A broker's maps have no such order, so where a leader goes, which of the others is the next one
+    is up to it.
+    """
+
+    group_id: str
+    state: ClassicState = ClassicState.EMPTY
+    previous_state: ClassicState = ClassicState.EMPTY
+    state_timestamp_ms: int | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Member ids by instance id."""
+    pending_members: set[str] = field(default_factory=set)
+    """Ids that were given out and not come back."""
+    pending_sync_members: set[str] = field(default_factory=set)
+    new_member_added: bool = False
+    """Whether a member came while the first rebalance was waiting for some."""
+    subscribed_topics: frozenset[str] | None = None
+    """What the members consume, None where that is not known."""
+    durable: DurableGroup | None = None
+    """What a coordinator that loads the log finds, None where there is no record."""
+    has_commits: bool = False
+    """Whether the log has offset commits of it: they alone make it a simple group."""
+
+    def is_in(self, *states: ClassicState) -> bool:
+        """Whether the group is in one of these states."""
+        return self.state in states
+
+    def transition_to(self, state: ClassicState, now_ms: int) -> None:
+        """Come into a state.
+
+        Raises:
+            InvalidTransition: not from the one that the group is in.
+        """
+        if self.state not in VALID_PREVIOUS_STATES[state]:
+            raise InvalidTransition(f"{self.group_id}: {self.state.value} to {state.value}")
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance can begin."""
+        return self.state in VALID_PREVIOUS_STATES[ClassicState.PREPARING_REBALANCE]
+
+    @property
+    def awaiting_join(self) -> int:
+        """How many members wait for the answer to their join."""
+        return sum(member.join is not None for member in self.members.values())
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing for the next generation."""
+        return len(self.members) == self.awaiting_join and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members'."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members are consumers."""
+        return self.protocol_type == CONSUMER
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether the member leads the group."""
+        return self.leader_id is not None and self.leader_id == member_id
+
+    # --- members
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        """Add a member."""
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.pending_members.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, or one that was to come."""
+        member = self.members.pop(member_id, None)
+        if member is not None and member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.discard(member_id)
+        self.pending_sync_members.discard(member_id)
+
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
+        """Give a static member a new id; who still uses the old one is fenced."""
+        member = self.members[old_id]
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        member.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
+        member.answer_sync(SyncGroupResponse(error_code=fenced))
+        member.member_id, member.is_new = new_id, False
+        # It keeps its place: so does the leader.
+        self.members = {m.member_id: m for m in self.members.values()}
+        if self.is_leader(old_id):
+            self.leader_id = new_id
+        self.static_members[instance_id] = new_id
+        return member
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether a request comes from a member, and from the one that has the instance id."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def elect_joined_leader(self) -> bool:
+        """Have a leader among those that joined; False where nobody did."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join is None:
+            joined = (m.member_id for m in self.members.values() if m.join is not None)
+            leader_id = next(joined, None)
+            if leader_id is None:
+                return False
+            self.leader_id = leader_id
+        return True
+
+    def current_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
+        """The members as their leader is told of them."""
+        return tuple(
+            (m.member_id, m.group_instance_id, m.metadata(self.protocol_name or ""))
+            for m in self.members.values()
+        )
+
+    # --- protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols fits in."""
+        if self.is_in(ClassicState.EMPTY):
+            return bool(protocol_type and protocols)
+        common = self._common_protocols()
+        return self.protocol_type == protocol_type and any(name in common for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best of those that all of them know.
+
+        Of several, the one that comes first in a Java HashMap.
+        """
+        candidates = self._common_protocols()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        most = max(votes.values())
+        return min((name for name, count in votes.items() if count == most), key=_bucket)
+
+    def _common_protocols(self) -> set[str]:
+        known = Counter(name for m in self.members.values() for name, _ in m.protocols)
+        return {name for name, count in known.items() if count == len(self.members)}
+
+    def init_next_generation(self, now_ms: int) -> None:
+        """Begin a generation of those that joined; without any the group becomes Empty."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._topics_of_members()
+        state = ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY
+        self.transition_to(state, now_ms)
+        self.pending_sync_members.clear()
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether offsets of a topic are in use; where that is not known, they are."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def _topics_of_members(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol or (self.members and self.protocol_name is None):
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            try:
+                topics.update(decode_subscribed_topics(member.metadata(self.protocol_name or "")))
+            except DecodeError:
+                return None
+        return frozenset(topics)
+
+    # --- what the offset manager asks of groups of any type
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in the group, and no rebalance under way."""
+        return self.is_in(ClassicState.EMPTY)
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        is_transactional: bool,
+        version: int,  # noqa: ARG002 - consumer groups ask for it
+    ) -> ErrorCode:
+        """Whether offsets may be committed in the name of a member, or of nobody."""
+        if self.is_in(ClassicState.DEAD):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation_id < 0 and self.is_empty:
+            return ErrorCode.NONE
+        if generation_id >= 0 or member_id or group_instance_id is not None:
+            error_code = self.validate_member(member_id, group_instance_id)
+            if error_code is not ErrorCode.NONE:
+                return error_code
+            if generation_id != self.generation_id:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not is_transactional and not self.is_empty:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not is_transactional and self.is_in(ClassicState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """Whether offsets may be deleted: of members only where it is known what they consume."""
+        if self.is_in(ClassicState.DEAD):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not self.is_empty and not self.uses_consumer_protocol:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def validate_delete(self) -> ErrorCode:
+        """Whether the group may be deleted."""
+        if self.is_in(ClassicState.DEAD):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    @property
+    def is_never_stored(self) -> bool:
+        """Whether the group never had members, so that Kafka 3 has no record of it."""
+        return self.generation_id == 0
+
+    def tombstones(self) -> list[KeyAndValue]:
+        """The records that delete the group."""
+        return [group_metadata(self.group_id, None)]
+
+    def expiry_base_ms(self, offset: CommittedOffset) -> int | None:
+        """From when an offset's retention counts, None where it does not (KIP-211)."""
+        if self.protocol_type is None:
+            return offset.commit_timestamp_ms
+        if self.is_empty:
+            since = self.state_timestamp_ms
+            return offset.commit_timestamp_ms if since is None else since
+        is_known = self.uses_consumer_protocol and self.subscribed_topics is not None
+        if is_known and self.is_in(ClassicState.STABLE):
+            return offset.commit_timestamp_ms
+        return None
+
+    # --- the record
+
+    def metadata_value(self, assignments: Mapping[str, bytes]) -> dict[str, Any]:
+        """The fields of a GroupMetadata value, with the assignments that go with it."""
+        timestamp = self.state_timestamp_ms
+        return {
+            "protocolType": self.protocol_type or "",
+            "generation": self.generation_id,
+            "protocol": self.protocol_name,
+            "leader": self.leader_id,
+            "currentStateTimestamp": NO_TIMESTAMP if timestamp is None else timestamp,
+            "members": [
+                {
+                    "memberId": member.member_id,
+                    "groupInstanceId": member.group_instance_id,
+                    "clientId": member.client_id,
+                    "clientHost": member.client_host,
+                    "rebalanceTimeout": member.rebalance_timeout_ms,
+                    "sessionTimeout": member.session_timeout_ms,
+                    "subscription": member.metadata(self.protocol_name or ""),
+                    "assignment": assignments[member.member_id],
+                }
+                for member in self.members.values()
+            ],
+        }
+
+    def stored(self, record_offset: int, assignments: Mapping[str, bytes]) -> None:
+        """The group was appended to the log as it is now."""
+        self.durable = DurableGroup(record_offset, self.metadata_value(assignments))
+
+
+def _bucket(name: str) -> int:
+    hashed = java_hash_code(name) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) % _HASH_BUCKETS

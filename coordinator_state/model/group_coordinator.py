@@ -1,0 +1,148 @@
+"""A group coordinator of one log partition, in memory.
+
+>>> coordinator = GroupCoordinator()
+>>> coordinator.advance(1_000)
+>>> request = OffsetCommitRequest(
+...     group_id="g", offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=42)]
+... )
+>>> coordinator.commit_offsets(request)
+{('t', 0): <ErrorCode.NONE: 0>}
+>>> coordinator.fetch_offsets("g")[1]["t", 0].committed_offset
+42
+>>> [record.record_offset for batch in coordinator.log.batches() for record in batch.records]
+[0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from coordinator_state.model.classic_requests import ClassicRequests
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.live_group import LiveGroup
+from coordinator_state.model.log import CoordinatorLog, Producer
+from coordinator_state.model.offset_manager import OffsetManager, Partition
+from coordinator_state.model.rebalance import Rebalances
+from coordinator_state.model.requests import (
+    FetchedOffset,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetToCommit,
+    Reply,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from coordinator_state.model.shard import CoordinatorConfig, Shard
+from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
+
+__all__ = ["GroupCoordinator", "OffsetCommitRequest", "OffsetToCommit"]
+
+
+class GroupCoordinator:
+    """Takes requests at the time that it was last told, and appends to its log.
+
+    Args:
+        semantics: of Kafka 4's coordinator, or of Kafka 3's.
+        config: the broker's configuration.
+        seed: member ids are drawn from.
+    """
+
+    def __init__(
+        self,
+        semantics: Semantics = Semantics.COORDINATOR,
+        *,
+        config: CoordinatorConfig | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.shard = Shard(semantics=semantics, config=config or CoordinatorConfig())
+        self.shard.choose.seed(seed)
+        rebalances = Rebalances(self.shard)
+        self._classic = ClassicRequests(self.shard, rebalances)
+        self._offsets = OffsetManager(self.shard, rebalances)
+
+    # --- what it holds
+
+    @property
+    def log(self) -> CoordinatorLog:
+        """What it wrote."""
+        return self.shard.log
+
+    @property
+    def groups(self) -> dict[str, LiveGroup]:
+        """Its groups by id."""
+        return dict(self.shard.groups)
+
+    @property
+    def offsets(self) -> dict[OffsetKey, CommittedOffset]:
+        """Every committed offset."""
+        return self._offsets.offsets
+
+    @property
+    def pending(self) -> dict[int, dict[OffsetKey, CommittedOffset]]:
+        """Offsets that wait for the marker of their producer, by producer id."""
+        return self._offsets.pending
+
+    def advance(self, now_ms: int) -> None:
+        """Let time pass; sessions and rebalances may end by it."""
+        self.shard.timers.advance(now_ms)
+
+    # --- requests
+
+    def join_group(self, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
+        """JoinGroup; answered when the next generation begins."""
+        return self._classic.join_group(request)
+
+    def sync_group(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
+        """SyncGroup; answered when the leader's assignment is durable."""
+        return self._classic.sync_group(request)
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        generation_id: int,
+        group_instance_id: str | None = None,
+    ) -> ErrorCode:
+        """Heartbeat."""
+        return self._classic.heartbeat(group_id, member_id, generation_id, group_instance_id)
+
+    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+        """LeaveGroup."""
+        return self._classic.leave_group(group_id, members)
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, producer: Producer | None = None
+    ) -> dict[Partition, ErrorCode]:
+        """OffsetCommit, or TxnOffsetCommit of a producer."""
+        return self._offsets.commit_offsets(request, producer)
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
+        """WriteTxnMarkers, which the transaction coordinator sends."""
+        self._offsets.end_transaction(producer, is_commit=is_commit)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
+        """OffsetFetch, of all that a group has where no partitions are named."""
+        return self._offsets.fetch_offsets(group_id, partitions, require_stable=require_stable)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[Partition]
+    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
+        """OffsetDelete."""
+        return self._offsets.delete_offsets(group_id, partitions)
+
+    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
+        """DeleteGroups."""
+        return self._offsets.delete_groups(group_ids)
+
+    def expire_offsets(self) -> int:
+        """Look for expired offsets, as brokers do every ten minutes; how many there were."""
+        return self._offsets.expire_offsets()

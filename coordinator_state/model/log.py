@@ -1,0 +1,106 @@
+"""One log partition, as its leader appends to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+
+KeyAndValue = tuple[bytes, bytes | None]
+
+
+class AppendRefused(Exception):
+    """An append that the leader did not take, by the error it met with."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+class Producer(NamedTuple):
+    """Who writes in a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class CoordinatorLog:
+    """Record batches in the order of their offsets.
+
+    `refusal` is what appends of data meet with until it is NONE again: a leader with too few
+    replicas in sync, or one that is no leader any more.
+    """
+
+    raw: list[bytes] = field(default_factory=list)
+    next_offset: int = 0
+    refusal: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = 0
+
+    def append(
+        self, records: Sequence[KeyAndValue], now_ms: int, producer: Producer | None = None
+    ) -> int:
+        """Append records as one batch; returns the record offset of the first.
+
+        Raises:
+            AppendRefused: nothing was appended.
+        """
+        if self.refusal is not ErrorCode.NONE:
+            raise AppendRefused(self.refusal)
+        base_offset = self.next_offset
+        numbered = [(delta, now_ms, key, value) for delta, (key, value) in enumerate(records)]
+        if producer is None:
+            batch = write_record_batch(base_offset, numbered, leader_epoch=self.leader_epoch)
+        else:
+            # Coordinators write without a sequence of the producer's own.
+            batch = write_record_batch(
+                base_offset,
+                numbered,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                is_transactional=True,
+                leader_epoch=self.leader_epoch,
+            )
+        self._add(batch, len(records))
+        return base_offset
+
+    def append_marker(self, producer: Producer, control_type: int, now_ms: int) -> int:
+        """Append the marker that ends a transaction; returns its record offset.
+
+        Markers come from the transaction coordinator, which tries again until it succeeds.
+        """
+        record_offset = self.next_offset
+        self._add(
+            write_control_batch(
+                record_offset,
+                producer.producer_id,
+                producer.producer_epoch,
+                control_type,
+                timestamp_ms=now_ms,
+                leader_epoch=self.leader_epoch,
+            ),
+            1,
+        )
+        return record_offset
+
+    def batches(self) -> list[RecordBatch]:
+        """What is in the log, read back."""
+        return [_intact(batch) for batch in read_record_batches(b"".join(self.raw))]
+
+    def replace(self, batches: Iterable[bytes]) -> None:
+        """Put cleaned batches in place of all; the next offset stays."""
+        self.raw = list(batches)
+
+    def _add(self, batch: bytes, records: int) -> None:
+        self.raw.append(batch)
+        self.next_offset += records
+
+
+def _intact(batch: RecordBatch | CorruptBatch) -> RecordBatch:
+    if isinstance(batch, CorruptBatch):
+        raise TypeError(f"a corrupt batch at {batch.base_offset}: {batch.reason}")
+    return batch

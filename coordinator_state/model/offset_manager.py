@@ -1,0 +1,317 @@
+"""The offsets of a coordinator's groups: put, get, in transactions, deleted, expired.
+
+Everything is appended first and held in memory after, as a record offset says which of two wins.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
+OffsetMetadataManager.java and GroupCoordinatorShard.java (`deleteGroups`, `cleanupGroupMetadata`)
+at 4.2.0; GroupMetadataManager.scala (`storeOffsets`, `cleanupGroupMetadata`) and
+GroupMetadata.scala (`removeOffsets`, `removeExpiredOffsets`) at 3.9.1; KIP-211.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.live_group import LiveGroup
+from coordinator_state.model.log import Producer
+from coordinator_state.model.rebalance import Rebalances
+from coordinator_state.model.records import offset_commit, offset_tombstone
+from coordinator_state.model.requests import (
+    FetchedOffset,
+    OffsetCommitRequest,
+    OffsetToCommit,
+)
+from coordinator_state.model.shard import Shard
+from coordinator_state.offsets import (
+    CONTROL_TYPE_ABORT,
+    CONTROL_TYPE_COMMIT,
+    CommittedOffset,
+    OffsetKey,
+)
+
+Partition = tuple[str, int]
+"""A topic's name and a partition of it."""
+_GROUP_ID_NOT_FOUND_VERSION = 9
+
+
+@dataclass(slots=True)
+class OffsetManager:
+    """`offsets` are what OffsetFetch answers, `pending` wait for their producer's marker."""
+
+    shard: Shard
+    rebalances: Rebalances
+    offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
+    _open: set[tuple[str, int]] = field(default_factory=set)
+    """Groups with a producer whose transaction has not ended, whatever became of its offsets."""
+
+    # --- put
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, producer: Producer | None = None
+    ) -> dict[Partition, ErrorCode]:
+        """Commit offsets, those of a producer in its transaction (TxnOffsetCommit)."""
+        error_code = self.shard.refusal(request.group_id, allows_empty_id=producer is None)
+        if error_code is ErrorCode.NONE:
+            error_code = self._validate_commit(request, producer is not None)
+        if error_code is not ErrorCode.NONE:
+            return {(o.topic, o.partition): error_code for o in request.offsets}
+        most = self.shard.config.offset_metadata_max_bytes
+        good = [o for o in request.offsets if len(_utf16(o.metadata)) <= most]
+        error_code = self._append_commits(request, good, producer) if good else ErrorCode.NONE
+        return {
+            (o.topic, o.partition): error_code if o in good else ErrorCode.OFFSET_METADATA_TOO_LARGE
+            for o in request.offsets
+        }
+
+    def _validate_commit(self, request: OffsetCommitRequest, is_transactional: bool) -> ErrorCode:
+        group = self.shard.groups.get(request.group_id)
+        if group is None:
+            if request.generation_id < 0 or (self.shard.is_scala and is_transactional):
+                # Of nobody: it makes a simple group.
+                group = self.shard.new_group(request.group_id)
+            elif (
+                self.shard.is_scala
+                or is_transactional
+                or request.version < _GROUP_ID_NOT_FOUND_VERSION
+            ):
+                return ErrorCode.ILLEGAL_GENERATION
+            else:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+        error_code = group.validate_offset_commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            is_transactional=is_transactional,
+            version=request.version,
+        )
+        if error_code is ErrorCode.NONE and not is_transactional:
+            self.rebalances.heard_of(group, request.member_id)
+        return error_code
+
+    def _append_commits(
+        self,
+        request: OffsetCommitRequest,
+        offsets: Sequence[OffsetToCommit],
+        producer: Producer | None,
+    ) -> ErrorCode:
+        commits = [self._commit(request, offset, producer) for offset in offsets]
+        records = [offset_commit(key, offset, self.shard.semantics) for key, offset in commits]
+        error_code, base_offset = self.shard.append(records, self.shard.offset_error, producer)
+        if error_code is ErrorCode.NONE:
+            self.shard.groups[request.group_id].has_commits = True
+            into = self.offsets
+            if producer is not None:
+                into = self.pending.setdefault(producer.producer_id, {})
+                self._open.add((request.group_id, producer.producer_id))
+            for delta, (key, offset) in enumerate(commits):
+                into[key] = replace(offset, record_offset=base_offset + delta)
+        return error_code
+
+    def _commit(
+        self, request: OffsetCommitRequest, offset: OffsetToCommit, producer: Producer | None
+    ) -> tuple[OffsetKey, CommittedOffset]:
+        now_ms = self.shard.now_ms
+        expires = request.retention_time_ms >= 0
+        # The record of an offset that expires by itself has no place for these.
+        epoch = None if expires or offset.leader_epoch < 0 else offset.leader_epoch
+        has_topic_id = not (expires or self.shard.is_scala or producer is not None)
+        key = OffsetKey(request.group_id, offset.topic, offset.partition)
+        return key, CommittedOffset(
+            committed_offset=offset.committed_offset,
+            leader_epoch=epoch,
+            metadata=offset.metadata or "",
+            commit_timestamp_ms=now_ms,
+            expire_timestamp_ms=now_ms + request.retention_time_ms if expires else None,
+            topic_id=offset.topic_id if has_topic_id else None,
+            record_offset=-1,
+            producer_id=None if producer is None else producer.producer_id,
+            producer_epoch=None if producer is None else producer.producer_epoch,
+        )
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
+        """The transaction coordinator's marker: COMMIT stores what waits, ABORT drops it.
+
+        The marker of a transaction of version 2 has the epoch after the producer's (KIP-890).
+        """
+        control_type = CONTROL_TYPE_COMMIT if is_commit else CONTROL_TYPE_ABORT
+        self.shard.log.append_marker(producer, control_type, self.shard.now_ms)
+        self._open = {entry for entry in self._open if entry[1] != producer.producer_id}
+        for key, offset in self.pending.pop(producer.producer_id, {}).items():
+            stored = self.offsets.get(key)
+            if is_commit and (stored is None or stored.record_offset < offset.record_offset):
+                self.offsets[key] = offset
+
+    # --- get
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[Partition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
+        """Offsets of a group: of these partitions, or all that there are."""
+        refusal = self.shard.refusal(group_id, allows_empty_id=True)
+        if refusal is not ErrorCode.NONE:
+            return refusal, {}
+        known = {} if group_id not in self.shard.groups else self._offsets_of(group_id)
+        waiting = {k for k in self._pending_of(group_id) if group_id in self.shard.groups}
+        asked = [(key.topic, key.partition) for key in known] if partitions is None else partitions
+        found = {}
+        for topic, partition in asked:
+            key = OffsetKey(group_id, topic, partition)
+            offset = known.get(key)
+            if require_stable and key in waiting:
+                found[topic, partition] = FetchedOffset(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            elif offset is None:
+                found[topic, partition] = FetchedOffset()
+            else:
+                found[topic, partition] = FetchedOffset(
+                    committed_offset=offset.committed_offset,
+                    leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+                    metadata=offset.metadata,
+                )
+        return ErrorCode.NONE, found
+
+    def _offsets_of(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
+        return {key: o for key, o in self.offsets.items() if key.group_id == group_id}
+
+    def _pending_of(self, group_id: str) -> Iterator[OffsetKey]:
+        for waiting in self.pending.values():
+            yield from (key for key in waiting if key.group_id == group_id)
+
+    # --- deleted
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[Partition]
+    ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
+        """Delete offsets of topics that nobody in the group consumes."""
+        error_code = self.shard.refusal(group_id)
+        group = self.shard.groups.get(group_id)
+        if error_code is ErrorCode.NONE:
+            error_code = (
+                ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
+            )
+        if error_code is not ErrorCode.NONE or group is None:
+            return error_code, {}
+        is_checked = not (self.shard.is_scala and group.is_empty)
+        consumed = {p for p in partitions if is_checked and group.is_subscribed_to(p[0])}
+        keys = [OffsetKey(group_id, *p) for p in partitions if p not in consumed]
+        error_code = self._delete(group, keys, has_to_go=False)
+        if error_code is not ErrorCode.NONE:
+            return error_code, {}
+        return ErrorCode.NONE, {
+            p: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if p in consumed else ErrorCode.NONE
+            for p in partitions
+        }
+
+    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
+        """Delete groups that nobody is in, with their offsets."""
+        answers: dict[str, ErrorCode] = {}
+        for group_id in group_ids:
+            error_code = self.shard.refusal(group_id, allows_empty_id=True)
+            group = self.shard.groups.get(group_id)
+            if error_code is ErrorCode.NONE:
+                error_code = (
+                    ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+                )
+            if error_code is ErrorCode.NONE and group is not None:
+                keys = list(self._offsets_of(group_id))
+                if not self.shard.is_scala:
+                    keys += [key for key in self._pending_of(group_id) if key not in keys]
+                error_code = self._delete(group, keys, has_to_go=True)
+            answers[group_id] = error_code
+        return answers
+
+    def _delete(self, group: LiveGroup, keys: Sequence[OffsetKey], *, has_to_go: bool) -> ErrorCode:
+        """Delete offsets by request, and what waits for the same partitions.
+
+        Kafka 3 writes no tombstone of what only waits, and has a group go with its last offset.
+        """
+        waiting = set(self._pending_of(group.group_id))
+        written = [
+            k for k in keys if k in self.offsets or (k in waiting and not self.shard.is_scala)
+        ]
+        if self.shard.is_scala and group.is_empty and not self._is_open(group.group_id):
+            has_to_go = has_to_go or not self._offsets_of(group.group_id).keys() - set(keys)
+        error_code = self._append_tombstones(group, written, has_to_go=has_to_go)
+        if error_code is ErrorCode.NONE:
+            self._forget_pending(waiting if has_to_go else set(keys))
+        return error_code
+
+    def _append_tombstones(
+        self, group: LiveGroup, keys: Sequence[OffsetKey], *, has_to_go: bool
+    ) -> ErrorCode:
+        """Write the tombstones of stored offsets, of their group too if it goes, and forget them.
+
+        Kafka 3 writes none of a group of generation 0, which it takes for one that has nothing but
+        offsets, and does not ask whether they could be written.
+        """
+        records = [offset_tombstone(key) for key in keys]
+        if has_to_go and not (self.shard.is_scala and group.is_never_stored):
+            records += group.tombstones()
+        error_code = ErrorCode.NONE
+        if records:
+            error_code, _ = self.shard.append(records, self.shard.offset_error)
+        if error_code is not ErrorCode.NONE and not self.shard.is_scala:
+            return error_code
+        for key in keys:
+            self.offsets.pop(key, None)
+        if has_to_go:
+            self.shard.remove_group(group)
+            self._open = {entry for entry in self._open if entry[0] != group.group_id}
+        return ErrorCode.NONE
+
+    def _forget_pending(self, keys: set[OffsetKey]) -> None:
+        for producer_id, waiting in list(self.pending.items()):
+            left = {key: offset for key, offset in waiting.items() if key not in keys}
+            if left:
+                self.pending[producer_id] = left
+            else:
+                del self.pending[producer_id]
+
+    def _is_open(self, group_id: str) -> bool:
+        """Whether a transaction keeps the group."""
+        if self.shard.is_scala:
+            return any(entry[0] == group_id for entry in self._open)
+        return any(self._pending_of(group_id))
+
+    # --- expired
+
+    def expire_offsets(self) -> int:
+        """Look for what expired, as brokers do every ten minutes; returns how many offsets were.
+
+        An Empty group goes with its last offset, or at once where it has none.
+        """
+        expired = 0
+        for group in list(self.shard.groups.values()):
+            waiting = set(self._pending_of(group.group_id))
+            offsets = self._offsets_of(group.group_id)
+            is_kept = {
+                key: (key in waiting and not self.shard.is_scala)
+                or not self._is_expired(group, key, offset)
+                for key, offset in offsets.items()
+            }
+            keys = [key for key, is_so in is_kept.items() if not is_so]
+            goes = group.is_empty and len(keys) == len(offsets)
+            goes = goes and not self._is_open(group.group_id)
+            if keys or goes:
+                self._append_tombstones(group, keys, has_to_go=goes)
+                expired += len(keys)
+        return expired
+
+    def _is_expired(self, group: LiveGroup, key: OffsetKey, offset: CommittedOffset) -> bool:
+        base_ms = group.expiry_base_ms(offset)
+        if base_ms is None or group.is_subscribed_to(key.topic):
+            return False
+        if offset.expire_timestamp_ms is not None:
+            return self.shard.now_ms >= offset.expire_timestamp_ms
+        return self.shard.now_ms - base_ms >= self.shard.config.offsets_retention_ms
+
+
+def _utf16(text: str | None) -> bytes:
+    """A client's metadata is measured as Java does: in chars."""
+    return (text or "").encode("utf-16-be", "surrogatepass")[::2]

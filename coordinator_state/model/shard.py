@@ -1,0 +1,134 @@
+"""What the parts of a coordinator share: groups of one log partition, their log and the time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.live_group import LiveGroup
+from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
+from coordinator_state.model.timers import Timers
+from coordinator_state.offsets import Semantics
+
+_E = ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """The broker's configuration that bears on groups, by its defaults."""
+
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2_147_483_647
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Shard:
+    """One coordinator of one log partition.
+
+    `semantics` are those of the coordinator of Kafka 4 or of Kafka 3. `availability` is what
+    requests meet with while the coordinator is loading, or is none: COORDINATOR_LOAD_IN_PROGRESS,
+    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+    """
+
+    semantics: Semantics = Semantics.COORDINATOR
+    config: CoordinatorConfig = field(default_factory=CoordinatorConfig)
+    log: CoordinatorLog = field(default_factory=CoordinatorLog)
+    timers: Timers = field(default_factory=Timers)
+    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    choose: random.Random = field(default_factory=random.Random)
+    availability: ErrorCode = ErrorCode.NONE
+
+    @property
+    def is_scala(self) -> bool:
+        """Whether this is the coordinator of Kafka 3."""
+        return self.semantics is Semantics.SCALA
+
+    @property
+    def now_ms(self) -> int:
+        """The time."""
+        return self.timers.now_ms
+
+    def refusal(self, group_id: str, *, allows_empty_id: bool = False) -> ErrorCode:
+        """Why no request about a group is served, NONE where it is."""
+        if not (group_id or allows_empty_id):
+            return ErrorCode.INVALID_GROUP_ID
+        return self.availability
+
+    def new_id(self) -> UUID:
+        """A random id."""
+        return UUID(int=self.choose.getrandbits(128), version=4)
+
+    def new_group(self, group_id: str) -> ClassicGroup:
+        """Make a group in memory; nothing is written."""
+        group = ClassicGroup(group_id=group_id, state_timestamp_ms=self.now_ms)
+        self.groups[group_id] = group
+        return group
+
+    def remove_group(self, group: LiveGroup) -> None:
+        """Forget a group."""
+        del self.groups[group.group_id]
+        self.timers.cancel_all(group.group_id)
+        if isinstance(group, ClassicGroup):
+            group.transition_to(ClassicState.DEAD, self.now_ms)
+
+    def append(
+        self,
+        records: Sequence[KeyAndValue],
+        error_of: Callable[[ErrorCode], ErrorCode],
+        producer: Producer | None = None,
+    ) -> tuple[ErrorCode, int]:
+        """Append; the error that the client is told, and the record offset of the first record."""
+        try:
+            return ErrorCode.NONE, self.log.append(records, self.now_ms, producer)
+        except AppendRefused as refused:
+            return error_of(refused.error_code), -1
+
+    def group_error(self, error_code: ErrorCode) -> ErrorCode:
+        """What members are told of a GroupMetadata record that could not be appended."""
+        return (_GROUP_ERRORS_SCALA if self.is_scala else _ERRORS).get(error_code, error_code)
+
+    def offset_error(self, error_code: ErrorCode) -> ErrorCode:
+        """What clients are told of offsets that could not be appended."""
+        return (_OFFSET_ERRORS_SCALA if self.is_scala else _ERRORS).get(error_code, error_code)
+
+
+_ERRORS: Final = {
+    _E.UNKNOWN_TOPIC_OR_PARTITION: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.NOT_ENOUGH_REPLICAS: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.REQUEST_TIMED_OUT: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.NOT_LEADER_OR_FOLLOWER: _E.NOT_COORDINATOR,
+    _E.KAFKA_STORAGE_ERROR: _E.NOT_COORDINATOR,
+    _E.MESSAGE_TOO_LARGE: _E.UNKNOWN_SERVER_ERROR,
+    _E.RECORD_LIST_TOO_LARGE: _E.UNKNOWN_SERVER_ERROR,
+    _E.INVALID_FETCH_SIZE: _E.UNKNOWN_SERVER_ERROR,
+}
+"""GroupMetadataManager.java (`appendGroupMetadataErrorToResponseError`) and
+CoordinatorOperationExceptionHelper.java at 4.2.0."""
+_GROUP_ERRORS_SCALA: Final = {
+    **_ERRORS,
+    _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.REQUEST_TIMED_OUT: _E.REBALANCE_IN_PROGRESS,
+}
+"""GroupMetadataManager.scala (`storeGroup`) at 3.9.1."""
+_OFFSET_ERRORS_SCALA: Final = {
+    _E.UNKNOWN_TOPIC_OR_PARTITION: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.NOT_ENOUGH_REPLICAS: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _E.COORDINATOR_NOT_AVAILABLE,
+    _E.NOT_LEADER_OR_FOLLOWER: _E.NOT_COORDINATOR,
+    _E.KAFKA_STORAGE_ERROR: _E.NOT_COORDINATOR,
+    _E.MESSAGE_TOO_LARGE: _E.INVALID_COMMIT_OFFSET_SIZE,
+    _E.RECORD_LIST_TOO_LARGE: _E.INVALID_COMMIT_OFFSET_SIZE,
+    _E.INVALID_FETCH_SIZE: _E.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""GroupMetadataManager.scala (`maybeConvertOffsetCommitError`) at 3.9.1."""

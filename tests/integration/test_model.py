@@ -1,0 +1,80 @@
+"""The model against real brokers of both coordinators: the same answers, the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import zip_longest
+
+import pytest
+from kafka.admin import NewTopic
+
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import read_record_batches
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.kafka.fetch import LogClient
+from tests.admin_client import admin_of
+from tests.coordinator_clients import BrokerClients, ModelClients
+from tests.coordinator_scripts import SCRIPTS, TOPICS, Told, records_of
+
+VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
+INITIAL_DELAY_MS = 500
+PROPERTIES = {
+    "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": INITIAL_DELAY_MS,
+}
+
+
+@pytest.fixture(scope="module", params=list(Semantics))
+def semantics(request: pytest.FixtureRequest) -> Semantics:
+    return Semantics(request.param)
+
+
+@pytest.fixture(scope="module")
+def broker_of(
+    semantics: Semantics, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedBroker]:
+    folder = tmp_path_factory.mktemp("broker")
+    version = VERSIONS[semantics]
+    with EmbeddedBroker(version=version, folder=folder, properties=PROPERTIES) as broker:
+        broker.create_offsets_topic()
+        with admin_of(broker) as admin:
+            admin.create_topics([NewTopic(topic, 10, 1) for topic in TOPICS])
+        yield broker
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_the_model_answers_and_writes_as_a_broker_does(
+    broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]
+) -> None:
+    servers = broker_of.bootstrap_servers
+    with closing(BrokerClients(servers)) as clients, closing(LogClient(servers)) as reader:
+        start = reader.high_watermarks()[0]
+        real = Told(clients)
+        script(real)
+        log = _read(reader, start)
+    model = GroupCoordinator(
+        semantics,
+        config=CoordinatorConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS),
+    )
+    modelled = Told(ModelClients(model))
+    script(modelled)
+    for said, expected in zip_longest(modelled.answers, real.answers):
+        assert said == expected
+    written = records_of(b"".join(model.log.raw), modelled)
+    assert written
+    for record, expected in zip_longest(written, records_of(log, real)):
+        assert record == expected
+
+
+def _read(reader: LogClient, start: int) -> bytes:
+    log = bytearray()
+    while start < reader.high_watermarks()[0]:
+        answer = reader.fetch({0: start})[0]
+        log += answer.records
+        *_, last = read_record_batches(answer.records)
+        assert last.last_offset is not None
+        start = last.last_offset + 1
+    return bytes(log)
