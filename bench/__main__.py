@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from bench.backfill import MEASURED, BackfillReport, compare_backfill
-from bench.commits import Commits
 from bench.findings import findings_option, write_findings
+from coordinator_state.model.plain_commits import PlainCommits
 from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
 
 _COMMITS = 20_000_000
@@ -80,7 +80,7 @@ def bench(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-bench-"))
             )
         now_ms = time.time_ns() // 1_000_000
-        sequence = Commits(
+        sequence = PlainCommits(
             count=commits,
             key_count=keys,
             from_ms=now_ms - commits,

@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.commits import Commits, put_in_front
 from bench.console_consumer import print_offsets
 from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
 from bench.processes import run_command, run_environment
+from coordinator_state.model.plain_commits import PlainCommits
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.load_summary import LoadSummary
 from streaming.config import RunSettings
@@ -144,7 +144,7 @@ class BackfillReport:
 
 
 def compare_backfill(
-    folder: Path, commits: Commits, *, groups_sampled: int, with_console: bool
+    folder: Path, commits: PlainCommits, *, groups_sampled: int, with_console: bool
 ) -> BackfillReport:
     """Do it all; everything that is written is below `folder`.
 
@@ -156,7 +156,7 @@ def compare_backfill(
     with EmbeddedBroker(folder=folder / "broker") as broker:
         broker.create_offsets_topic()
         logger.info("writing a log of %s records", commits.records)
-        put_in_front(broker, commits)
+        broker.load_logs(commits.logs())
         servers = broker.bootstrap_servers
         report.broker_load, load_with_gaps = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements += [report.broker_load, load_with_gaps]

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from bench.commits import Committed, OffsetKey
+from coordinator_state.model.plain_commits import Committed
+from coordinator_state.offsets import OffsetKey
 from coordinator_state.record_types import NO_LEADER_EPOCH
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.table_answers import TableAnswers

@@ -19,10 +19,11 @@ import click
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.commits import Commits, OffsetKey, put_in_front
 from bench.findings import findings_option, write_findings
 from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
 from bench.processes import processor_s
+from coordinator_state.model.plain_commits import PlainCommits
+from coordinator_state.offsets import OffsetKey
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
@@ -61,8 +62,8 @@ def bench(
         with EmbeddedBroker(folder=folder / "broker") as broker:
             broker.create_offsets_topic()
             from_ms = time.time_ns() // 1_000_000 - keys
-            commits = Commits(count=keys, key_count=keys, from_ms=from_ms)
-            put_in_front(broker, commits)
+            commits = PlainCommits(count=keys, key_count=keys, from_ms=from_ms)
+            broker.load_logs(commits.logs())
             broker.wait_until_loaded()
             traffic = Traffic(broker.bootstrap_servers, commits, rate)
             watch = Watch(str(folder / "tables"))
@@ -127,7 +128,7 @@ class Traffic:
     """
 
     bootstrap_servers: str
-    commits: Commits
+    commits: PlainCommits
     rate: int
     acknowledged: list[tuple[int, int, float]] = field(default_factory=list)
     committed: dict[OffsetKey, int] = field(init=False)

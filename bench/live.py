@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.commits import OffsetKey
 from bench.processes import run_command, run_environment
+from coordinator_state.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 

@@ -26,10 +26,10 @@ import numpy as np
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from bench.commits import Commits
 from bench.findings import findings_option, write_findings
 from bench.live import Watch, committed_offsets, running_query
 from bench.processes import processor_s
+from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.primitives import read_int32
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.load_summary import OFFSETS_TOPIC
@@ -73,7 +73,7 @@ def sustained(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-bench-"))
         )
         count = max(rate * seconds, keys)
-        commits = Commits(
+        commits = PlainCommits(
             count=count,
             key_count=keys,
             from_ms=time.time_ns() // 1_000_000 - count,

@@ -13,7 +13,7 @@ import logging
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -284,6 +284,17 @@ class EmbeddedBroker:
             if number:
                 base_offset = int.from_bytes(segment[:8], "big")
             (folder / f"{base_offset:020d}.log").write_bytes(segment)
+
+    def load_logs(self, logs: Iterable[tuple[int, bytes]]) -> None:
+        """Restart with these logs in the place of log partitions, which the broker loads.
+
+        Raises:
+            BrokerError: a log partition does not exist, or the broker does not start.
+        """
+        self.stop()
+        for log_partition, log in logs:
+            self.replace_log(log_partition, log)
+        self.start()
 
     def read_log(self, log_partition: int) -> bytes:
         """Read the record batches of a log partition of a stopped broker, all segments.

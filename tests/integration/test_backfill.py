@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.backfill import broker_load, run_cold
-from bench.commits import Commits, put_in_front
 from bench.equality import Equality, check_equality
+from coordinator_state.model.plain_commits import PlainCommits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,20 +29,20 @@ def test_a_whole_log_is_materialised_equal(
 ) -> None:
     broker = fresh_broker()
     broker.create_offsets_topic()
-    commits = Commits(
+    commits = PlainCommits(
         count=COMMITS,
         key_count=KEYS,
         from_ms=time.time_ns() // 1_000_000 - COMMITS,
         in_transactions=in_transactions,
     )
-    put_in_front(broker, commits)
+    broker.load_logs(commits.logs())
     loaded, _ = broker_load(broker.wait_until_loaded())
     assert loaded.records == commits.records
     assert commits.records == COMMITS if not in_transactions else commits.records > COMMITS * 1.1
 
     run_cold(broker.bootstrap_servers, tmp_path)
 
-    def equality_with(expected: Commits) -> Equality:
+    def equality_with(expected: PlainCommits) -> Equality:
         return check_equality(
             str(tmp_path / "tables"),
             expected.last,

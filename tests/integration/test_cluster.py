@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.commits import Commits, put_in_front
 from bench.equality import check_equality
+from coordinator_state.model.plain_commits import PlainCommits
 from tests.integration.command_line import run_command
 from tests.integration.standalone_cluster import standalone_cluster
 
@@ -27,8 +27,10 @@ COMMITS, KEYS, GROUPS = 50_000, 2_000, 200
 def test_a_cluster_makes_the_same_tables(fresh_broker: FreshBroker, tmp_path: Path) -> None:
     broker = fresh_broker()
     broker.create_offsets_topic()
-    commits = Commits(count=COMMITS, key_count=KEYS, from_ms=time.time_ns() // 1_000_000 - COMMITS)
-    put_in_front(broker, commits)
+    commits = PlainCommits(
+        count=COMMITS, key_count=KEYS, from_ms=time.time_ns() // 1_000_000 - COMMITS
+    )
+    broker.load_logs(commits.logs())
     broker.wait_until_loaded()
     tables = str(tmp_path / "tables")
     with standalone_cluster(tmp_path / "cluster") as cluster:

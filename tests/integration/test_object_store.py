@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from bench.commits import Commits, put_in_front
+from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jars import Dependency, JarSet, cached_jars
 from streaming.tables.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
@@ -87,7 +87,7 @@ def test_tables_and_checkpoint_are_in_an_object_store(
     broker = fresh_broker()
     broker.create_offsets_topic()
     from_ms = time.time_ns() // 1_000_000 - 2 * COMMITS
-    put_in_front(broker, Commits(count=COMMITS, key_count=KEYS, from_ms=from_ms))
+    broker.load_logs(PlainCommits(count=COMMITS, key_count=KEYS, from_ms=from_ms).logs())
     run = [
         *("run", "--bootstrap-servers", broker.bootstrap_servers, "--available-now"),
         *("--tables", TABLES, "--checkpoint", CHECKPOINT),
@@ -114,7 +114,7 @@ def test_tables_and_checkpoint_are_in_an_object_store(
     assert sum(first.next_offsets.values()) == COMMITS
 
     # The same commits and as many more: the query goes on behind the first ones.
-    put_in_front(broker, Commits(count=2 * COMMITS, key_count=KEYS, from_ms=from_ms))
+    broker.load_logs(PlainCommits(count=2 * COMMITS, key_count=KEYS, from_ms=from_ms).logs())
     broker.wait_until_loaded()
     ran = run_command(*run, env=env)
     assert ran.returncode == 0, ran.stderr

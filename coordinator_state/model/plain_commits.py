@@ -1,0 +1,270 @@
+"""Offset commits by the million: repeatable, and their outcome is known without any replay.
+
+Groups commit for ten partitions each. Every key is committed once, in a random order, and from then
+on keys come at random. Offsets go forward, but one commit of ten thousand is behind the one before
+it. Every second topic has an id and is committed as version 4, the others as version 3.
+
+Nothing of a commit is ever a Python object: what `GroupCoordinator` writes a record at a time, a
+compiled loop writes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator_state.kernel.checksum import crc32c_tables
+from coordinator_state.kernel.commit_writer import (
+    MARKER_BYTES,
+    MOST_RECORD_OVERHEAD_BYTES,
+    numbered_by_key,
+    write_commits,
+)
+from coordinator_state.kernel.numbers import Bytes, Integers
+from coordinator_state.offsets import CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT, OffsetKey
+from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
+from coordinator_state.record_batch import BATCH_HEADER_BYTES
+from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.serde import encode_key, encode_value
+
+PARTITIONS_PER_GROUP: Final = 10
+_TOPICS: Final = 200
+_SET_BACK_ONE_OF: Final = 10_000
+_STEP: Final = 1 << 20
+_LEADER_EPOCHS: Final = (NO_LEADER_EPOCH, 0, 7)
+_METADATA: Final = ("", "", "", "host-1", "Größe: 5 €")
+"""Most commits carry no metadata."""
+_OFFSET_COMMIT: Final = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
+_VALUE_HEAD_BYTES: Final = 14
+"""Version, offset and leader epoch."""
+_TIMESTAMP_BYTES: Final = 8
+_TOPIC_ID_BYTES: Final = 19
+"""As the one tagged field."""
+
+_RECORDS_PER_TRANSACTION: Final = 10
+_PRODUCERS: Final = 100
+"""Of a log partition."""
+_ABORTED_ONE_OF: Final = 10
+_COMMITS_AT_ONCE: Final = 1_000_000
+
+
+class Committed(NamedTuple):
+    """What is committed."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    topic_id: UUID | None
+
+
+@dataclass(frozen=True)
+class PlainCommits:
+    """`count` commits over `key_count` keys, the same ones whenever they are asked for.
+
+    They are a millisecond apart, the first at `from_ms`; a broker forgets offsets older than
+    `offsets.retention.minutes`. `batch_records` of them make a batch. With `in_transactions` each
+    batch is a transaction, of ten commits, and every tenth is aborted.
+    """
+
+    count: int
+    key_count: int
+    from_ms: int
+    seed: int = 0
+    in_transactions: bool = False
+    log_partitions: int = DEFAULT_LOG_PARTITIONS
+    batch_records: int = 100
+
+    @property
+    def records(self) -> int:
+        """Of all logs, markers included."""
+        batches = sum(-(-len(commits) // self._batch_records) for commits in self._by_log_partition)
+        return self.count + (batches if self.in_transactions else 0)
+
+    @cached_property
+    def last(self) -> dict[OffsetKey, Committed]:
+        """What a coordinator that loaded them all would answer."""
+        last = np.full(self.key_count, -1)
+        is_committed = np.ones(self.count, dtype=np.bool_)
+        if self.in_transactions:
+            for commits in self._by_log_partition:
+                is_committed[commits] = ~_is_aborted(np.arange(len(commits)) // self._batch_records)
+        last[self._key_numbers[is_committed]] = np.flatnonzero(is_committed)
+        return {
+            self.keys[number]: self._committed(commit)
+            for number, commit in enumerate(last.tolist())
+            if commit >= 0
+        }
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        """The record batches of each log partition, in the order of the commits."""
+        for log_partition, commits in enumerate(self._by_log_partition):
+            yield log_partition, b"".join(self._batches(log_partition, commits))
+
+    @property
+    def _batch_records(self) -> int:
+        return _RECORDS_PER_TRANSACTION if self.in_transactions else self.batch_records
+
+    @cached_property
+    def _by_log_partition(self) -> Sequence[Integers]:
+        of_group = np.array(
+            [
+                partition_for(key.group_id, self.log_partitions)
+                for key in self.keys[::PARTITIONS_PER_GROUP]
+            ],
+            dtype=np.uint16,
+        )
+        of_commit = of_group[self._key_numbers // PARTITIONS_PER_GROUP]
+        order = np.argsort(of_commit, kind="stable")
+        ends = np.cumsum(np.bincount(of_commit, minlength=self.log_partitions))
+        return np.split(order, ends[:-1])
+
+    @cached_property
+    def keys(self) -> Sequence[OffsetKey]:
+        """What is committed for, group by group."""
+        return [
+            OffsetKey(
+                f"group-{number // PARTITIONS_PER_GROUP:06d}",
+                f"topic-{number // PARTITIONS_PER_GROUP % _TOPICS:03d}",
+                number % PARTITIONS_PER_GROUP,
+            )
+            for number in range(self.key_count)
+        ]
+
+    @cached_property
+    def _key_numbers(self) -> Integers:
+        first = self._generator(0).permutation(self.key_count)
+        rest = self._generator(1).integers(0, self.key_count, max(self.count - self.key_count, 0))
+        return np.concatenate([first, rest])[: self.count]
+
+    @cached_property
+    def _offsets(self) -> Integers:
+        """Each key's go up, and once in a while one is half of what it would be."""
+        nth = numbered_by_key(self._key_numbers, self.key_count)
+        is_set_back = self._generator(2).integers(0, _SET_BACK_ONE_OF, self.count) == 0
+        forward = nth * _STEP + self._generator(3).integers(0, _STEP, self.count)
+        return np.where(is_set_back, forward // 2, forward)
+
+    @cached_property
+    def _choices(self) -> tuple[Integers, Integers]:
+        """Of leader epochs and metadata."""
+        return (
+            self._generator(4).integers(0, len(_LEADER_EPOCHS), self.count),
+            self._generator(5).integers(0, len(_METADATA), self.count),
+        )
+
+    def _generator(self, number: int) -> np.random.Generator:
+        """One for each column, so that fewer commits are the first ones of more."""
+        return np.random.default_rng((self.seed, number))
+
+    def _committed(self, commit: int) -> Committed:
+        epochs, metadata = self._choices
+        return Committed(
+            offset=int(self._offsets[commit]),
+            leader_epoch=_LEADER_EPOCHS[epochs[commit]],
+            metadata=_METADATA[metadata[commit]],
+            commit_timestamp_ms=self.from_ms + commit,
+            topic_id=_topic_id(self.keys[self._key_numbers[commit]].topic),
+        )
+
+    def _batches(self, log_partition: int, commits: Integers) -> Iterator[bytes]:
+        size = self._batch_records
+        at_once = _COMMITS_AT_ONCE // size * size
+        base_offset = 0
+        for start in range(0, len(commits), at_once):
+            some = commits[start : start + at_once]
+            batches = np.arange(start // size, start // size - (-len(some) // size))
+            if not self.in_transactions:
+                batches = batches[:0]
+            raw, base_offset = self._written(some, batches, base_offset, log_partition)
+            yield raw
+
+    def _written(
+        self, commits: Integers, transactions: Integers, base_offset: int, log_partition: int
+    ) -> tuple[bytes, int]:
+        keys = self._key_numbers[commits]
+        topics = keys // PARTITIONS_PER_GROUP % _TOPICS
+        epochs, metadata = self._choices
+        has_id = _HAS_ID[topics]
+        size = (MOST_RECORD_OVERHEAD_BYTES + self._most_variable_bytes) * len(commits)
+        size += (len(commits) // self._batch_records + 1) * (BATCH_HEADER_BYTES + MARKER_BYTES)
+        out = np.empty(size, dtype=np.uint8)
+        written, next_offset = write_commits(
+            keys,
+            *self._raw_keys,
+            3 + has_id,
+            self._offsets[commits],
+            np.array(_LEADER_EPOCHS)[epochs[commits]],
+            metadata[commits] + len(_METADATA) * has_id,
+            *_METADATA_PARTS,
+            topics,
+            *_TAILS,
+            self.from_ms + commits,
+            self._batch_records,
+            base_offset,
+            log_partition * _PRODUCERS + transactions % _PRODUCERS,
+            np.where(_is_aborted(transactions), CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT),
+            _CRC_TABLES,
+            out,
+        )
+        return out[:written].tobytes(), next_offset
+
+    @cached_property
+    def _most_variable_bytes(self) -> int:
+        return sum(
+            int(np.diff(starts).max()) for _, starts in (self._raw_keys, _METADATA_PARTS, _TAILS)
+        )
+
+    @cached_property
+    def _raw_keys(self) -> tuple[Bytes, Integers]:
+        return _joined(
+            encode_key(
+                _OFFSET_COMMIT,
+                {"group": key.group_id, "topic": key.topic, "partition": key.partition},
+            )
+            for key in self.keys
+        )
+
+
+def _is_aborted(transaction: Any) -> Any:
+    return transaction % _ABORTED_ONE_OF == _ABORTED_ONE_OF - 1
+
+
+def _joined(parts: Iterable[bytes]) -> tuple[Bytes, Integers]:
+    """Bytes one behind the other, and where each begins and the last one ends."""
+    known = list(parts)
+    starts = np.cumsum([0, *map(len, known)])
+    return np.frombuffer(b"".join(known), dtype=np.uint8), starts
+
+
+def _topic_id(topic: str) -> UUID | None:
+    has_id = int(topic.rpartition("-")[2]) % 2 == 0
+    return uuid5(NAMESPACE_URL, topic) if has_id else None
+
+
+def _value(metadata: str, topic_id: UUID | None) -> bytes:
+    fields = {"offset": 0, "leaderEpoch": 0, "metadata": metadata, "commitTimestamp": 0}
+    if topic_id is None:
+        return encode_value(_OFFSET_COMMIT, 3, fields)
+    return encode_value(_OFFSET_COMMIT, 4, {**fields, "topicId": topic_id})
+
+
+_CRC_TABLES: Final = crc32c_tables()
+_TOPIC_IDS: Final = [_topic_id(f"topic-{number:03d}") for number in range(_TOPICS)]
+_HAS_ID: Final[npt.NDArray[np.int64]] = np.array([int(t is not None) for t in _TOPIC_IDS])
+_METADATA_PARTS: Final = _joined(
+    _value(text, topic_id)[_VALUE_HEAD_BYTES : -_TIMESTAMP_BYTES - tail_bytes]
+    for topic_id, tail_bytes in ((None, 0), (UUID(int=1), _TOPIC_ID_BYTES))
+    for text in _METADATA
+)
+"""Metadata with its length as version 3 has it, then as version 4 does."""
+_TAILS: Final = _joined(
+    b"" if topic_id is None else _value("", topic_id)[-_TOPIC_ID_BYTES:] for topic_id in _TOPIC_IDS
+)
+"""What follows the commit timestamp: nothing, or the topic id as a tagged field."""
