@@ -7,15 +7,16 @@ the figures.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import tenacity
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 
 from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
@@ -30,6 +31,8 @@ from streaming.tables.schemas import (
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
+_ATTEMPTS = 10
+_MOST_PAUSE_S = 0.1
 
 
 def with_timestamps(rows: pa.Table) -> pa.Table:
@@ -181,19 +184,19 @@ def merge(
         deletes: the column that says whether a row only takes away, where there is one; null is no.
         replaced: log partitions of which the table keeps nothing but the rows of `source`.
     """
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
+
+    def action(opened: DeltaTable) -> None:
         if has_change_data_feed(opened):
             _merge_rows(opened, tables, table, source, guard, deletes, replaced)
-        else:
-            target = rows_of(opened, tables, table)
-            if replaced:
-                is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
-                target = target.filter(pc.invert(is_theirs))
-            merged = _merged(target, table, source, guard, deletes)
-            write_deltalake(opened, merged, mode="overwrite")
-    return opened.version()
+            return
+        target = rows_of(opened, tables, table)
+        if replaced:
+            is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
+            target = target.filter(pc.invert(is_theirs))
+        merged = _merged(target, table, source, guard, deletes)
+        write_deltalake(opened, merged, mode="overwrite")
+
+    return _committed(table, tables, action)
 
 
 def _merged(
@@ -282,36 +285,32 @@ def append(
     The table knows the last transaction of each application, so a micro-batch that runs again adds
     nothing.
     """
-    properties = None
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
+
+    def action(opened: DeltaTable) -> None:
+        properties = None
         if transaction is not None:
             application, number = transaction
             done = opened.transaction_version(application)
             if done is not None and done >= number:
-                return opened.version()
+                return
             properties = CommitProperties(app_transactions=[Transaction(application, number)])
         write_deltalake(opened, _columns(table, rows), mode="append", commit_properties=properties)
-    return opened.version()
+
+    return _committed(table, tables, action)
 
 
 def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
     """Replace all rows of a small table; give the version after it."""
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
+
+    def action(opened: DeltaTable) -> None:
         write_deltalake(opened, _columns(table, rows), mode="overwrite")
-    return opened.version()
+
+    return _committed(table, tables, action)
 
 
 def restore(tables: str, table: Table, version: int) -> int:
     """Make a table what it was at a version; give the version after it."""
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
-        opened.restore(version)
-    return opened.version()
+    return _committed(table, tables, lambda opened: opened.restore(version))
 
 
 def last_transaction(
@@ -340,11 +339,8 @@ def delete_from(
     if others:
         known = ", ".join(map(str, sorted(next_offsets)))
         rows.append(f"log_partition NOT IN ({known})" if known else "true")
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
-        opened.delete(f"({' OR '.join(rows)}) AND {_in_log(table)}")
-    return opened.version()
+    predicate = f"({' OR '.join(rows)}) AND {_in_log(table)}"
+    return _committed(table, tables, lambda opened: opened.delete(predicate))
 
 
 def mark_lost(tables: str, table: Table, from_offsets: Mapping[int, int]) -> int:
@@ -353,11 +349,9 @@ def mark_lost(tables: str, table: Table, from_offsets: Mapping[int, int]) -> int
     Strings of files that are written anew for it are views.
     """
     rows = " OR ".join(_from(table, *from_offset) for from_offset in sorted(from_offsets.items()))
-    path = table.path(tables)
-    with writing(path):
-        opened = DeltaTable(path)
-        opened.update({"outcome": f"'{LOST}'"}, predicate=f"({rows}) AND {_in_log(table)}")
-    return opened.version()
+    lost = {"outcome": f"'{LOST}'"}
+    predicate = f"({rows}) AND {_in_log(table)}"
+    return _committed(table, tables, lambda opened: opened.update(lost, predicate=predicate))
 
 
 def _from(table: Table, log_partition: int, offset: int) -> str:
@@ -372,6 +366,26 @@ def _in_log(table: Table) -> str:
     if "reason" in table.schema.names:
         return f"reason NOT LIKE '{GONE}%'"
     return f"(outcome IS NULL OR outcome <> '{LOST}')"
+
+
+def _committed(table: Table, tables: str, action: Callable[[DeltaTable], object]) -> int:
+    """Do something to a table; give the version after it. Again, where somebody was faster.
+
+    That is upkeep, which puts files together and deletes days that are over; it is not about the
+    rows of the query, the only other writer, but Delta cannot know.
+    """
+    path = table.path(tables)
+    with writing(path):
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(CommitFailedError),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random(max=_MOST_PAUSE_S),
+            reraise=True,
+        ):
+            with attempt:
+                opened = DeltaTable(path)
+                action(opened)
+    return opened.version()
 
 
 def said(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,11 +19,13 @@ from deltalake.exceptions import DeltaError
 from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
+from streaming.tables import delta
 from streaming.tables import folder as tables_folder
 from streaming.tables import upkeep as upkeep_of_tables
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
+    ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
@@ -294,6 +297,38 @@ def test_files_go_without_a_commit(tmp_path: Path) -> None:
     before = DeltaTable(GROUP_OFFSETS.path(query.tables)).version()
     assert query.upkeep()[GROUP_OFFSETS.name].files_deleted >= 4
     assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
+
+
+@pytest.mark.parametrize("change_data_feed", [False, True])
+def test_the_query_goes_on_where_upkeep_was_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_data_feed: bool
+) -> None:
+    """Between the moment a table is opened and the commit, its files were put together or went."""
+    query = Query(tmp_path / "tables", timedelta(0), change_data_feed=change_data_feed)
+    for days in (9, 0):
+        for number in range(MOST_SMALL_FILES + 1):
+            query.micro_batch(NOW_MS - days * DAY_MS, group_id=f"g{number}")
+    open_again, met = DeltaTable, Counter[str]()
+
+    def overtaken(path: str, *arguments: Any, **rest: Any) -> DeltaTable:
+        opened = open_again(path, *arguments, **rest)
+        name = Path(path).name
+        if not arguments and not rest and not met[name]:
+            met[name] += 1
+            table = next(table for table in ALL_TABLES if table.name == name)
+            upkeep_of_tables._upkeep_of(query.tables, table, opened.version(), NOW)
+        return opened
+
+    monkeypatch.setattr(delta, "DeltaTable", overtaken)
+    query.micro_batch(group_id="g0")
+    assert {GROUP_OFFSETS.name, OFFSET_COMMITS.name} <= set(met)
+    monkeypatch.undo()
+    rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
+    assert rows.num_rows == (MOST_SMALL_FILES + 1) * len(KEYS)
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name).to_pylist()
+    places = [row["record_offset"] for row in history]
+    assert len(set(places)) == len(places)
+    assert query.number * len(KEYS) - 1 in places
 
 
 def test_nobody_notices(tmp_path: Path) -> None:
