@@ -30,6 +30,7 @@ from streaming.commands.redecode import redecode
 from streaming.commands.reload import reload
 from streaming.commands.run import run
 from streaming.commands.show import show
+from streaming.commands.simulate import simulate
 from streaming.commands.sql import sql
 from streaming.commands.verify import verify
 from streaming.errors import ConfigurationError
@@ -194,6 +195,7 @@ for _command in (
     run,
     demo,
     show,
+    simulate,
     sql,
     offsets,
     expiring_offsets,

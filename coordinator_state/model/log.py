@@ -91,6 +91,13 @@ class CoordinatorLog:
         """What is in the log, read back."""
         return [_intact(batch) for batch in read_record_batches(b"".join(self.raw))]
 
+    def since(self, record_offset: int) -> bytes:
+        """The batches from the one on that has a record offset, or comes after it."""
+        for number in range(len(self.raw) - 1, -1, -1):
+            if int.from_bytes(self.raw[number][:8], "big") <= record_offset:
+                return b"".join(self.raw[number:])
+        return b"".join(self.raw)
+
     def replace(self, batches: Iterable[bytes]) -> None:
         """Put cleaned batches in place of all; the next offset stays."""
         self.raw = list(batches)

@@ -84,8 +84,12 @@ class PlainCommits:
     @property
     def records(self) -> int:
         """Of all logs, markers included."""
-        batches = sum(-(-len(commits) // self._batch_records) for commits in self._by_log_partition)
-        return self.count + (batches if self.in_transactions else 0)
+        return sum(map(self.next_offset, range(self.log_partitions)))
+
+    def next_offset(self, log_partition: int) -> int:
+        """The offset behind the last record of a log."""
+        commits = len(self._by_log_partition[log_partition])
+        return commits + (-(-commits // self._batch_records) if self.in_transactions else 0)
 
     @cached_property
     def last(self) -> dict[OffsetKey, Committed]:

@@ -21,9 +21,16 @@ from streaming.commands.signals import interrupt_on_sigterm
     default=True,
     help="Serve the page while the traffic runs, and open it where there is a screen.",
 )
+@option(
+    "--offline",
+    is_flag=True,
+    help="Simulated groups in place of a broker: nothing is fetched, no Java is needed.",
+)
 @output_option
 @click.pass_context
-def demo(ctx: click.Context, *, seconds: float | None, dashboard: bool, output: str) -> None:
+def demo(
+    ctx: click.Context, *, seconds: float | None, dashboard: bool, offline: bool, output: str
+) -> None:
     """Run it all on this machine: broker, live groups, query, both answers.
 
     Starts a Kafka broker on this machine, lets several real consumer groups commit (one of them
@@ -35,13 +42,17 @@ def demo(ctx: click.Context, *, seconds: float | None, dashboard: bool, output: 
     \b
     Examples:
       coordinator-state demo --seconds 20
+      coordinator-state demo --offline --seconds 20
       coordinator-state demo
     """
-    from streaming.demo.demo import run_demo
+    if offline:
+        from streaming.demo.offline import run_offline_demo as run
+    else:
+        from streaming.demo.demo import run_demo as run
 
     with interrupt_on_sigterm():
         ctx.exit(
-            run_demo(
+            run(
                 seconds=math.inf if seconds is None else seconds,
                 output=output,
                 dashboard=dashboard,

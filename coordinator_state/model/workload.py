@@ -1,0 +1,381 @@
+"""Groups at work, by a seed: what their coordinators write to all log partitions, as time goes by.
+
+Some groups have members that commit what they consumed, join, leave and come back; some commit in
+transactions, now and then aborted ones; some have no members at all. A group may stop for longer
+than its offsets are kept, and they expire; a few are deleted. The same settings give the same logs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.model.cleaner import clean
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.log import Producer
+from coordinator_state.model.requests import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetToCommit,
+    Reply,
+    SyncGroupRequest,
+)
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.offsets import Semantics
+from coordinator_state.partitioner import partition_for
+
+MINUTE_MS: Final = 60_000
+_SESSION_MS: Final = 30 * MINUTE_MS
+_HEARTBEAT_MS: Final = 10 * MINUTE_MS
+_REBALANCE_MS: Final = 5 * MINUTE_MS
+_INITIAL_DELAY_MS: Final = 3_000
+_EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
+_LOOK_AGAIN_MS: Final = 1_000
+_MOST_CONSUMED: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """How much of what there is; shares are of the groups, or of what is counted."""
+
+    seed: int = 0
+    groups: int = 100
+    members_per_group: int = 3
+    partitions_per_group: int = 10
+    commit_interval_ms: int = 5_000
+    """Of each group, for all of its partitions at once; 5 s is `auto.commit.interval.ms`."""
+    rebalances_per_hour: float = 6.0
+    """Of each group."""
+    simple_share: float = 0.1
+    transactional_share: float = 0.2
+    aborted_share: float = 0.1
+    static_share: float = 0.2
+    stops_per_hour: float = 0.5
+    """Of each group: its members all leave; it comes back, is deleted, or stays away."""
+    offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    clean_every_ms: int | None = None
+    """How often the log cleaner runs; never where None."""
+    delete_retention_ms: int = 24 * 60 * MINUTE_MS
+    log_partitions: int = 50
+    semantics: Semantics = Semantics.COORDINATOR
+    from_ms: int = 1_700_000_000_000
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group as its clients see it."""
+
+    group_id: str
+    topic: str
+    partitions: int
+    is_simple: bool
+    is_static: bool
+    producer: Producer | None
+    members: dict[str, str | None]
+    """Instance ids by member id."""
+    consumed: list[int]
+    generation: int = -1
+    instances: int = 0
+
+    @property
+    def protocols(self) -> tuple[tuple[str, bytes], ...]:
+        fields = {"topics": [self.topic], "userData": None}
+        return (("range", encode_subscription(fields, 0)),)
+
+
+class Workload:
+    """Runs as far as it is told to; `coordinators` are those of the log partitions."""
+
+    def __init__(self, settings: WorkloadSettings) -> None:
+        self.settings = settings
+        self.now_ms = settings.from_ms
+        self._choose = random.Random(settings.seed)
+        config = CoordinatorConfig(
+            offsets_retention_ms=settings.offsets_retention_ms,
+            group_initial_rebalance_delay_ms=_INITIAL_DELAY_MS,
+        )
+        self.coordinators = {
+            log_partition: GroupCoordinator(
+                settings.semantics, config=config, seed=settings.seed * 1_000 + log_partition
+            )
+            for log_partition in range(settings.log_partitions)
+        }
+        self._groups = [self._new_group(number) for number in range(settings.groups)]
+        self._taken: dict[int, int] = {}
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._scheduled = 0
+        self._begin()
+
+    @property
+    def records(self) -> int:
+        """How many were written, those included that were cleaned away since."""
+        return sum(c.log.next_offset for c in self.coordinators.values())
+
+    def run(self, ms: int) -> None:
+        """Let time pass."""
+        until_ms = self.now_ms + ms
+        while self._events and self._events[0][0] <= until_ms:
+            due_ms, _, action = heapq.heappop(self._events)
+            self.now_ms = max(self.now_ms, int(due_ms))
+            action()
+        self.now_ms = until_ms
+        for coordinator in self.coordinators.values():
+            coordinator.advance(self.now_ms)
+
+    def run_until(self, records: int) -> None:
+        """Let time pass until so many records were written, or one more request's."""
+        while self.records < records and self._events:
+            due_ms, _, action = heapq.heappop(self._events)
+            self.now_ms = max(self.now_ms, int(due_ms))
+            action()
+        self.run(0)
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        """The log of each log partition."""
+        for log_partition, coordinator in self.coordinators.items():
+            yield log_partition, b"".join(coordinator.log.raw)
+
+    def take(self) -> Iterator[tuple[int, bytes, int, int]]:
+        """What was written since this was last asked for: log partition, batches and offsets.
+
+        Only of log partitions that were written to; the offsets are of the first record and behind
+        the last one. What was cleaned away before it was taken is not in it.
+        """
+        for log_partition, coordinator in self.coordinators.items():
+            log = coordinator.log
+            start = self._taken.get(log_partition, 0)
+            if start < log.next_offset:
+                self._taken[log_partition] = log.next_offset
+                yield log_partition, log.since(start), start, log.next_offset
+
+    def log_end_offsets(self) -> dict[tuple[str, int], int]:
+        """Where the topics end that are consumed; groups that stopped fall behind."""
+        running_s = (self.now_ms - self.settings.from_ms) / 1000
+        produced = int(running_s * 1000 / self.settings.commit_interval_ms * _MOST_CONSUMED / 2)
+        ends: dict[tuple[str, int], int] = {}
+        for group in self._groups:
+            for partition, consumed in enumerate(group.consumed):
+                place = (group.topic, partition)
+                ends[place] = max(produced, consumed, ends.get(place, 0))
+        return ends
+
+    # --- what happens
+
+    def _begin(self) -> None:
+        settings = self.settings
+        interval_ms = settings.commit_interval_ms
+        for group in self._groups:
+            first_ms = self._choose.random() * interval_ms
+            if not group.is_simple:
+                self._at(first_ms, partial(self._come, group))
+            self._each(interval_ms, partial(self._commit, group), first_ms)
+            self._each(_HEARTBEAT_MS, partial(self._heartbeat, group), first_ms)
+        self._each(_EXPIRY_CHECK_MS, self._expire)
+        hour_ms = 60 * MINUTE_MS
+        for per_hour, action in (
+            (settings.rebalances_per_hour * settings.groups, self._change_members),
+            (settings.stops_per_hour * settings.groups, self._stop),
+        ):
+            if per_hour:
+                self._each(hour_ms / per_hour, action)
+        if settings.clean_every_ms is not None:
+            self._each(settings.clean_every_ms, self._clean)
+
+    def _at(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._scheduled += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self._scheduled, action))
+
+    def _each(
+        self, interval_ms: float, action: Callable[[], None], first_ms: float | None = None
+    ) -> None:
+        def happen() -> None:
+            action()
+            self._at(interval_ms, happen)
+
+        self._at(interval_ms if first_ms is None else first_ms, happen)
+
+    def _new_group(self, number: int) -> _Group:
+        settings, choose = self.settings, self._choose
+        is_simple = choose.random() < settings.simple_share
+        is_transactional = not is_simple and choose.random() < settings.transactional_share
+        return _Group(
+            group_id=f"group-{number:06d}",
+            topic=f"topic-{number % 200:03d}",
+            partitions=settings.partitions_per_group,
+            is_simple=is_simple,
+            is_static=choose.random() < settings.static_share,
+            producer=Producer(number, 0) if is_transactional else None,
+            members={},
+            consumed=[0] * settings.partitions_per_group,
+        )
+
+    def _coordinator(self, group: _Group) -> GroupCoordinator:
+        number = partition_for(group.group_id, self.settings.log_partitions)
+        coordinator = self.coordinators[number]
+        coordinator.advance(self.now_ms)
+        return coordinator
+
+    # --- members
+
+    def _come(self, group: _Group) -> None:
+        """All members of a group that has none."""
+        for _ in range(max(1, self.settings.members_per_group)):
+            self._join_new(group)
+
+    def _join_new(self, group: _Group) -> None:
+        instance_id = None
+        if group.is_static:
+            group.instances += 1
+            instance_id = f"{group.group_id}-{group.instances}"
+        joins = [self._join(group, "", instance_id)]
+        joins += [self._join(group, m, i) for m, i in list(group.members.items())]
+        self._sync_when_joined(group, joins)
+
+    def _join(
+        self, group: _Group, member_id: str, instance_id: str | None
+    ) -> Reply[JoinGroupResponse]:
+        return self._coordinator(group).join_group(
+            JoinGroupRequest(
+                group_id=group.group_id,
+                member_id=member_id,
+                group_instance_id=instance_id,
+                protocols=group.protocols,
+                session_timeout_ms=_SESSION_MS,
+                rebalance_timeout_ms=_REBALANCE_MS,
+                client_id=group.group_id,
+                requires_known_member_id=False,
+            )
+        )
+
+    def _sync_when_joined(self, group: _Group, joins: list[Reply[JoinGroupResponse]]) -> None:
+        self._coordinator(group)
+        if not all(reply.is_done for reply in joins):
+            self._at(_LOOK_AGAIN_MS, partial(self._sync_when_joined, group, joins))
+            return
+        live = self._coordinator(group).shard.groups.get(group.group_id)
+        if live is None:
+            group.members.clear()
+            return
+        group.generation = live.generation_id
+        group.members = {m.member_id: m.group_instance_id for m in live.members.values()}
+        partitions: dict[str, list[int]] = {member_id: [] for member_id in group.members}
+        for partition in range(group.partitions if group.members else 0):
+            partitions[list(group.members)[partition % len(group.members)]].append(partition)
+        assignments = {m: _assignment(group.topic, p) for m, p in partitions.items()}
+        # The leader first: the others are then answered at once.
+        for member_id in sorted(group.members, key=lambda m: m != live.leader_id):
+            self._coordinator(group).sync_group(
+                SyncGroupRequest(
+                    group_id=group.group_id,
+                    member_id=member_id,
+                    generation_id=group.generation,
+                    group_instance_id=group.members[member_id],
+                    assignments=assignments,
+                )
+            )
+
+    def _change_members(self) -> None:
+        """Somewhere a member comes, goes, or comes back under its instance id."""
+        group = self._choose.choice(self._groups)
+        if group.is_simple or not group.members:
+            return
+        member_id = self._choose.choice(list(group.members))
+        instance_id = group.members[member_id]
+        if instance_id is not None:
+            self._sync_when_joined(group, [self._join(group, "", instance_id)])
+        elif len(group.members) > 1 and self._choose.random() < 0.5:
+            self._leave(group, [member_id])
+            joins = [self._join(group, m, i) for m, i in list(group.members.items())]
+            self._sync_when_joined(group, joins)
+        else:
+            self._join_new(group)
+
+    def _leave(self, group: _Group, member_ids: list[str]) -> None:
+        identities = [
+            MemberIdentity(member_id=m, group_instance_id=group.members[m]) for m in member_ids
+        ]
+        self._coordinator(group).leave_group(group.group_id, identities)
+        for member_id in member_ids:
+            del group.members[member_id]
+
+    def _heartbeat(self, group: _Group) -> None:
+        for member_id in group.members:
+            self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
+
+    def _stop(self) -> None:
+        """A group's members all leave; most groups come back, some are deleted."""
+        group = self._choose.choice(self._groups)
+        if group.is_simple or not group.members:
+            return
+        self._leave(group, list(group.members))
+        what = self._choose.random()
+        if what < 0.1:
+            self._coordinator(group).delete_groups([group.group_id])
+        if what < 0.8:
+            self._at(self._choose.uniform(1, 60) * MINUTE_MS, partial(self._come_back, group))
+
+    def _come_back(self, group: _Group) -> None:
+        if not group.members:
+            self._come(group)
+
+    # --- offsets
+
+    def _commit(self, group: _Group) -> None:
+        if not (group.is_simple or group.members):
+            return
+        for partition in range(group.partitions):
+            group.consumed[partition] += self._choose.randrange(_MOST_CONSUMED)
+        member_id = next(iter(group.members), "")
+        request = OffsetCommitRequest(
+            group_id=group.group_id,
+            member_id=member_id,
+            group_instance_id=group.members.get(member_id),
+            generation_id=group.generation if member_id else -1,
+            offsets=[
+                OffsetToCommit(
+                    topic=group.topic, partition=partition, committed_offset=offset, leader_epoch=0
+                )
+                for partition, offset in enumerate(group.consumed)
+            ],
+        )
+        found = self._coordinator(group).commit_offsets(request, group.producer)
+        if group.producer is not None and ErrorCode.NONE in found.values():
+            is_commit = self._choose.random() >= self.settings.aborted_share
+            # It ends before the group's next one begins, and others' come between.
+            self._at(1, partial(self._end_transaction, group, group.producer, is_commit))
+
+    def _end_transaction(self, group: _Group, producer: Producer, is_commit: bool) -> None:
+        self._coordinator(group).end_transaction(producer, is_commit=is_commit)
+
+    def _expire(self) -> None:
+        for coordinator in self.coordinators.values():
+            coordinator.advance(self.now_ms)
+            coordinator.expire_offsets()
+
+    def _clean(self) -> None:
+        for coordinator in self.coordinators.values():
+            batches = coordinator.log.batches()
+            if batches:
+                coordinator.log.replace(
+                    clean(
+                        batches,
+                        upper_bound=coordinator.log.next_offset,
+                        now_ms=self.now_ms,
+                        delete_retention_ms=self.settings.delete_retention_ms,
+                    )
+                )
+
+
+def _assignment(topic: str, partitions: list[int]) -> bytes:
+    if not partitions:
+        return b""
+    topics = [{"topic": topic, "partitions": partitions}]
+    return encode_assignment({"assignedPartitions": topics, "userData": None}, 0)

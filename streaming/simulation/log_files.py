@@ -1,0 +1,45 @@
+"""Logs as files: what `decode --file` and Kafka's own `kafka-dump-log.sh` read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import OFFSETS_TOPIC
+
+_SEGMENT = f"{0:020d}.log"
+
+
+def require_new(file: Path) -> None:
+    """Refuse to write over anything.
+
+    Raises:
+        ConfigurationError: it is there already.
+    """
+    if file.exists():
+        raise ConfigurationError(f"{file} is there already: remove it, or name another")
+
+
+def write_log_files(file: Path, logs: Iterable[tuple[int, bytes]], *, log_partitions: int) -> int:
+    """Write the log of the only log partition as one file, those of several as a broker's folder.
+
+    In the folder each log partition has one of its own, as below a broker's `log.dirs`, with one
+    segment. Returns how many bytes were written.
+
+    Raises:
+        ConfigurationError: it is there already, or cannot be written.
+    """
+    require_new(file)
+    size_bytes = 0
+    try:
+        for log_partition, log in logs:
+            segment = file
+            if log_partitions > 1:
+                segment = file / f"{OFFSETS_TOPIC}-{log_partition}" / _SEGMENT
+            segment.parent.mkdir(parents=True, exist_ok=True)
+            segment.write_bytes(log)
+            size_bytes += len(log)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
+    return size_bytes

@@ -1,0 +1,188 @@
+"""`simulate`: a seeded log, written where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from coordinator_state.model.plain_commits import PARTITIONS_PER_GROUP, PlainCommits
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.offsets import Semantics
+from streaming.errors import ConfigurationError
+from streaming.output import write_note
+
+_CLEAN_EVERY_MS: Final = 10 * MINUTE_MS
+_DELETE_RETENTION_MS: Final = 30 * MINUTE_MS
+_STEPS: Final = 20
+"""Micro-batches, and notes of how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What to simulate; `workload` is `groups` or `commits`."""
+
+    seed: int = 0
+    groups: int = 100
+    records: int = 100_000
+    workload: str = "groups"
+    commit_interval_ms: int = 5_000
+    transactional_share: float = 0.2
+    compact: bool = False
+    log_partitions: int = 50
+    semantics: Semantics = Semantics.COORDINATOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What was written."""
+
+    records: int
+    groups: int
+    log_partitions: int
+    bytes: int
+    seconds_simulated: int
+    where: str
+
+    def to_json(self) -> dict[str, Any]:
+        """By the names of the fields."""
+        return asdict(self)
+
+
+Written = tuple[int, bytes, int, int]
+"""A log partition, batches, the offsets of their first record and behind their last one."""
+
+
+def simulate(
+    simulation: Simulation,
+    *,
+    file: str | None = None,
+    tables: str | None = None,
+    bootstrap_servers: str | None = None,
+    kafka: Mapping[str, str] | None = None,
+) -> Simulated:
+    """Simulate, and write into a file, into new tables or into a cluster's topic.
+
+    Raises:
+        ConfigurationError: what is to be written is there already, or cannot be written.
+    """
+    if simulation.compact and simulation.workload == "commits":
+        raise ConfigurationError("--compact goes with --workload groups")
+    if simulation.compact and file is None:
+        raise ConfigurationError("--compact goes with --file: what is read live is not cleaned")
+    if bootstrap_servers is not None and simulation.transactional_share:
+        raise ConfigurationError(
+            "--bootstrap-servers goes with --transactional 0: markers are written by coordinators"
+        )
+    source = _Commits(simulation) if simulation.workload == "commits" else _Groups(simulation)
+    if file is not None:
+        from streaming.simulation.log_files import require_new, write_log_files
+
+        require_new(Path(file))
+        source.run()
+        size_bytes = write_log_files(
+            Path(file), source.logs(), log_partitions=simulation.log_partitions
+        )
+        return _simulated(simulation, source, size_bytes, file)
+    size_bytes = 0
+    if tables is not None:
+        from streaming.simulation.tables import simulated_tables
+
+        with simulated_tables(
+            tables, simulation.semantics, log_partitions=simulation.log_partitions
+        ) as taking:
+            for part in source.parts():
+                taking.take(part)
+                size_bytes += sum(len(log) for _, log, _, _ in part)
+        return _simulated(simulation, source, size_bytes, tables)
+    from streaming.simulation.topic import OffsetsTopic
+
+    with OffsetsTopic(bootstrap_servers or "", kafka) as topic:
+        for part in source.parts():
+            topic.append((log_partition, log) for log_partition, log, _, _ in part)
+            size_bytes += sum(len(log) for _, log, _, _ in part)
+    return _simulated(simulation, source, size_bytes, bootstrap_servers or "")
+
+
+def _simulated(
+    simulation: Simulation, source: _Groups | _Commits, size_bytes: int, where: str
+) -> Simulated:
+    return Simulated(
+        records=source.records,
+        groups=simulation.groups,
+        log_partitions=simulation.log_partitions,
+        bytes=size_bytes,
+        seconds_simulated=source.seconds,
+        where=where,
+    )
+
+
+class _Groups:
+    """All that groups do, as time goes by."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._wanted = simulation.records
+        self._workload = Workload(
+            WorkloadSettings(
+                seed=simulation.seed,
+                groups=simulation.groups,
+                commit_interval_ms=simulation.commit_interval_ms,
+                transactional_share=simulation.transactional_share,
+                clean_every_ms=_CLEAN_EVERY_MS if simulation.compact else None,
+                delete_retention_ms=_DELETE_RETENTION_MS,
+                log_partitions=simulation.log_partitions,
+                semantics=simulation.semantics,
+            )
+        )
+
+    @property
+    def records(self) -> int:
+        return self._workload.records
+
+    @property
+    def seconds(self) -> int:
+        return (self._workload.now_ms - self._workload.settings.from_ms) // 1000
+
+    def run(self) -> None:
+        for _ in self._steps():
+            pass
+
+    def parts(self) -> Iterator[list[Written]]:
+        for _ in self._steps():
+            yield list(self._workload.take())
+
+    def _steps(self) -> Iterator[None]:
+        for step in range(1, _STEPS + 1):
+            self._workload.run_until(self._wanted * step // _STEPS)
+            yield
+            write_note(f"{self.records:,} of {self._wanted:,} records")
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        return self._workload.logs()
+
+
+class _Commits:
+    """Plain commits by the million; a millisecond lies between two."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._commits = PlainCommits(
+            count=simulation.records,
+            key_count=simulation.groups * PARTITIONS_PER_GROUP,
+            from_ms=WorkloadSettings().from_ms,
+            seed=simulation.seed,
+            log_partitions=simulation.log_partitions,
+        )
+        self.records = simulation.records
+        self.seconds = simulation.records // 1000
+
+    def run(self) -> None:
+        """They are made where they are written."""
+
+    def parts(self) -> Iterator[list[Written]]:
+        for log_partition, log in self._commits.logs():
+            if log:
+                yield [(log_partition, log, 0, self._commits.next_offset(log_partition))]
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        return self._commits.logs()
