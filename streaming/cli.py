@@ -47,9 +47,12 @@ STREAMING_EXTRA = {
     "delta",
     "deltalake",
     "duckdb",
+    "flask",
     "kafka",
+    "markupsafe",
     "platformdirs",
     "prometheus_client",
+    "py4j",
     "pydantic",
     "pyspark",
     "requests",
@@ -57,6 +60,8 @@ STREAMING_EXTRA = {
     "ruamel",
     "tenacity",
     "tomli",
+    "waitress",
+    "werkzeug",
 }
 """Modules that only `pip install 'coordinator-state[streaming]'` brings."""
 

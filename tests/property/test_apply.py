@@ -19,8 +19,12 @@ from hypothesis import strategies as st
 from coordinator_state.kernel import decode_record_set
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
+from streaming.answers.model_answers import model_answers
+from streaming.answers.table_answers import TableAnswers
+from streaming.answers.verification import compare
 from streaming.apply.group_events import EVENT_SCHEMA
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.kafka.fetch import LogDescription
@@ -38,6 +42,7 @@ from tests.random_logs import logs
 LOGS_PER_RUN = 25
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
 MICRO_BATCHES = 3
+WORKLOADS = max(1, RUNS // 3)
 
 
 class Crash(Exception):
@@ -115,6 +120,41 @@ def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics) -> None:
     check()
 
 
+@pytest.mark.parametrize("clean_every_ms", [None, 5 * MINUTE_MS])
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_tables_equal_simulated_coordinators(
+    tmp_path: Path, semantics: Semantics, clean_every_ms: int | None
+) -> None:
+    """What the coordinators of a simulated workload hold, out of their logs, whole or cleaned."""
+    for seed in range(WORKLOADS):
+        workload = Workload(
+            WorkloadSettings(
+                seed=seed,
+                groups=8,
+                commit_interval_ms=MINUTE_MS,
+                rebalances_per_hour=20,
+                stops_per_hour=2,
+                offsets_retention_ms=10 * MINUTE_MS,
+                clean_every_ms=clean_every_ms,
+                delete_retention_ms=MINUTE_MS,
+                log_partitions=3,
+                semantics=semantics,
+            )
+        )
+        workload.run(40 * MINUTE_MS)
+        segments = {
+            p: (log, workload.coordinators[p].log.next_offset) for p, log in workload.logs()
+        }
+        tables = str(tmp_path / f"run-{seed}" / "tables")
+        choose = random.Random(seed)
+        _load(tables, semantics, segments, choose.choice(["sampled", "all"]), choose)
+        expected = model_answers(workload.coordinators.values())
+        found = TableAnswers(TableReader(tables)).answers()
+        verification = compare(expected, found, expected)
+        assert verification.differences == []
+        assert {verification.counts[kind] > 0 for kind in ("group", "offset", "member")} == {True}
+
+
 def _check(
     tables: str,
     semantics: Semantics,
@@ -123,12 +163,25 @@ def _check(
 ) -> None:
     history = choose.choice(["sampled", "all"])
     segments = {p: segment(events) for p, events in drawn.items()}
+    _load(tables, semantics, segments, history, choose)
+    _reload(tables, semantics, drawn, segments, history, choose)
+    _assert_loaded(tables, semantics, segments, history)
+
+
+def _load(
+    tables: str,
+    semantics: Semantics,
+    segments: dict[int, tuple[bytes, int]],
+    history: str,
+    choose: random.Random,
+) -> None:
+    """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints."""
     apply = _start(tables, semantics, history)
     # With the feed, rows are merged in another way.
     tables_folder.create(
         tables,
         apply.progress,
-        log_partitions=len(drawn),
+        log_partitions=len(segments),
         change_data_feed=choose.random() < 0.2,
     )
     cuts = {
@@ -153,8 +206,6 @@ def _check(
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
             apply = _start(tables, semantics, history)
             apply.apply(batch, number, query)
-    _assert_loaded(tables, semantics, segments, history)
-    _reload(tables, semantics, drawn, segments, history, choose)
     _assert_loaded(tables, semantics, segments, history)
 
 
