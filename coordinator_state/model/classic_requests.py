@@ -1,9 +1,9 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the classic protocol.
+"""SyncGroup, Heartbeat and LeaveGroup of the classic protocol; `joining` has JoinGroup.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
-(`classicGroupJoinToClassicGroup`, `classicGroupSyncToClassicGroup`, `classicGroupHeartbeat…`,
-`classicGroupLeave…`) and GroupCoordinatorService.java at 4.2.0; GroupCoordinator.scala
-(`handleJoinGroup`, `doSyncGroup`, `handleHeartbeat`, `handleLeaveGroup`) at 3.9.1.
+(`classicGroupSyncToClassicGroup`, `classicGroupHeartbeat…`, `classicGroupLeave…`) and
+GroupCoordinatorService.java at 4.2.0; GroupCoordinator.scala (`doSyncGroup`, `handleHeartbeat`,
+`handleLeaveGroup`) at 3.9.1.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator_state.model.classic_group import ClassicGroup, ClassicMember, DurableGroup
+from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.rebalance import Rebalances
-from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
-    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupResponse,
     MemberIdentity,
@@ -39,207 +37,6 @@ class ClassicRequests:
 
     shard: Shard
     rebalances: Rebalances
-
-    # --- JoinGroup
-
-    def join_group(self, request: JoinGroupRequest) -> JoinReply:
-        """A member wants to be in the next generation; answered when that begins."""
-        reply = JoinReply()
-        error_code = self._validate_join(request)
-        if error_code is not ErrorCode.NONE:
-            reply.complete(_not_joined(error_code, request.member_id))
-            return reply
-        is_new_member = request.member_id == UNKNOWN_MEMBER_ID
-        group = self.shard.groups.get(request.group_id)
-        if group is None and not is_new_member:
-            reply.complete(_not_joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-            return reply
-        is_new_group = group is None
-        if group is None:
-            group = self.shard.new_group(request.group_id)
-        written = self.shard.log.next_offset
-        if not self._accepts(group, request.member_id):
-            group.remove(request.member_id)
-            reply.complete(_not_joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
-        elif is_new_member:
-            self._join_new(group, request, reply)
-        else:
-            self._join_known(group, request, reply)
-        if self.shard.is_scala:
-            self.rebalances.complete_if_all_joined(group)
-        elif is_new_group and self.shard.log.next_offset == written:
-            self._store_new_group(group, reply)
-        return reply
-
-    def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
-        refusal = self.shard.refusal(request.group_id)
-        if refusal is not ErrorCode.NONE:
-            return refusal
-        config = self.shard.config
-        least_ms, most_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not least_ms <= request.session_timeout_ms <= most_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.NONE
-
-    def _store_new_group(self, group: ClassicGroup, reply: JoinReply) -> None:
-        """Kafka 4 writes of a new group that it is there, before anybody is in it."""
-        value = {
-            "protocolType": "",
-            "generation": 0,
-            "protocol": None,
-            "leader": None,
-            "currentStateTimestamp": group.state_timestamp_ms,
-            "members": [],
-        }
-        error_code, record_offset = self.shard.append(
-            [group_metadata(group.group_id, value)], self.shard.group_error
-        )
-        if error_code is ErrorCode.NONE:
-            group.durable = DurableGroup(record_offset, value)
-            return
-        # The group never was.
-        del self.shard.groups[group.group_id]
-        self.shard.timers.cancel_all(group.group_id)
-        reply.complete(_not_joined(error_code))
-
-    def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
-        most = self.shard.config.group_max_size
-        if group.is_in(_EMPTY, _DEAD):
-            return True
-        member = group.members.get(member_id)
-        if group.is_in(_PREPARING):
-            return (member is not None and member.join is not None) or group.awaiting_join < most
-        return member is not None or len(group.members) < most
-
-    def _join_new(self, group: ClassicGroup, request: JoinGroupRequest, reply: JoinReply) -> None:
-        if not group.supports(request.protocol_type, request.protocols):
-            reply.complete(_not_joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return
-        instance_id = request.group_instance_id
-        member_id = f"{request.client_id if instance_id is None else instance_id}-{self._uuid()}"
-        if instance_id is not None and instance_id in group.static_members:
-            self._replace_static(group, request, instance_id, member_id, reply)
-        elif instance_id is None and request.requires_known_member_id:
-            group.pending_members.add(member_id)
-            self.rebalances.expect(group, member_id, request.session_timeout_ms)
-            reply.complete(_not_joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
-        else:
-            self._add(group, request, member_id, reply)
-
-    def _uuid(self) -> str:
-        return str(self.shard.new_id())
-
-    def _join_known(self, group: ClassicGroup, request: JoinGroupRequest, reply: JoinReply) -> None:
-        member_id = request.member_id
-        if not group.supports(request.protocol_type, request.protocols):
-            reply.complete(_not_joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-            return
-        if member_id in group.pending_members:
-            self._add(group, request, member_id, reply)
-            return
-        error_code = group.validate_member(member_id, request.group_instance_id)
-        if error_code is not ErrorCode.NONE:
-            reply.complete(_not_joined(error_code, member_id))
-            return
-        member = group.members[member_id]
-        has_changed = member.protocols != request.protocols
-        if (
-            group.is_in(_PREPARING)
-            or has_changed
-            or (group.is_in(_STABLE) and group.is_leader(member_id))
-        ):
-            self._update(member, request, reply)
-            self.rebalances.prepare_or_complete(group)
-        else:
-            # It is in this generation, and may not have heard of it.
-            reply.complete(self.rebalances.joined(group, member_id))
-
-    def _add(
-        self, group: ClassicGroup, request: JoinGroupRequest, member_id: str, reply: JoinReply
-    ) -> None:
-        member = ClassicMember(
-            member_id=member_id,
-            group_instance_id=request.group_instance_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            session_timeout_ms=request.session_timeout_ms,
-            protocols=request.protocols,
-            is_new=True,
-            join=reply,
-        )
-        is_first_rebalance = (
-            group.generation_id == 0 if self.shard.is_scala else group.previous_state is _EMPTY
-        )
-        if group.is_in(_PREPARING) and is_first_rebalance:
-            group.new_member_added = True
-        group.add(member, request.protocol_type)
-        # Nobody hears of a client that is gone while its join waits.
-        self.rebalances.expect_heartbeat(
-            group, member, self.shard.config.new_member_join_timeout_ms
-        )
-        self.rebalances.prepare_or_complete(group)
-
-    @staticmethod
-    def _update(member: ClassicMember, request: JoinGroupRequest, reply: JoinReply) -> None:
-        member.protocols = request.protocols
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
-        member.join = reply
-
-    def _replace_static(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        instance_id: str,
-        member_id: str,
-        reply: JoinReply,
-    ) -> None:
-        """A static member is back: a Stable group whose protocol stays goes on as it is."""
-        old_leader, old_id = group.leader_id, group.static_members[instance_id]
-        self.shard.timers.cancel(("heartbeat", group.group_id, old_id))
-        member = group.replace_static_member(instance_id, old_id, member_id)
-        self.rebalances.expect_heartbeat(group, member)
-        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        self._update(member, request, reply)
-        if group.is_in(_COMPLETING):
-            # The leader may have been told of the old id.
-            self.rebalances.prepare(group)
-            return
-        if not group.is_in(_STABLE) or group.protocol_name != group.select_protocol():
-            self.rebalances.prepare_or_complete(group)
-            return
-        assignments = {m.member_id: m.assignment for m in group.members.values()}
-        error_code = self.rebalances.store_group(group, assignments)
-        if error_code is not ErrorCode.NONE:
-            member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
-            member.join = None
-            group.replace_static_member(instance_id, member_id, old_id)
-            self.rebalances.expect_heartbeat(group, member)
-            reply.complete(
-                JoinGroupResponse(
-                    error_code=error_code,
-                    generation_id=group.generation_id,
-                    protocol_type=group.protocol_type,
-                    protocol_name=group.protocol_name,
-                    leader=old_leader,
-                )
-            )
-            return
-        is_leader = group.is_leader(member_id)
-        skips = request.supports_skipping_assignment
-        member.answer_join(
-            JoinGroupResponse(
-                member_id=member_id,
-                generation_id=group.generation_id,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                # Older clients would assign anew if they were told that they lead.
-                leader=group.leader_id if skips else old_leader,
-                skip_assignment=skips and is_leader,
-                members=group.current_members() if skips and is_leader else (),
-            )
-        )
 
     # --- SyncGroup
 
@@ -378,7 +175,3 @@ def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         if asked is not None and asked != known:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
-
-
-def _not_joined(error_code: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error_code, member_id=member_id)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from coordinator_state.model.classic_requests import ClassicRequests
 from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.joining import Joining
 from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.log import CoordinatorLog, Producer
 from coordinator_state.model.offset_manager import OffsetManager, Partition
@@ -60,6 +61,7 @@ class GroupCoordinator:
         self.shard = Shard(semantics=semantics, config=config or CoordinatorConfig())
         self.shard.choose.seed(seed)
         rebalances = Rebalances(self.shard)
+        self._joining = Joining(self.shard, rebalances)
         self._classic = ClassicRequests(self.shard, rebalances)
         self._offsets = OffsetManager(self.shard, rebalances)
 
@@ -93,7 +95,7 @@ class GroupCoordinator:
 
     def join_group(self, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
         """JoinGroup; answered when the next generation begins."""
-        return self._classic.join_group(request)
+        return self._joining.join_group(request)
 
     def sync_group(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
         """SyncGroup; answered when the leader's assignment is durable."""

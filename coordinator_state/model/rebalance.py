@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator_state.model.classic_group import ClassicGroup, ClassicMember
+from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.classic_member import ClassicMember
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.live_group import LiveGroup

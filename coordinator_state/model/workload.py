@@ -10,11 +10,10 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.consumer_protocol import encode_assignment
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
@@ -29,10 +28,11 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.offsets import Semantics
+from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup, WorkloadSettings
 from coordinator_state.partitioner import partition_for
 
-MINUTE_MS: Final = 60_000
+__all__ = ["MINUTE_MS", "Workload", "WorkloadSettings"]
+
 _SESSION_MS: Final = 30 * MINUTE_MS
 _HEARTBEAT_MS: Final = 10 * MINUTE_MS
 _REBALANCE_MS: Final = 5 * MINUTE_MS
@@ -40,55 +40,6 @@ _INITIAL_DELAY_MS: Final = 3_000
 _EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
 _LOOK_AGAIN_MS: Final = 1_000
 _MOST_CONSUMED: Final = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadSettings:
-    """How much of what there is; shares are of the groups, or of what is counted."""
-
-    seed: int = 0
-    groups: int = 100
-    members_per_group: int = 3
-    partitions_per_group: int = 10
-    commit_interval_ms: int = 5_000
-    """Of each group, for all of its partitions at once; 5 s is `auto.commit.interval.ms`."""
-    rebalances_per_hour: float = 6.0
-    """Of each group."""
-    simple_share: float = 0.1
-    transactional_share: float = 0.2
-    aborted_share: float = 0.1
-    static_share: float = 0.2
-    stops_per_hour: float = 0.5
-    """Of each group: its members all leave; it comes back, is deleted, or stays away."""
-    offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
-    clean_every_ms: int | None = None
-    """How often the log cleaner runs; never where None."""
-    delete_retention_ms: int = 24 * 60 * MINUTE_MS
-    log_partitions: int = 50
-    semantics: Semantics = Semantics.COORDINATOR
-    from_ms: int = 1_700_000_000_000
-
-
-@dataclass(slots=True)
-class _Group:
-    """A group as its clients see it."""
-
-    group_id: str
-    topic: str
-    partitions: int
-    is_simple: bool
-    is_static: bool
-    producer: Producer | None
-    members: dict[str, str | None]
-    """Instance ids by member id."""
-    consumed: list[int]
-    generation: int = -1
-    instances: int = 0
-
-    @property
-    def protocols(self) -> tuple[tuple[str, bytes], ...]:
-        fields = {"topics": [self.topic], "userData": None}
-        return (("range", encode_subscription(fields, 0)),)
 
 
 class Workload:
@@ -202,11 +153,11 @@ class Workload:
 
         self._at(interval_ms if first_ms is None else first_ms, happen)
 
-    def _new_group(self, number: int) -> _Group:
+    def _new_group(self, number: int) -> SimulatedGroup:
         settings, choose = self.settings, self._choose
         is_simple = choose.random() < settings.simple_share
         is_transactional = not is_simple and choose.random() < settings.transactional_share
-        return _Group(
+        return SimulatedGroup(
             group_id=f"group-{number:06d}",
             topic=f"topic-{number % 200:03d}",
             partitions=settings.partitions_per_group,
@@ -217,7 +168,7 @@ class Workload:
             consumed=[0] * settings.partitions_per_group,
         )
 
-    def _coordinator(self, group: _Group) -> GroupCoordinator:
+    def _coordinator(self, group: SimulatedGroup) -> GroupCoordinator:
         number = partition_for(group.group_id, self.settings.log_partitions)
         coordinator = self.coordinators[number]
         coordinator.advance(self.now_ms)
@@ -225,12 +176,12 @@ class Workload:
 
     # --- members
 
-    def _come(self, group: _Group) -> None:
+    def _come(self, group: SimulatedGroup) -> None:
         """All members of a group that has none."""
         for _ in range(max(1, self.settings.members_per_group)):
             self._join_new(group)
 
-    def _join_new(self, group: _Group) -> None:
+    def _join_new(self, group: SimulatedGroup) -> None:
         instance_id = None
         if group.is_static:
             group.instances += 1
@@ -240,7 +191,7 @@ class Workload:
         self._sync_when_joined(group, joins)
 
     def _join(
-        self, group: _Group, member_id: str, instance_id: str | None
+        self, group: SimulatedGroup, member_id: str, instance_id: str | None
     ) -> Reply[JoinGroupResponse]:
         return self._coordinator(group).join_group(
             JoinGroupRequest(
@@ -255,7 +206,9 @@ class Workload:
             )
         )
 
-    def _sync_when_joined(self, group: _Group, joins: list[Reply[JoinGroupResponse]]) -> None:
+    def _sync_when_joined(
+        self, group: SimulatedGroup, joins: list[Reply[JoinGroupResponse]]
+    ) -> None:
         self._coordinator(group)
         if not all(reply.is_done for reply in joins):
             self._at(_LOOK_AGAIN_MS, partial(self._sync_when_joined, group, joins))
@@ -298,7 +251,7 @@ class Workload:
         else:
             self._join_new(group)
 
-    def _leave(self, group: _Group, member_ids: list[str]) -> None:
+    def _leave(self, group: SimulatedGroup, member_ids: list[str]) -> None:
         identities = [
             MemberIdentity(member_id=m, group_instance_id=group.members[m]) for m in member_ids
         ]
@@ -306,7 +259,7 @@ class Workload:
         for member_id in member_ids:
             del group.members[member_id]
 
-    def _heartbeat(self, group: _Group) -> None:
+    def _heartbeat(self, group: SimulatedGroup) -> None:
         for member_id in group.members:
             self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
 
@@ -322,13 +275,13 @@ class Workload:
         if what < 0.8:
             self._at(self._choose.uniform(1, 60) * MINUTE_MS, partial(self._come_back, group))
 
-    def _come_back(self, group: _Group) -> None:
+    def _come_back(self, group: SimulatedGroup) -> None:
         if not group.members:
             self._come(group)
 
     # --- offsets
 
-    def _commit(self, group: _Group) -> None:
+    def _commit(self, group: SimulatedGroup) -> None:
         if not (group.is_simple or group.members):
             return
         for partition in range(group.partitions):
@@ -352,7 +305,7 @@ class Workload:
             # It ends before the group's next one begins, and others' come between.
             self._at(1, partial(self._end_transaction, group, group.producer, is_commit))
 
-    def _end_transaction(self, group: _Group, producer: Producer, is_commit: bool) -> None:
+    def _end_transaction(self, group: SimulatedGroup, producer: Producer, is_commit: bool) -> None:
         self._coordinator(group).end_transaction(producer, is_commit=is_commit)
 
     def _expire(self) -> None:

@@ -1,0 +1,61 @@
+"""A group of a simulated workload, as its clients see it, and how much of what there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_state.consumer_protocol import encode_subscription
+from coordinator_state.model.log import Producer
+from coordinator_state.offsets import Semantics
+
+MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """How much of what there is; shares are of the groups, or of what is counted."""
+
+    seed: int = 0
+    groups: int = 100
+    members_per_group: int = 3
+    partitions_per_group: int = 10
+    commit_interval_ms: int = 5_000
+    """Of each group, for all of its partitions at once; 5 s is `auto.commit.interval.ms`."""
+    rebalances_per_hour: float = 6.0
+    """Of each group."""
+    simple_share: float = 0.1
+    transactional_share: float = 0.2
+    aborted_share: float = 0.1
+    static_share: float = 0.2
+    stops_per_hour: float = 0.5
+    """Of each group: its members all leave; it comes back, is deleted, or stays away."""
+    offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    clean_every_ms: int | None = None
+    """How often the log cleaner runs; never where None."""
+    delete_retention_ms: int = 24 * 60 * MINUTE_MS
+    log_partitions: int = 50
+    semantics: Semantics = Semantics.COORDINATOR
+    from_ms: int = 1_700_000_000_000
+
+
+@dataclass(slots=True)
+class SimulatedGroup:
+    """A group as its clients see it."""
+
+    group_id: str
+    topic: str
+    partitions: int
+    is_simple: bool
+    is_static: bool
+    producer: Producer | None
+    members: dict[str, str | None]
+    """Instance ids by member id."""
+    consumed: list[int]
+    generation: int = -1
+    instances: int = 0
+
+    @property
+    def protocols(self) -> tuple[tuple[str, bytes], ...]:
+        fields = {"topics": [self.topic], "userData": None}
+        return (("range", encode_subscription(fields, 0)),)
