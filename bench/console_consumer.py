@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from streaming.broker.load_summary import OFFSETS_TOPIC
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.jars import kafka_jars
 from streaming.java import find_java
 

@@ -24,11 +24,10 @@ from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
 from bench.processes import processor_s
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.offsets import OffsetKey
-from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
+from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, OFFSETS_TOPIC, partition_for
 from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.load_summary import OFFSETS_TOPIC
 from streaming.output import StderrHandler, output_of
 
 logger = logging.getLogger(__name__)

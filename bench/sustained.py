@@ -30,9 +30,9 @@ from bench.findings import findings_option, write_findings
 from bench.live import Watch, committed_offsets, running_query
 from bench.processes import processor_s
 from coordinator_state.model.plain_commits import PlainCommits
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from coordinator_state.primitives import read_int32
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.load_summary import OFFSETS_TOPIC
 from streaming.kafka.connections import BrokerConnections
 from streaming.output import StderrHandler, output_of
 

@@ -11,10 +11,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from coordinator_state.offsets import Semantics
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient, LogDescription
+from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts

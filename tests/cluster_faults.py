@@ -29,7 +29,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verify import verify
@@ -43,7 +43,7 @@ from streaming.demo.groups import (
 )
 from streaming.demo.traffic import Traffic, TrafficThread
 from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
+from streaming.kafka.fetch import LogClient
 from streaming.output import output_of, write_note
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS

@@ -12,9 +12,8 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, Producer
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.demo.groups import ORDERS
-from streaming.kafka.fetch import OFFSETS_TOPIC
 from tests.logs import offset_key, offset_value
 
 GROUP = "archive"

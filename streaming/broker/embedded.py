@@ -20,6 +20,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.broker.configuration import (
     HOST,
     ClusterNode,
@@ -30,7 +31,7 @@ from streaming.broker.configuration import (
     is_free,
     write_configuration,
 )
-from streaming.broker.load_summary import OFFSETS_TOPIC, LoadSummary, parse_load_summaries
+from streaming.broker.load_summary import LoadSummary, parse_load_summaries
 from streaming.broker.supervised_process import SupervisedProcess
 from streaming.errors import ConfigurationError
 from streaming.jars import KAFKA_VERSION, kafka_jars

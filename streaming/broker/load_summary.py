@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-OFFSETS_TOPIC = "__consumer_offsets"
+from coordinator_state.partitioner import OFFSETS_TOPIC
 
 # Kafka 4's words first, Kafka 3's second.
 _LOAD_EVENTS = re.compile(

@@ -18,6 +18,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.errors import LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
@@ -38,7 +39,6 @@ __all__ = [
     "shared_log_client",
 ]
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
 RETRY_TIMEOUT_MS: Final = 600_000
 DEFAULT_MAX_BYTES: Final = 16 << 20

@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
 from streaming.tables import delta

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import OFFSETS_TOPIC
 
 _SEGMENT = f"{0:020d}.log"
 

@@ -16,11 +16,11 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from coordinator_state.record_batch import RecordBatch, read_record_batches
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import TryAgain
-from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.kafka.patient_requests import PatientRequests
 
 _CLIENT_ID: Final = "__admin_client"

@@ -12,11 +12,11 @@ from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.answers.verify import verify_cluster
 from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.kafka.log_offsets import UNAUTHORISED
 from streaming.query import run_query
 from streaming.tables.reader import TableReader

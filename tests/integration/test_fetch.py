@@ -17,12 +17,12 @@ from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_state.log_decoder import decode_record_set
-from coordinator_state.partitioner import partition_for
+from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
 from coordinator_state.record_batch_writer import write_record_batch
 from streaming.broker.configuration import HOST, free_port
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError, LogTruncated
-from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
+from streaming.kafka.fetch import LogClient
 from tests.admin_client import admin_of
 from tests.logs import offset_key, offset_value
 

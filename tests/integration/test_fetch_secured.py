@@ -10,11 +10,12 @@ import pytest
 import trustme
 
 from coordinator_state.lag import PRESENT
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.broker.configuration import HOST
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import OFFSETS_TOPIC, LogClient
+from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
 from streaming.kafka.semantics import detect_semantics

@@ -12,11 +12,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.answers.offset_fetch import offset_fetch
 from streaming.answers.verify import verify_cluster
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.load_summary import OFFSETS_TOPIC
 from streaming.config import RunSettings
 from streaming.query import run_query
 from streaming.tables.reader import TableReader

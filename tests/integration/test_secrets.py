@@ -17,8 +17,8 @@ import pytest
 import requests
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.broker.configuration import HOST
-from streaming.kafka.fetch import OFFSETS_TOPIC
 from streaming.tables.reader import TableReader
 from tests.admin_client import admin_of
 from tests.conftest import Eventually

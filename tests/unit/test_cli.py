@@ -128,6 +128,12 @@ class TestWithoutTheExtra:
         decoded = self.call("decode", "000100016700017400000003")
         assert json.loads(decoded.stdout)["key"]["data"]["group"] == "g"
 
+    def test_simulate_into_a_file_works(self, tmp_path: Path) -> None:
+        file = str(tmp_path / "log")
+        done = self.call("simulate", "--groups", "2", "--records", "50", "--file", file)
+        assert done.returncode == 0, done.stderr
+        assert self.call("decode", "--file", file).stdout.count("\n") >= 50
+
     @pytest.mark.parametrize(
         "arguments",
         [
@@ -136,6 +142,7 @@ class TestWithoutTheExtra:
             RUN,
             VERIFY,
             ["broker"],
+            ["simulate", "--records", "9", "--groups", "1", "--tables", "x"],
             ["decode", "--log-partition", "0", "--bootstrap-servers", "localhost:9092"],
             ["partition-for", "g", "--bootstrap-servers", "localhost:9092"],
         ],
