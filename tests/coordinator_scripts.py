@@ -281,6 +281,11 @@ def first_rebalances(told: Told) -> None:
     told.leave("first", MemberIdentity(member_id=pending))
     told.heartbeat("first", pending, 1)
     told.note("delete", told.coordinator.delete_offsets("first", [("t", 0)]))
+    # The only one leaves while the group waits for more; another comes.
+    leaving = told.begin_join("a", "left", group_instance_id="one")
+    told.leave("left", MemberIdentity(group_instance_id="one"))
+    told.joined(("a", leaving))
+    told.join("b", "left", **_OLD)
 
 
 def connect_workers(told: Told) -> None:
@@ -387,7 +392,8 @@ def records_of(log: bytes, told: Told) -> list[Any]:
         if batch.is_control:
             found += [(name, "marker", record.key) for record in batch.records]
             continue
-        records = [(name, *_decoded(r.key or b"", r.value, told)) for r in batch.records]
+        written_by = (name, batch.base_sequence)
+        records = [(written_by, *_decoded(r.key or b"", r.value, told)) for r in batch.records]
         # Offsets of a request or a group are written in the order of a hash map.
         for is_offset, run in groupby(records, key=lambda record: record[1] == 1):
             ordered = list(run)

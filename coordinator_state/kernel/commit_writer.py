@@ -224,7 +224,8 @@ def _write_header(
     position = _write_integer(out, position, max_timestamp_ms, 8)
     position = _write_integer(out, position, producer_id, 8)
     position = _write_integer(out, position, -1 if producer_id < 0 else 0, 2)
-    position = _write_integer(out, position, -1, 4)
+    # As coordinators write it, whose sequence nobody reads.
+    position = _write_integer(out, position, -1 if attributes & CONTROL_FLAG else 0, 4)
     _write_integer(out, position, records, 4)
     checksum = crc32c(out, start + CRC_START, end, tables)
     _write_integer(out, start + _CRC_POSITION, checksum, 4)

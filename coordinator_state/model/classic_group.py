@@ -143,7 +143,7 @@ class ClassicGroup:
         fenced = ErrorCode.FENCED_INSTANCE_ID
         member.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
         member.answer_sync(SyncGroupResponse(error_code=fenced))
-        member.member_id, member.is_new = new_id, False
+        member.member_id = new_id
         # It keeps its place: so does the leader.
         self.members = {m.member_id: m for m in self.members.values()}
         if self.is_leader(old_id):
@@ -186,8 +186,11 @@ class ClassicGroup:
         """Whether a member with these protocols fits in."""
         if self.is_in(ClassicState.EMPTY):
             return bool(protocol_type and protocols)
+        if self.protocol_type != protocol_type or not protocols:
+            return False
+        # All of nobody know any protocol: the only member left while the group was waiting.
         common = self._common_protocols()
-        return self.protocol_type == protocol_type and any(name in common for name, _ in protocols)
+        return not self.members or any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """The protocol that most members like best of those that all of them know.

@@ -150,10 +150,12 @@ def _last_of_producers(batches: Sequence[RecordBatch], since_ms: int) -> dict[in
     for batch in batches:
         if batch.producer_id == NO_PRODUCER_ID:
             continue
-        if batch.max_timestamp_ms >= since_ms:
+        if batch.max_timestamp_ms > since_ms:
             active.add(batch.producer_id)
         known = last.get(batch.producer_id)
-        if known is None or known.is_control or not batch.is_control:
+        # With another epoch nothing is known of what came before (KIP-890 begins one by a marker).
+        is_new_epoch = known is None or known.producer_epoch != batch.producer_epoch
+        if is_new_epoch or known is None or known.is_control or not batch.is_control:
             last[batch.producer_id] = batch
     return {p: batch.last_offset for p, batch in last.items() if p in active}
 

@@ -39,9 +39,9 @@ class Joining:
     def join_group(self, request: JoinGroupRequest) -> JoinReply:
         """A member wants to be in the next generation; answered when that begins."""
         reply = JoinReply()
-        error_code = self._validate_join(request)
-        if error_code is not ErrorCode.NONE:
-            reply.complete(_not_joined(error_code, request.member_id))
+        refused = self._validate_join(request)
+        if refused is not None:
+            reply.complete(refused)
             return reply
         is_new_member = request.member_id == UNKNOWN_MEMBER_ID
         group = self.shard.groups.get(request.group_id)
@@ -65,15 +65,19 @@ class Joining:
             self._store_new_group(group, reply)
         return reply
 
-    def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
-        refusal = self.shard.refusal(request.group_id)
-        if refusal is not ErrorCode.NONE:
-            return refusal
-        config = self.shard.config
+    def _validate_join(self, request: JoinGroupRequest) -> JoinGroupResponse | None:
+        """Why a join is not looked at; Kafka 4 first asks for its timeout, then who serves it."""
+        config, availability = self.shard.config, self.shard.availability
         least_ms, most_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not least_ms <= request.session_timeout_ms <= most_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.NONE
+        is_timeout_good = least_ms <= request.session_timeout_ms <= most_ms
+        if not request.group_id:
+            return _not_joined(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        if availability is not ErrorCode.NONE and (self.shard.is_scala or is_timeout_good):
+            is_echoed = self.shard.is_scala or availability is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return _not_joined(availability, request.member_id if is_echoed else UNKNOWN_MEMBER_ID)
+        if not is_timeout_good:
+            return _not_joined(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        return None
 
     def _store_new_group(self, group: ClassicGroup, reply: JoinReply) -> None:
         """Kafka 4 writes of a new group that it is there, before anybody is in it."""
@@ -127,6 +131,9 @@ class Joining:
         member_id = request.member_id
         if not group.supports(request.protocol_type, request.protocols):
             reply.complete(_not_joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
+        if member_id in group.pending_members and request.group_instance_id is not None:
+            reply.complete(_not_joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if member_id in group.pending_members:
             self._add(group, request, member_id, reply)
@@ -193,6 +200,9 @@ class Joining:
         old_leader, old_id = group.leader_id, group.static_members[instance_id]
         self.shard.timers.cancel(("heartbeat", group.group_id, old_id))
         member = group.replace_static_member(instance_id, old_id, member_id)
+        if not self.shard.is_scala:
+            # It is another member there; in Kafka 3 the same one under another id.
+            member.is_new = False
         self.rebalances.expect_heartbeat(group, member)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, request, reply)
@@ -206,7 +216,10 @@ class Joining:
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         error_code = self.rebalances.store_group(group, assignments)
         if error_code is not ErrorCode.NONE:
-            member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+            protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+            if not self.shard.is_scala:
+                # Kafka 3 looks at them too late to know the old ones.
+                member.protocols = protocols
             member.join = None
             group.replace_static_member(instance_id, member_id, old_id)
             self.rebalances.expect_heartbeat(group, member)

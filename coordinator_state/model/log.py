@@ -42,7 +42,12 @@ class CoordinatorLog:
     leader_epoch: int = 0
 
     def append(
-        self, records: Sequence[KeyAndValue], now_ms: int, producer: Producer | None = None
+        self,
+        records: Sequence[KeyAndValue],
+        now_ms: int,
+        producer: Producer | None = None,
+        *,
+        base_sequence: int = 0,
     ) -> int:
         """Append records as one batch; returns the record offset of the first.
 
@@ -53,18 +58,15 @@ class CoordinatorLog:
             raise AppendRefused(self.refusal)
         base_offset = self.next_offset
         numbered = [(delta, now_ms, key, value) for delta, (key, value) in enumerate(records)]
-        if producer is None:
-            batch = write_record_batch(base_offset, numbered, leader_epoch=self.leader_epoch)
-        else:
-            # Coordinators write without a sequence of the producer's own.
-            batch = write_record_batch(
-                base_offset,
-                numbered,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                is_transactional=True,
-                leader_epoch=self.leader_epoch,
-            )
+        by = {} if producer is None else producer._asdict()
+        batch = write_record_batch(
+            base_offset,
+            numbered,
+            **by,
+            base_sequence=base_sequence,
+            is_transactional=producer is not None,
+            leader_epoch=self.leader_epoch,
+        )
         self._add(batch, len(records))
         return base_offset
 

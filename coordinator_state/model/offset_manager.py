@@ -10,6 +10,7 @@ GroupMetadata.scala (`removeOffsets`, `removeExpiredOffsets`) at 3.9.1; KIP-211.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -54,13 +55,18 @@ class OffsetManager:
     ) -> dict[Partition, ErrorCode]:
         """Commit offsets, those of a producer in its transaction (TxnOffsetCommit)."""
         error_code = self.shard.refusal(request.group_id, allows_empty_id=producer is None)
+        is_new_group = request.group_id not in self.shard.groups
         if error_code is ErrorCode.NONE:
             error_code = self._validate_commit(request, producer is not None)
         if error_code is not ErrorCode.NONE:
             return {(o.topic, o.partition): error_code for o in request.offsets}
         most = self.shard.config.offset_metadata_max_bytes
         good = [o for o in request.offsets if len(_utf16(o.metadata)) <= most]
-        error_code = self._append_commits(request, good, producer) if good else ErrorCode.NONE
+        error_code = ErrorCode.NONE
+        if good:
+            error_code = self._append_commits(request, good, producer)
+            if error_code is not ErrorCode.NONE:
+                self._forget_failed(request, good, producer, is_new_group=is_new_group)
         return {
             (o.topic, o.partition): error_code if o in good else ErrorCode.OFFSET_METADATA_TOO_LARGE
             for o in request.offsets
@@ -99,7 +105,9 @@ class OffsetManager:
     ) -> ErrorCode:
         commits = [self._commit(request, offset, producer) for offset in offsets]
         records = [offset_commit(key, offset, self.shard.semantics) for key, offset in commits]
-        error_code, base_offset = self.shard.append(records, self.shard.offset_error, producer)
+        error_code, base_offset = self.shard.append(
+            records, self.shard.offset_error, producer, are_commits=True
+        )
         if error_code is ErrorCode.NONE:
             self.shard.groups[request.group_id].has_commits = True
             into = self.offsets
@@ -109,6 +117,31 @@ class OffsetManager:
             for delta, (key, offset) in enumerate(commits):
                 into[key] = replace(offset, record_offset=base_offset + delta)
         return error_code
+
+    def _forget_failed(
+        self,
+        request: OffsetCommitRequest,
+        offsets: Sequence[OffsetToCommit],
+        producer: Producer | None,
+        *,
+        is_new_group: bool,
+    ) -> None:
+        """What becomes of what was there before a commit that could not be appended.
+
+        To Kafka 4 a group that it made for it never was. Kafka 3 keeps that one, and loses what the
+        producer committed before for the same partitions.
+        """
+        if not self.shard.is_scala:
+            if is_new_group:
+                del self.shard.groups[request.group_id]
+        elif producer is not None:
+            keys = {OffsetKey(request.group_id, o.topic, o.partition) for o in offsets}
+            waiting = self.pending.get(producer.producer_id, {})
+            left = {key: offset for key, offset in waiting.items() if key not in keys}
+            self.pending[producer.producer_id] = left
+            if not left:
+                del self.pending[producer.producer_id]
+                self._open = {entry for entry in self._open if entry[1] != producer.producer_id}
 
     def _commit(
         self, request: OffsetCommitRequest, offset: OffsetToCommit, producer: Producer | None
@@ -200,7 +233,7 @@ class OffsetManager:
         is_checked = not (self.shard.is_scala and group.is_empty)
         consumed = {p for p in partitions if is_checked and group.is_subscribed_to(p[0])}
         keys = [OffsetKey(group_id, *p) for p in partitions if p not in consumed]
-        error_code = self._delete(group, keys, has_to_go=False)
+        error_code = self._delete(group, keys, has_to_go=False) if keys else ErrorCode.NONE
         if error_code is not ErrorCode.NONE:
             return error_code, {}
         return ErrorCode.NONE, {
@@ -287,17 +320,19 @@ class OffsetManager:
         An Empty group goes with its last offset, or at once where it has none.
         """
         expired = 0
-        for group in list(self.shard.groups.values()):
-            waiting = set(self._pending_of(group.group_id))
-            offsets = self._offsets_of(group.group_id)
-            is_kept = {
-                key: (key in waiting and not self.shard.is_scala)
-                or not self._is_expired(group, key, offset)
+        offsets_of: dict[str, dict[OffsetKey, CommittedOffset]] = defaultdict(dict)
+        for key, offset in self.offsets.items():
+            offsets_of[key.group_id][key] = offset
+        waiting = {key for keys in self.pending.values() for key in keys}
+        for group_id, group in list(self.shard.groups.items()):
+            offsets = offsets_of[group_id]
+            keys = [
+                key
                 for key, offset in offsets.items()
-            }
-            keys = [key for key, is_so in is_kept.items() if not is_so]
-            goes = group.is_empty and len(keys) == len(offsets)
-            goes = goes and not self._is_open(group.group_id)
+                if self._is_expired(group, key, offset)
+                and (key not in waiting or self.shard.is_scala)
+            ]
+            goes = group.is_empty and len(keys) == len(offsets) and not self._is_open(group_id)
             if keys or goes:
                 self._append_tombstones(group, keys, has_to_go=goes)
                 expired += len(keys)

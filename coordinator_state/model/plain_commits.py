@@ -1,8 +1,9 @@
 """Offset commits by the million: repeatable, and their outcome is known without any replay.
 
-Groups commit for ten partitions each. Every key is committed once, in a random order, and from then
-on keys come at random. Offsets go forward, but one commit of ten thousand is behind the one before
-it. Every second topic has an id and is committed as version 4, the others as version 3.
+Groups commit for ten partitions each. As far as there are as many commits, every key is committed
+once, in a random order, and from then on keys come at random. Offsets go forward, but one commit of
+ten thousand is behind the one before it. Every second topic has an id and is committed as version
+4, the others as version 3.
 
 Nothing of a commit is ever a Python object: what `GroupCoordinator` writes a record at a time, a
 compiled loop writes here.

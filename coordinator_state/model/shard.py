@@ -15,6 +15,7 @@ from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
 from coordinator_state.model.timers import Timers
 from coordinator_state.offsets import Semantics
+from coordinator_state.record_batch import NO_SEQUENCE
 
 _E = ErrorCode
 
@@ -87,10 +88,17 @@ class Shard:
         records: Sequence[KeyAndValue],
         error_of: Callable[[ErrorCode], ErrorCode],
         producer: Producer | None = None,
+        *,
+        are_commits: bool = False,
     ) -> tuple[ErrorCode, int]:
-        """Append; the error that the client is told, and the record offset of the first record."""
+        """Append; the error that the client is told, and the record offset of the first record.
+
+        Nobody reads the sequence of a coordinator's batch. It is 0, in Kafka 3 of commits only.
+        """
+        sequence = NO_SEQUENCE if self.is_scala and not are_commits else 0
         try:
-            return ErrorCode.NONE, self.log.append(records, self.now_ms, producer)
+            offset = self.log.append(records, self.now_ms, producer, base_sequence=sequence)
+            return ErrorCode.NONE, offset
         except AppendRefused as refused:
             return error_of(refused.error_code), -1
 

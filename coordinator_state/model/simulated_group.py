@@ -29,7 +29,7 @@ class WorkloadSettings:
     aborted_share: float = 0.1
     static_share: float = 0.2
     stops_per_hour: float = 0.5
-    """Of each group: its members all leave; it comes back, is deleted, or stays away."""
+    """Of each group: all members leave; some are deleted, some expire, all come back."""
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     clean_every_ms: int | None = None
     """How often the log cleaner runs; never where None."""

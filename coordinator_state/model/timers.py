@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 Action = Callable[[], None]
@@ -16,6 +17,7 @@ Action = Callable[[], None]
 class _Timer(NamedTuple):
     due_ms: int
     number: int
+    name: tuple[str, ...]
     action: Action
 
 
@@ -24,27 +26,32 @@ class Timers:
     """Each name has at most one timer; scheduling it anew replaces it."""
 
     now_ms: int = 0
-    _timers: dict[tuple[str, ...], _Timer] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], _Timer] = field(default_factory=dict)
+    _queue: list[_Timer] = field(default_factory=list)
+    """Those that were replaced or cancelled stay in it until their time."""
     _scheduled: int = 0
 
     def schedule(self, name: tuple[str, ...], delay_ms: int, action: Action) -> None:
         """Have something done after a delay."""
         self._scheduled += 1
-        self._timers[name] = _Timer(self.now_ms + delay_ms, self._scheduled, action)
+        self._known[name] = _Timer(self.now_ms + delay_ms, self._scheduled, name, action)
+        heappush(self._queue, self._known[name])
 
     def cancel(self, name: tuple[str, ...]) -> None:
         """Leave it undone."""
-        self._timers.pop(name, None)
+        self._known.pop(name, None)
 
     def cancel_all(self, of: str) -> None:
         """Leave everything undone whose name has this second part, that of a group."""
-        for name in [name for name in self._timers if name[1] == of]:
-            del self._timers[name]
+        for name in [name for name in self._known if name[1] == of]:
+            del self._known[name]
 
     @property
     def next_due_ms(self) -> int | None:
         """When the next timer fires, None without any."""
-        return min((timer.due_ms for timer in self._timers.values()), default=None)
+        while self._queue and self._known.get(self._queue[0].name) is not self._queue[0]:
+            heappop(self._queue)
+        return self._queue[0].due_ms if self._queue else None
 
     def advance(self, now_ms: int) -> None:
         """Let time pass; what is due by then is done in its order, each thing at its own time.
@@ -54,11 +61,9 @@ class Timers:
         """
         if now_ms < self.now_ms:
             raise ValueError(f"it is {self.now_ms} ms already, after {now_ms} ms")
-        while self._timers:
-            name, timer = min(self._timers.items(), key=lambda entry: entry[1][:2])
-            if timer.due_ms > now_ms:
-                break
-            del self._timers[name]
-            self.now_ms = max(self.now_ms, timer.due_ms)
+        while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
+            timer = heappop(self._queue)
+            del self._known[timer.name]
+            self.now_ms = max(self.now_ms, due_ms)
             timer.action()
         self.now_ms = now_ms

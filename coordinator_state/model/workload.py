@@ -264,7 +264,7 @@ class Workload:
             self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
 
     def _stop(self) -> None:
-        """A group's members all leave; most groups come back, some are deleted."""
+        """A group's members all leave; some groups are deleted, all come back sooner or later."""
         group = self._choose.choice(self._groups)
         if group.is_simple or not group.members:
             return
@@ -272,8 +272,11 @@ class Workload:
         what = self._choose.random()
         if what < 0.1:
             self._coordinator(group).delete_groups([group.group_id])
-        if what < 0.8:
-            self._at(self._choose.uniform(1, 60) * MINUTE_MS, partial(self._come_back, group))
+        delay_ms = self._choose.uniform(1, 60) * MINUTE_MS
+        if what >= 0.8:
+            # For so long that its offsets are gone.
+            delay_ms += self.settings.offsets_retention_ms + _EXPIRY_CHECK_MS
+        self._at(delay_ms, partial(self._come_back, group))
 
     def _come_back(self, group: SimulatedGroup) -> None:
         if not group.members:

@@ -18,7 +18,13 @@ from streaming.output import output_of
 
 
 @click.command()
-@option("--seed", default=0, show_default=True, help="The same seed makes the same log.")
+@option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The same seed makes the same log.",
+)
 @option(
     "--groups",
     type=click.IntRange(min=1),
@@ -120,7 +126,7 @@ def simulate(
             groups=groups,
             records=records,
             workload=workload,
-            commit_interval_ms=round(commit_interval * 1000),
+            commit_interval_ms=max(1, round(commit_interval * 1000)),
             transactional_share=transactional,
             compact=compact,
             log_partitions=log_partitions or (1 if file is not None else 50),

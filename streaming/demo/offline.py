@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from coordinator_state.model.workload import Workload, WorkloadSettings
 from streaming.answers.model_answers import model_answers
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import Verification, compare
+from streaming.commands.signals import stop_on_signals
 from streaming.dashboard.app import create_app
 from streaming.dashboard.server import open_browser, serving
 from streaming.demo.demo import EXIT_DIFFERENT
@@ -45,7 +45,7 @@ def run_offline_demo(
     """Run simulated groups for so long and compare; 0 where both sides are equal.
 
     Args:
-        seconds: how long; without end, Ctrl-C ends it.
+        seconds: how long; Ctrl-C ends it sooner, and what there is is compared.
         output: `text` or `json`.
         dashboard: whether the page is served meanwhile.
     """
@@ -93,20 +93,17 @@ def run_offline_demo(
 
 def _let_run(workload: Workload, taking: SimulatedTables, tables: str, seconds: float) -> None:
     began = time.monotonic()
-    pause = threading.Event()
     number = 0
-    try:
-        while (ran_s := time.monotonic() - began) < seconds:
+    # What was begun is finished: an interrupt in the middle of a step would tear both sides apart.
+    with stop_on_signals() as stop:
+        while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
             now_ms = time.time_ns() // 1_000_000
             workload.run(max(0, now_ms - workload.now_ms))
             taking.take(workload.take())
             if number % _SAMPLE_EACH == 0:
                 delta.append(tables, LOG_OFFSETS, rows_of(list(_samples(workload))))
             number += 1
-            pause.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
-    except KeyboardInterrupt:
-        if not math.isinf(seconds):
-            raise
+            stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
     taking.take(workload.take())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,20 +13,24 @@ _SEGMENT = f"{0:020d}.log"
 
 
 def require_new(file: Path) -> None:
-    """Refuse to write over anything.
+    """Refuse to write over anything, and what cannot be written.
 
     Raises:
-        ConfigurationError: it is there already.
+        ConfigurationError: it is there already, or its folder cannot be made.
     """
-    if file.exists():
-        raise ConfigurationError(f"{file} is there already: remove it, or name another")
+    try:
+        if file.exists():
+            raise ConfigurationError(f"{file} is there already: remove it, or name another")
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def write_log_files(file: Path, logs: Iterable[tuple[int, bytes]], *, log_partitions: int) -> int:
     """Write the log of the only log partition as one file, those of several as a broker's folder.
 
     In the folder each log partition has one of its own, as below a broker's `log.dirs`, with one
-    segment. Returns how many bytes were written.
+    segment. It is there when all of it is. Returns how many bytes were written.
 
     Raises:
         ConfigurationError: it is there already, or cannot be written.
@@ -33,13 +38,16 @@ def write_log_files(file: Path, logs: Iterable[tuple[int, bytes]], *, log_partit
     require_new(file)
     size_bytes = 0
     try:
-        for log_partition, log in logs:
-            segment = file
-            if log_partitions > 1:
-                segment = file / f"{OFFSETS_TOPIC}-{log_partition}" / _SEGMENT
-            segment.parent.mkdir(parents=True, exist_ok=True)
-            segment.write_bytes(log)
-            size_bytes += len(log)
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
+            beside = Path(folder, file.name)
+            for log_partition, log in logs:
+                segment = beside
+                if log_partitions > 1:
+                    segment = beside / f"{OFFSETS_TOPIC}-{log_partition}" / _SEGMENT
+                    segment.parent.mkdir(parents=True)
+                segment.write_bytes(log)
+                size_bytes += len(log)
+            beside.rename(file)
     except OSError as error:
         raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
     return size_bytes

@@ -71,7 +71,10 @@ def simulate(
         raise ConfigurationError("--compact goes with --workload groups")
     if simulation.compact and file is None:
         raise ConfigurationError("--compact goes with --file: what is read live is not cleaned")
-    if bootstrap_servers is not None and simulation.transactional_share:
+    if simulation.workload == "commits" and simulation.semantics is Semantics.SCALA:
+        raise ConfigurationError("--workload commits is of Kafka 4: --semantics coordinator")
+    is_transactional = simulation.workload == "groups" and simulation.transactional_share > 0
+    if bootstrap_servers is not None and is_transactional:
         raise ConfigurationError(
             "--bootstrap-servers goes with --transactional 0: markers are written by coordinators"
         )

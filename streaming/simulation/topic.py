@@ -100,6 +100,8 @@ class OffsetsTopic(PatientRequests):
             )
             (topic,) = described.topics
             self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+        if not self._leaders:
+            raise ConfigurationError(f"there is no {OFFSETS_TOPIC}: let a group commit first")
         if log_partition not in self._leaders:
             raise ConfigurationError(
                 f"the cluster's {OFFSETS_TOPIC} has {len(self._leaders)} partitions, none of number"

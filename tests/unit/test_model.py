@@ -13,6 +13,7 @@ from coordinator_state.model.classic_group import ClassicGroup, InvalidTransitio
 from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -208,6 +209,32 @@ def test_a_new_group_that_cannot_be_stored_never_was() -> None:
 
 
 @both
+def test_another_may_join_where_the_only_member_left_at_once(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    first = join(coordinator)
+    (member_id,) = group_of(coordinator).members
+    coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+    assert first.get().error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    second = join(coordinator)
+    wait(coordinator, 2 * INITIAL_MS)
+    assert second.get().error_code is ErrorCode.NONE
+    assert second.get().leader == second.get().member_id
+
+
+def test_kafka_3_loses_a_pending_offset_where_the_next_one_cannot_be_stored() -> None:
+    for semantics, left in ((Semantics.COORDINATOR, 1), (Semantics.SCALA, 0)):
+        coordinator = coordinator_of(semantics)
+        request = OffsetCommitRequest(
+            group_id=GROUP, offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)]
+        )
+        producer = Producer(7, 0)
+        coordinator.commit_offsets(request, producer)
+        coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        coordinator.commit_offsets(request, producer)
+        assert sum(map(len, coordinator.pending.values())) == left
+
+
+@both
 def test_offsets_that_cannot_be_stored_are_not_there(semantics: Semantics) -> None:
     coordinator = coordinator_of(semantics)
     coordinator.log.refusal = ErrorCode.MESSAGE_TOO_LARGE
@@ -217,6 +244,8 @@ def test_offsets_that_cannot_be_stored_are_not_there(semantics: Semantics) -> No
         else ErrorCode.UNKNOWN_SERVER_ERROR
     )
     assert coordinator.offsets == {}
+    # To Kafka 4 there never was such a group.
+    assert (GROUP in coordinator.groups) == (semantics is Semantics.SCALA)
 
 
 @both

@@ -43,6 +43,7 @@ def test_the_bytes_are_those_of_the_readable_writer(commits: PlainCommits) -> No
                     ],
                     producer_id=batch.producer_id,
                     producer_epoch=batch.producer_epoch,
+                    base_sequence=batch.base_sequence,
                     is_transactional=batch.is_transactional,
                     is_control=batch.is_control,
                 )

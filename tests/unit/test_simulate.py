@@ -156,6 +156,29 @@ def test_simulate_plain_commits(tmp_path: Path) -> None:
     assert TableReader(str(tables)).read("group_offsets").num_rows == 90
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_single_group_never_ends_the_simulation(seed: int) -> None:
+    settings = WorkloadSettings(seed=seed, groups=1, stops_per_hour=6, log_partitions=1)
+    workload = Workload(settings)
+    workload.run_until(3_000)
+    assert workload.records >= 3_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--seed", "-1"), "--seed"),
+        (("--file", "x" * 300), "File name too long"),
+        (("--file", "/proc/none/log"), "cannot write"),
+        (("--workload", "commits", "--semantics", "scala"), "--semantics coordinator"),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    file = () if "--file" in arguments else ("--file", str(tmp_path / "log"))
+    assert said in call("simulate", "--records", "10", *file, *arguments, exit_code=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("arguments", [(), ("--file", "f", "--tables", "t")])
 def test_one_place_is_named(arguments: tuple[str, ...]) -> None:
     refused = call("simulate", *arguments, exit_code=2)
