@@ -1,0 +1,158 @@
+"""`python -m bench.week`: whether a folder's files stay few over a week of micro-batches.
+
+A week is simulated, faster than it is: the micro-batches are fewer by the trigger and come sooner
+by the speed, and so do upkeep and the retentions, so that each table goes through as many rounds of
+upkeep and as many days of history as in a real one. What is stored, replaced and deleted is done by
+the program's own apply step and upkeep, beside one another. A table of keys is one file for each
+micro-batch since the oldest snapshot: that times the trigger in seconds is what a micro-batch a
+second makes of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Final
+
+import click
+
+from bench.findings import findings_option, write_findings
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.offsets import Semantics
+from streaming.output import output_of
+from streaming.simulation.tables import SimulatedTables, simulated_tables
+from streaming.tables.schemas import ALL_TABLES
+from streaming.tables.upkeep import upkeep
+
+_HOUR_S: Final = 3_600
+_DAY_S: Final = 24 * _HOUR_S
+_UPKEEP_S: Final = 600
+_SNAPSHOTS_S: Final = _HOUR_S
+_HISTORY_DAYS: Final = 3
+_GROUPS: Final = 20
+_REBALANCES_PER_HOUR: Final = 3.0
+_EXIT_TOO_MANY: Final = 1
+
+
+@click.command()
+@click.option("--days", default=7, show_default=True, help="Of the simulated time.")
+@click.option("--trigger-s", default=60, show_default=True, help="Between two micro-batches, then.")
+@click.option("--speed", default=360, show_default=True, help="Simulated seconds in a second.")
+@findings_option
+@click.pass_context
+def bench(
+    ctx: click.Context, *, days: int, trigger_s: int, speed: int, findings: Path | None
+) -> None:
+    """Write micro-batches and do the upkeep for a simulated week; count files."""
+    if _SNAPSHOTS_S % speed:
+        raise click.BadParameter(f"must divide {_SNAPSHOTS_S}", param_hint="--speed")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-bench-"))
+        tables = stack.enter_context(
+            simulated_tables(
+                f"{folder}/tables",
+                Semantics.COORDINATOR,
+                log_partitions=50,
+                history="all",
+                snapshot_retention=timedelta(seconds=_SNAPSHOTS_S // speed),
+            )
+        )
+        week = Week(tables, f"{folder}/tables", trigger_s, speed)
+        counts = []
+        ended = threading.Event()
+        tidying = stack.enter_context(ThreadPoolExecutor(1)).submit(week.tidy_up, ended)
+        stack.callback(ended.set)
+        for day in range(1, days + 1):
+            week.write(day * _DAY_S)
+            counts.append(week.most_files)
+            week.most_files = {}
+            click.echo(f"day {day} is over", err=True)
+        ended.set()
+        rounds, failed = tidying.result()
+    # Snapshots are kept for their retention, and go with the first upkeep after it.
+    bound = (_SNAPSHOTS_S + 2 * _UPKEEP_S) // trigger_s
+    rows = [
+        {
+            "table": table.name,
+            **{f"day_{day}": counted[table.name] for day, counted in enumerate(counts, 1)},
+        }
+        for table in ALL_TABLES
+    ]
+    output_of("text").rows(rows, ["table", *(f"day_{day}" for day in range(1, days + 1))])
+    click.echo(
+        f"{week.number:,} micro-batches, {rounds:,} rounds of upkeep, of which {failed:,} left "
+        f"something to the next; at most {week.most_behind_s:.1f} s behind their time"
+    )
+    most = max(max(counted[t.name] for t in ALL_TABLES if not t.partition_by) for counted in counts)
+    click.echo(
+        f"a table of keys had {most} files at most; at a micro-batch a second that is "
+        f"{most * trigger_s:,}"
+    )
+    write_findings(findings, most_files=most, micro_batches=week.number, upkeep_failed=failed)
+    ctx.exit(_EXIT_TOO_MANY if most > bound else 0)
+
+
+@dataclass(slots=True)
+class Week:
+    """Micro-batches of groups at work, at simulated times."""
+
+    tables: SimulatedTables
+    folder: str
+    trigger_s: int
+    speed: int
+    number: int = 0
+    most_files: dict[str, int] = field(default_factory=dict)
+    most_behind_s: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
+    _workload: Workload = field(
+        default_factory=lambda: Workload(
+            WorkloadSettings(
+                groups=_GROUPS,
+                commit_interval_ms=MINUTE_MS,
+                rebalances_per_hour=_REBALANCES_PER_HOUR,
+                stops_per_hour=0,
+                from_ms=time.time_ns() // 1_000_000,
+            )
+        )
+    )
+
+    def write(self, until_s: int) -> None:
+        """Write micro-batches up to a simulated time."""
+        while (at_s := self.number * self.trigger_s) < until_s:
+            ahead_s = at_s / self.speed - (time.monotonic() - self._began)
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+            self.most_behind_s = max(self.most_behind_s, -ahead_s)
+            self._workload.run(self.trigger_s * 1000)
+            self.tables.take(self._workload.take())
+            self.number += 1
+            self._count_files()
+
+    def tidy_up(self, ended: threading.Event) -> tuple[int, int]:
+        """Do the upkeep at its intervals; how often, and how often not all of it could be done."""
+        rounds = failed = 0
+        while not ended.wait(_UPKEEP_S / self.speed):
+            now = datetime.fromtimestamp(self._workload.now_ms / 1000, timezone.utc)
+            done = list(upkeep(self.folder, timedelta(days=_HISTORY_DAYS), now=now))
+            rounds += 1
+            failed += any(one.error for one in done)
+        return rounds, failed
+
+    def _count_files(self) -> None:
+        for table in ALL_TABLES:
+            files = _files(Path(table.path(self.folder)))
+            self.most_files[table.name] = max(files, self.most_files.get(table.name, 0))
+
+
+def _files(path: Path) -> int:
+    return sum(1 for file in path.rglob("*.parquet") if "_delta_log" not in file.parts)
+
+
+if __name__ == "__main__":
+    bench(prog_name="python -m bench.week")
