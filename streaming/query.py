@@ -6,12 +6,12 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
@@ -22,12 +22,12 @@ from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError, LogChanged, SparkError
+from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
-from streaming.lag.sampling import LogOffsetsSampling
 from streaming.migration import migrate
 from streaming.monitoring.endpoints import monitored
 from streaming.monitoring.query_listener import listening
@@ -39,7 +39,6 @@ from streaming.start import Retentions, Start, start_from
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
-from streaming.upkeep import tidy_up_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,8 +48,6 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
-# A start has enough to do.
-_UPKEEP_AFTER = timedelta(minutes=1)
 _WATCH_INTERVAL = timedelta(seconds=10)
 _OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
 _LOG_CHANGED = ("LogChanged", "LogTruncated")
@@ -215,11 +212,11 @@ class _Queries:
             opened.enter_context(closing(topic_names))
             watch = LogWatch(settings.tables, settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(watch))
-            jobs = _jobs(settings, self.kafka_config, opened, self.monitor)
+            jobs = jobs_beside(settings, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
-                for job in (_Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
+                for job in (Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
                     opened.enter_context(
                         beating(job.name, job.interval, job.action, first_after=job.first_after)
                     )
@@ -284,38 +281,6 @@ class _Queries:
         self.monitor.loaded(progress.rows)
         if self.on_progress is not None:
             self.on_progress(event)
-
-
-class _Job(NamedTuple):
-    """What is done beside the query at intervals; once, behind a query that ends by itself."""
-
-    name: str
-    action: Callable[[], None]
-    interval: timedelta
-    first_after: timedelta
-
-
-def _jobs(
-    settings: RunSettings,
-    kafka_config: dict[str, object],
-    opened: ExitStack,
-    monitor: RunMonitor,
-) -> list[_Job]:
-    jobs: list[_Job] = []
-    if settings.lag_interval != "off":
-        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
-        opened.enter_context(closing(sampling))
-        interval = parse_interval(settings.lag_interval)
-        jobs.append(_Job("log-offsets", sampling.sample, interval, timedelta(0)))
-    if settings.upkeep_interval != "off":
-        retention = parse_interval(settings.history_retention)
-
-        def tidy_up() -> None:
-            monitor.metrics.tidied_up(tidy_up_beside(settings.tables, retention))
-
-        interval = parse_interval(settings.upkeep_interval)
-        jobs.append(_Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
-    return jobs
 
 
 def _start(

@@ -48,6 +48,7 @@ from streaming.apply.table_writes import TableWrites
 from streaming.apply.unfinished import take_back
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.tables import delta
+from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     APPEND_TABLES,
@@ -196,7 +197,7 @@ class MicroBatchApply:
         )
         writes.merge(
             GROUP_OFFSETS,
-            delta.with_timestamps(plan.changes),
+            with_timestamps(plan.changes),
             guard="position",
             deletes="is_tombstone",
         )
@@ -318,14 +319,14 @@ def _lacking(history: pa.Table, column: str, taken: Taken) -> pa.Table:
 
 
 def _history_rows(history: pa.Table) -> pa.Table:
-    rows = delta.with_timestamps(history)
+    rows = with_timestamps(history)
     return rows.append_column("day", rows["record_timestamp"].cast(pa.date32()))
 
 
 def _quarantine_rows(rows: pa.Table, counts: RecordCounts) -> pa.Table:
     undecodable = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_UNDECODABLE))
     counts.quarantined.update(undecodable["log_partition"].to_pylist())
-    return delta.with_timestamps(
+    return with_timestamps(
         undecodable.select(
             [
                 "log_partition",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import CommittedOffset, OffsetKey
 from streaming.apply.exact_replay import OFFSET_COLUMNS, PendingOffset
-from streaming.tables import delta
+from streaming.tables.columns import with_timestamps
 from streaming.tables.schemas import PENDING_OFFSETS
 
 WAITING_SCHEMA = pa.schema(
@@ -55,7 +55,7 @@ def waiting_of(rows: pa.Table) -> list[PendingOffset]:
 
 def pending_rows(pending: Sequence[PendingOffset]) -> pa.Table:
     """The whole content of `pending_offsets`."""
-    return delta.with_timestamps(waiting_rows(pending).select(list(_IN_MS)))
+    return with_timestamps(waiting_rows(pending).select(list(_IN_MS)))
 
 
 def read_pending(found: pa.Table) -> list[PendingOffset]:

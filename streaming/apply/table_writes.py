@@ -18,6 +18,7 @@ from streaming.apply.group_rows import (
 from streaming.apply.group_tables import GroupTables, described_groups
 from streaming.apply.groups import GroupChange, GroupId, records_table
 from streaming.tables import delta
+from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
 
@@ -75,7 +76,7 @@ class TableWrites:
         """The last record of each key into `coordinator_records`."""
         self.merge(
             COORDINATOR_RECORDS,
-            delta.with_timestamps(records_table(records)),
+            with_timestamps(records_table(records)),
             guard="record_offset",
         )
 
@@ -85,7 +86,7 @@ class TableWrites:
         rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
         self.merge(
             GROUPS,
-            delta.with_timestamps(rows),
+            with_timestamps(rows),
             guard="position",
             deletes="is_gone",
         )

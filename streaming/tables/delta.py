@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import tenacity
@@ -19,37 +18,16 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 
-from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.tables.columns import columns_of
 from streaming.tables.file_systems import file_system
-from streaming.tables.schemas import (
-    GONE,
-    LOST,
-    TIMESTAMP,
-    Table,
-)
+from streaming.tables.merging import merge_rows, merged
+from streaming.tables.schemas import GONE, LOST, Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
 _ATTEMPTS = 10
 _MOST_PAUSE_S = 0.1
-
-
-def with_timestamps(rows: pa.Table) -> pa.Table:
-    """Turn every `<name>_ms` column of milliseconds into a timestamp column `<name>`.
-
-    Times before year 1 or after 9999 become the nearest that every reader can show.
-    """
-    for index, name in enumerate(rows.schema.names):
-        if name.endswith("_timestamp_ms"):
-            clamped = pc.min_element_wise(
-                pc.max_element_wise(rows[name], MIN_TIMESTAMP_MS, skip_nulls=False),
-                MAX_TIMESTAMP_MS,
-                skip_nulls=False,
-            )
-            times = clamped.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
-            rows = rows.set_column(index, name.removesuffix("_ms"), times)
-    return rows
 
 
 def files_of(
@@ -187,94 +165,18 @@ def merge(
 
     def action(opened: DeltaTable) -> None:
         if has_change_data_feed(opened):
-            _merge_rows(opened, tables, table, source, guard, deletes, replaced)
+            # Only a deletion must know what is there.
+            keys = None if deletes is None else rows_of(opened, tables, table, list(table.key))
+            merge_rows(opened, table, source, guard, deletes, replaced, keys)
             return
         target = rows_of(opened, tables, table)
         if replaced:
             is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
             target = target.filter(pc.invert(is_theirs))
-        merged = _merged(target, table, source, guard, deletes)
-        write_deltalake(opened, merged, mode="overwrite")
+        rows = merged(target, table, source, guard, deletes)
+        write_deltalake(opened, rows, mode="overwrite")
 
     return _committed(table, tables, action)
-
-
-def _merged(
-    target: pa.Table, table: Table, source: pa.Table, guard: str, deletes: str | None
-) -> pa.Table:
-    """The rows of a table after a MERGE: the table is as small as its keys are few.
-
-    delta-rs's own MERGE (1.6) writes strings as views, by which pyarrow 26 cannot filter.
-    """
-    key = list(table.key)
-    of_source = _places(source, key, "source", source[guard])
-    of_target = _places(target, key, "target", target["record_offset"])
-    # A join hashes all of its right side: that of a few groups is small.
-    if "group_id" in key:
-        ids = pc.unique(source["group_id"])
-        of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
-    found = of_source.join(of_target, key, join_type="left outer")
-    is_newer = pc.greater_equal(found["source_offset"], found["target_offset"])
-    found = found.filter(pc.fill_null(is_newer, fill_value=True))
-    is_kept = np.ones(target.num_rows, dtype=np.bool_)
-    is_kept[found["target"].drop_null().to_numpy()] = False
-    rows = source.take(found["source"].sort())
-    if deletes is not None:
-        rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
-    return pa.concat_tables([target.filter(pa.array(is_kept)), _columns(table, rows)])
-
-
-def _merge_rows(
-    opened: DeltaTable,
-    tables: str,
-    table: Table,
-    source: pa.Table,
-    guard: str,
-    deletes: str | None,
-    replaced: Collection[int],
-) -> None:
-    """delta-rs's own MERGE, which tells the change data feed of each row."""
-    rows = source
-    for field in table.schema:
-        # A row that takes another one away has nothing but its key.
-        column = _column(source, field).cast(field.type)
-        index, nullable = rows.schema.get_field_index(field.name), field.with_nullable(True)
-        rows = (
-            rows.append_column(nullable, column)
-            if index < 0
-            else rows.set_column(index, nullable, column)
-        )
-    if deletes is not None:
-        # delta-rs (1.6) takes a row that neither comes nor finds another one for one of nulls.
-        key = list(table.key)
-        there = _places(rows, key, "row", rows[guard]).join(
-            rows_of(opened, tables, table, key), key, join_type="left semi"
-        )
-        is_there = pc.is_in(pa.array(np.arange(rows.num_rows)), there["row"].combine_chunks())
-        is_gone = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
-        rows = rows.filter(pc.or_(pc.invert(is_gone), is_there))
-    values = {name: f"s.{name}" for name in table.schema.names}
-    gone = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
-    are_theirs = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
-    is_newer = f"(s.{guard} >= t.record_offset OR {are_theirs})"
-    merging = opened.merge(
-        rows,
-        " AND ".join(f"t.{name} = s.{name}" for name in table.key),
-        source_alias="s",
-        target_alias="t",
-        streamed_exec=False,
-    )
-    merging = merging.when_matched_delete(f"{gone} AND {is_newer}")
-    merging = merging.when_matched_update(values, f"NOT {gone} AND {is_newer}")
-    if replaced:
-        merging = merging.when_not_matched_by_source_delete(are_theirs)
-    merging.when_not_matched_insert(values, f"NOT {gone}").execute()
-
-
-def _places(rows: pa.Table, key: list[str], name: str, offsets: pa.ChunkedArray) -> pa.Table:
-    """The keys of rows, the number of each and the record offset that counts."""
-    numbers = pa.array(np.arange(rows.num_rows))
-    return rows.select(key).append_column(name, numbers).append_column(f"{name}_offset", offsets)
 
 
 def append(
@@ -294,7 +196,9 @@ def append(
             if done is not None and done >= number:
                 return
             properties = CommitProperties(app_transactions=[Transaction(application, number)])
-        write_deltalake(opened, _columns(table, rows), mode="append", commit_properties=properties)
+        write_deltalake(
+            opened, columns_of(table, rows), mode="append", commit_properties=properties
+        )
 
     return _committed(table, tables, action)
 
@@ -303,7 +207,7 @@ def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
     """Replace all rows of a small table; give the version after it."""
 
     def action(opened: DeltaTable) -> None:
-        write_deltalake(opened, _columns(table, rows), mode="overwrite")
+        write_deltalake(opened, columns_of(table, rows), mode="overwrite")
 
     return _committed(table, tables, action)
 
@@ -391,17 +295,6 @@ def _committed(table: Table, tables: str, action: Callable[[DeltaTable], object]
 def said(error: BaseException) -> str:
     """The first line of what an error says."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def _columns(table: Table, rows: pa.Table) -> pa.Table:
-    columns = [_column(rows, field).cast(field.type) for field in table.schema]
-    return pa.table(columns, schema=table.schema)
-
-
-def _column(rows: pa.Table, field: pa.Field) -> Any:
-    if field.name in rows.schema.names:
-        return rows[field.name]
-    return pa.nulls(rows.num_rows, field.type)
 
 
 @contextmanager

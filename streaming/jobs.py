@@ -1,0 +1,50 @@
+"""What a run does beside its query: samples of the logs, and upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from streaming.config import RunSettings
+from streaming.durations import parse_interval
+from streaming.lag.sampling import LogOffsetsSampling
+from streaming.monitoring.run_monitor import RunMonitor
+from streaming.upkeep import tidy_up_beside
+
+# A start has enough to do.
+_UPKEEP_AFTER: Final = timedelta(minutes=1)
+
+
+class Job(NamedTuple):
+    """What is done beside the query at intervals; once, behind a query that ends by itself."""
+
+    name: str
+    action: Callable[[], None]
+    interval: timedelta
+    first_after: timedelta
+
+
+def jobs_beside(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    opened: ExitStack,
+    monitor: RunMonitor,
+) -> list[Job]:
+    """What the settings ask for; what is opened for it is closed with `opened`."""
+    jobs: list[Job] = []
+    if settings.lag_interval != "off":
+        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
+        opened.enter_context(closing(sampling))
+        interval = parse_interval(settings.lag_interval)
+        jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
+    if settings.upkeep_interval != "off":
+        retention = parse_interval(settings.history_retention)
+
+        def tidy_up() -> None:
+            monitor.metrics.tidied_up(tidy_up_beside(settings.tables, retention))
+
+        interval = parse_interval(settings.upkeep_interval)
+        jobs.append(Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
+    return jobs

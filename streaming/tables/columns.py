@@ -1,0 +1,41 @@
+"""Rows in the shape that a table has: its columns, its types, its times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from streaming.tables.schemas import TIMESTAMP, Table
+
+
+def with_timestamps(rows: pa.Table) -> pa.Table:
+    """Turn every `<name>_ms` column of milliseconds into a timestamp column `<name>`.
+
+    Times before year 1 or after 9999 become the nearest that every reader can show.
+    """
+    for index, name in enumerate(rows.schema.names):
+        if name.endswith("_timestamp_ms"):
+            clamped = pc.min_element_wise(
+                pc.max_element_wise(rows[name], MIN_TIMESTAMP_MS, skip_nulls=False),
+                MAX_TIMESTAMP_MS,
+                skip_nulls=False,
+            )
+            times = clamped.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP)
+            rows = rows.set_column(index, name.removesuffix("_ms"), times)
+    return rows
+
+
+def columns_of(table: Table, rows: pa.Table) -> pa.Table:
+    """The columns of a table out of rows, null where they lack one."""
+    columns = [column_of(rows, field).cast(field.type) for field in table.schema]
+    return pa.table(columns, schema=table.schema)
+
+
+def column_of(rows: pa.Table, field: pa.Field) -> Any:
+    """A column of rows, nulls where they lack it."""
+    if field.name in rows.schema.names:
+        return rows[field.name]
+    return pa.nulls(rows.num_rows, field.type)
