@@ -29,9 +29,17 @@ from tests.integration.thrift_server import Metastore, thrift_server
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def admin(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+@pytest.fixture
+def quiet_broker(fresh_broker: FreshBroker) -> EmbeddedBroker:
+    """A broker of its own: members of other tests' groups, once they time out, are written too."""
+    quiet = fresh_broker()
+    quiet.create_offsets_topic()
+    return quiet
+
+
+@pytest.fixture
+def admin(quiet_broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=quiet_broker.bootstrap_servers)
     client.create_topics({"query-orders": {"num_partitions": 2, "replication_factor": 1}})
     yield client
     client.close()
@@ -72,8 +80,9 @@ def _answer(tables: Path, group: str) -> int:
 
 
 def test_killed_and_restarted_then_without_its_checkpoint(
-    broker: EmbeddedBroker, admin: KafkaAdminClient, tmp_path: Path, eventually: Eventually
+    quiet_broker: EmbeddedBroker, admin: KafkaAdminClient, tmp_path: Path, eventually: Eventually
 ) -> None:
+    broker = quiet_broker
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
     _commit(admin, "query-a", 1)
     live = subprocess.Popen(
