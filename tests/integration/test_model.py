@@ -16,8 +16,9 @@ from coordinator_state.record_batch import read_record_batches
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.fetch import LogClient
 from tests.admin_client import admin_of
-from tests.coordinator_clients import BrokerClients, ModelClients
+from tests.broker_clients import BrokerClients
 from tests.coordinator_scripts import SCRIPTS, TOPICS, Told, records_of
+from tests.model_clients import ModelClients
 
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500
