@@ -1,7 +1,7 @@
 """What scripts ask of a coordinator: the model (`model_clients`) or a broker (`broker_clients`).
 
 Requests and answers are those of the model; what is a broker's own (ids, times) stays as it is
-there, and `coordinator_scripts` names or leaves it out.
+there, and `told` names or leaves it out.
 """
 
 from __future__ import annotations

@@ -17,8 +17,10 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.fetch import LogClient
 from tests.admin_client import admin_of
 from tests.broker_clients import BrokerClients
-from tests.coordinator_scripts import SCRIPTS, TOPICS, Told, records_of
+from tests.coordinator_scripts import SCRIPTS, TOPICS
 from tests.model_clients import ModelClients
+from tests.told import Told
+from tests.told_records import records_of
 
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500

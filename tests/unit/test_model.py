@@ -25,7 +25,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.offsets import OffsetKey, Semantics
-from tests.coordinator_scripts import assignment, subscription
+from tests.told import assignment, subscription
 
 both = pytest.mark.parametrize("semantics", list(Semantics))
 GROUP = "g"
