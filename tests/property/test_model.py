@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.group_replay import described
-from coordinator_state.groups import Group
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.cleaner import clean
@@ -31,9 +24,10 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.offsets import CommittedOffset, PendingOffsets, Semantics
+from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import RecordBatch, read_record_batches
-from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
+from tests.model_states import expected_state, loaded_state, tables_state, without_simple
+from tests.told import assignment, subscription
 
 GROUPS = ("g", "h")
 TOPICS = ("t", "u")
@@ -85,7 +79,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 group_id=group_id,
                 member_id=member_id,
                 group_instance_id=instance_id,
-                protocols=tuple((name, _subscription(topic)) for name in protocols),
+                protocols=tuple((name, subscription(topic)) for name in protocols),
                 session_timeout_ms=10_000,
                 rebalance_timeout_ms=20_000,
                 requires_known_member_id=requires_known_member_id,
@@ -126,7 +120,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 group_id=group_id,
                 member_id=member_id,
                 group_instance_id=None if member is None else member.group_instance_id,
-                protocols=(("r", _subscription(topic)), ("s", _subscription(topic))),
+                protocols=(("r", subscription(topic)), ("s", subscription(topic))),
                 session_timeout_ms=10_000,
                 rebalance_timeout_ms=20_000,
                 requires_known_member_id=False,
@@ -139,7 +133,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 group_id=group_id,
                 member_id=member_id,
                 generation_id=self._generation(group_id),
-                assignments={m: _assignment(i) for i, m in enumerate(assigned)},
+                assignments={m: assignment(i) for i, m in enumerate(assigned)},
             )
         )
 
@@ -314,86 +308,6 @@ TestScala = ScalaMachine.TestCase
 TestScala.settings = SETTINGS
 
 
-# --- states that can be compared
-
-
-State = dict[str, Any]
-
-
-def expected_state(coordinator: GroupCoordinator) -> State:
-    """What is to be found by whoever loads the coordinator's log."""
-    is_scala = coordinator.shard.is_scala
-    with_offsets = {key.group_id for key in coordinator.offsets}
-    with_offsets |= {key.group_id for keys in coordinator.pending.values() for key in keys}
-    found = {}
-    for group_id, group in coordinator.shard.groups.items():
-        if group.durable is not None:
-            found[group_id] = _durable(group)
-        elif group_id in with_offsets if is_scala else group.has_commits:
-            found[group_id] = ("Empty", "", None, None, 0, None, -1, ())
-    return {
-        "offsets": {key: _values(offset) for key, offset in coordinator.offsets.items()},
-        "pending": _waiting(coordinator.pending),
-        "groups": found,
-    }
-
-
-def _durable(group: ClassicGroup) -> tuple[Any, ...]:
-    assert group.durable is not None
-    value = group.durable.value
-    return (
-        "Stable" if value["members"] else "Empty",
-        value["protocolType"],
-        value["protocol"],
-        value["leader"],
-        value["generation"],
-        value["currentStateTimestamp"],
-        group.durable.record_offset,
-        tuple(
-            sorted(
-                (
-                    m["memberId"],
-                    m["groupInstanceId"] or "",
-                    m["clientId"],
-                    m["clientHost"],
-                    m["rebalanceTimeout"],
-                    m["sessionTimeout"],
-                    m["subscription"],
-                    m["assignment"],
-                )
-                for m in value["members"]
-            )
-        ),
-    )
-
-
-def _found(group: Group) -> tuple[Any, ...]:
-    return (
-        group.state,
-        group.protocol_type,
-        group.protocol,
-        group.leader,
-        group.generation,
-        group.state_timestamp_ms,
-        group.record_offset,
-        tuple(
-            sorted(
-                (
-                    m.member_id,
-                    m.group_instance_id or "",
-                    m.client_id,
-                    m.client_host,
-                    m.rebalance_timeout_ms,
-                    m.session_timeout_ms,
-                    m.subscription_bytes,
-                    m.assignment_bytes,
-                )
-                for m in group.members
-            )
-        ),
-    )
-
-
 def _check_stored(group: ClassicGroup) -> None:
     """A Stable group is in the log as it is in memory."""
     if group.state is ClassicState.STABLE:
@@ -403,72 +317,3 @@ def _check_stored(group: ClassicGroup) -> None:
         for value in (live, stored):
             value.pop("currentStateTimestamp")
         assert stored == live
-
-
-def without_simple(state: State) -> State:
-    """Compaction takes away what made a group without a record of its own and without offsets."""
-    held = {key.group_id for key in state["offsets"]}
-    held |= {key.group_id for _, key in state["pending"]}
-    return {
-        **state,
-        "groups": {g: v for g, v in state["groups"].items() if v[6] != -1 or g in held},
-    }
-
-
-def loaded_state(log: bytes, semantics: Semantics) -> State:
-    """By the reference loader, as strict as a broker of Kafka 4.
-
-    One of Kafka 3 does not load everything that it writes: where a group was deleted and only a
-    transaction has an offset of it since, it fails with "Unexpected unload of active group".
-    """
-    loader = ReferenceLoader(semantics, strict=semantics is Semantics.COORDINATOR)
-    loader.load(read_record_batches(log))
-    return {
-        "offsets": {key: _values(offset) for key, offset in loader.offsets.items()},
-        "pending": _waiting(loader.pending),
-        "groups": {group_id: _found(group) for group_id, group in loader.groups.items()},
-    }
-
-
-def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Random) -> State:
-    """By the rules of the tables, cut anywhere into micro-batches, some of them twice."""
-    tables = PlanTables(semantics)
-    start = 0
-    for cut in [*sorted(choose.randint(0, end) for _ in range(3)), end]:
-        decoded = decode_record_set(
-            log,
-            log_partition=LOG_PARTITION,
-            from_offset=start,
-            to_offset=cut,
-            compact=choose.random() < 0.5,
-        )
-        rows = pa.Table.from_batches([decoded.rows])
-        for _ in range(choose.choice([1, 2])):
-            tables.apply(rows, cut, decoded.records_superseded)
-        start = cut
-    return {
-        "offsets": {
-            key: tuple(row[name] for name in OFFSET_VALUES) for key, row in tables.offsets.items()
-        },
-        "pending": {(e.record.producer_id, e.key): _values(e.record) for e in tables.pending},
-        "groups": {g: _found(described(state)) for (_, g), state in tables.groups.items()},
-    }
-
-
-def _values(offset: CommittedOffset) -> tuple[Any, ...]:
-    return tuple(getattr(offset, name) for name in OFFSET_VALUES)
-
-
-def _waiting(pending: PendingOffsets) -> dict[Any, Any]:
-    return {
-        (p, key): _values(offset) for p, keys in pending.items() for key, offset in keys.items()
-    }
-
-
-def _subscription(topic: str) -> bytes:
-    return encode_subscription({"topics": [topic], "userData": None}, 0)
-
-
-def _assignment(number: int) -> bytes:
-    topics = [{"topic": "t", "partitions": [number]}]
-    return encode_assignment({"assignedPartitions": topics, "userData": None}, 0)
