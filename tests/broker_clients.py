@@ -20,6 +20,8 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FetchedOffset,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -30,6 +32,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from tests import heartbeat_messages
 
 PATIENCE_S = 30.0
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
@@ -183,6 +186,50 @@ class BrokerClients:
         return LeaveGroupResponse(
             error_code=ErrorCode(answer.error_code),
             members=tuple(ErrorCode(member.error_code) for member in answer.members),
+        )
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        # A member's client id is that of its connection.
+        connection = self._connection(request.client_id)
+        Partitions = heartbeat_messages.ConsumerGroupHeartbeatRequest.TopicPartitions
+        connection.send(
+            heartbeat_messages.ConsumerGroupHeartbeatRequest(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                member_epoch=request.member_epoch,
+                instance_id=request.group_instance_id,
+                rack_id=None,
+                rebalance_timeout_ms=request.rebalance_timeout_ms,
+                subscribed_topic_names=(
+                    None if request.subscribed_topics is None else list(request.subscribed_topics)
+                ),
+                subscribed_topic_regex=None,
+                server_assignor=request.server_assignor,
+                topic_partitions=(
+                    None
+                    if request.owned is None
+                    else [
+                        Partitions(topic_id=topic_id, partitions=sorted(partitions))
+                        for topic_id, partitions in request.owned.items()
+                    ]
+                ),
+            ),
+            1,
+        )
+        answer = connection.receive()
+        assigned = None
+        if answer.assignment is not None:
+            assigned = {
+                topic.topic_id: frozenset(topic.partitions)
+                for topic in answer.assignment.topic_partitions
+            }
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode(answer.error_code),
+            member_id=answer.member_id,
+            member_epoch=answer.member_epoch,
+            assigned=assigned,
         )
 
     def commit(self, request: OffsetCommitRequest) -> dict[Partition, ErrorCode]:

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FetchedOffset,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -38,6 +40,10 @@ class Coordinator(Protocol):
     ) -> ErrorCode: ...
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse: ...
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse: ...
 
     def commit(self, request: OffsetCommitRequest) -> dict[Partition, ErrorCode]: ...
 

@@ -10,6 +10,8 @@ from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
 from coordinator_state.model.offset_manager import Partition
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FetchedOffset,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -51,6 +53,11 @@ class ModelClients:
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
         return self._model.leave_group(group_id, members)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        return self._model.consumer_group_heartbeat(request)
 
     def commit(self, request: OffsetCommitRequest) -> dict[Partition, ErrorCode]:
         return self._model.commit_offsets(request)

@@ -8,16 +8,21 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_state.group_replay import described
-from coordinator_state.groups import Group
+from coordinator_state.groups import CONSUMER, Group
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.topics import Assigned
 from coordinator_state.offsets import CommittedOffset, PendingOffsets, Semantics
+from coordinator_state.primitives import uuid_text
 from coordinator_state.record_batch import read_record_batches
 from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
 State = dict[str, Any]
+NOT_OF_CONSUMER_GROUPS = None
+"""A place that only classic groups fill."""
 
 
 def expected_state(coordinator: GroupCoordinator) -> State:
@@ -27,7 +32,9 @@ def expected_state(coordinator: GroupCoordinator) -> State:
     with_offsets |= {key.group_id for keys in coordinator.pending.values() for key in keys}
     found = {}
     for group_id, group in coordinator.shard.groups.items():
-        if group.durable is not None:
+        if isinstance(group, ConsumerGroup):
+            found[group_id] = _consumer_group(group)
+        elif group.durable is not None:
             found[group_id] = _durable(group)
         elif group_id in with_offsets if is_scala else group.has_commits:
             found[group_id] = ("Empty", "", None, None, 0, None, -1, ())
@@ -67,7 +74,72 @@ def _durable(group: ClassicGroup) -> tuple[Any, ...]:
     )
 
 
+def _consumer_group(group: ConsumerGroup) -> tuple[Any, ...]:
+    return (
+        group.state.value,
+        group.protocol_type,
+        group.group_epoch,
+        group.target_epoch,
+        *(NOT_OF_CONSUMER_GROUPS,) * 3,
+        tuple(
+            sorted(
+                (
+                    m.member_id,
+                    m.group_instance_id or "",
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    None if m.classic is None else m.classic.session_timeout_ms,
+                    tuple(sorted(m.subscribed_topics)),
+                    m.member_epoch,
+                    m.state.name,
+                    _partitions(m.assigned),
+                    _partitions(group.targets.get(m.member_id, {})),
+                    _partitions(m.pending_revocation),
+                )
+                for m in group.members.values()
+            )
+        ),
+    )
+
+
+def _partitions(assigned: Assigned) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((uuid_text(topic_id), p) for topic_id, ps in assigned.items() for p in ps))
+
+
+def _found_consumer_group(group: Group) -> tuple[Any, ...]:
+    return (
+        group.state,
+        group.protocol_type,
+        group.group_epoch,
+        group.assignment_epoch,
+        *(NOT_OF_CONSUMER_GROUPS,) * 3,
+        tuple(
+            sorted(
+                (
+                    m.member_id,
+                    m.group_instance_id or "",
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    m.session_timeout_ms,
+                    m.subscribed_topics,
+                    m.member_epoch,
+                    m.member_state,
+                    *(
+                        tuple(sorted((a.topic_id, a.partition) for a in assigned or ()))
+                        for assigned in (m.assignment, m.target_assignment, m.pending_revocation)
+                    ),
+                )
+                for m in group.members
+            )
+        ),
+    )
+
+
 def _found(group: Group) -> tuple[Any, ...]:
+    if group.group_type == CONSUMER:
+        return _found_consumer_group(group)
     return (
         group.state,
         group.protocol_type,

@@ -128,8 +128,8 @@ def subscription(*topics: str) -> bytes:
     return encode_subscription({"topics": list(topics), "userData": None}, 0)
 
 
-def assignment(partition: int) -> bytes:
-    topics = [{"topic": "t", "partitions": [partition]}]
+def assignment(*partitions: int) -> bytes:
+    topics = [{"topic": "t", "partitions": list(partitions)}]
     return encode_assignment({"assignedPartitions": topics, "userData": None}, 0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from coordinator_state.consumer_protocol import decode_subscribed_topics
 from coordinator_state.errors import DecodeError
@@ -17,14 +17,12 @@ from coordinator_state.groups import CONSUMER
 from coordinator_state.model.classic_member import ClassicMember, Protocols
 from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
 from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse
 from coordinator_state.offsets import CommittedOffset
-from coordinator_state.partitioner import java_hash_code
 from coordinator_state.record_types import NO_TIMESTAMP
-
-_HASH_BUCKETS: Final = 16
 
 
 class InvalidTransition(Exception):
@@ -200,7 +198,7 @@ class ClassicGroup:
         candidates = self._common_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         most = max(votes.values())
-        return min((name for name, count in votes.items() if count == most), key=_bucket)
+        return in_hash_order(name for name, count in votes.items() if count == most)[0]
 
     def _common_protocols(self) -> set[str]:
         known = Counter(name for m in self.members.values() for name, _ in m.protocols)
@@ -209,11 +207,15 @@ class ClassicGroup:
     def init_next_generation(self, now_ms: int) -> None:
         """Begin a generation of those that joined; without any the group becomes Empty."""
         self.generation_id += 1
-        self.protocol_name = self.select_protocol() if self.members else None
-        self.subscribed_topics = self._topics_of_members()
+        self.agree()
         state = ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY
         self.transition_to(state, now_ms)
         self.pending_sync_members.clear()
+
+    def agree(self) -> None:
+        """Choose the protocol of the members that there are, which says what they consume."""
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._topics_of_members()
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether offsets of a topic are in use; where that is not known, they are."""
@@ -329,8 +331,3 @@ class ClassicGroup:
     def stored(self, record_offset: int, assignments: Mapping[str, bytes]) -> None:
         """The group was appended to the log as it is now."""
         self.durable = DurableGroup(record_offset, self.metadata_value(assignments))
-
-
-def _bucket(name: str) -> int:
-    hashed = java_hash_code(name) & 0xFFFFFFFF
-    return (hashed ^ hashed >> 16) % _HASH_BUCKETS

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
@@ -37,6 +39,7 @@ class ClassicRequests:
 
     shard: Shard
     rebalances: Rebalances
+    mixed: MixedRequests
 
     # --- SyncGroup
 
@@ -52,6 +55,9 @@ class ClassicRequests:
             refusal = ErrorCode.UNKNOWN_MEMBER_ID
         if refusal is not ErrorCode.NONE or group is None:
             reply.complete(SyncGroupResponse(error_code=refusal))
+            return reply
+        if isinstance(group, ConsumerGroup):
+            reply.complete(self.mixed.sync_group(group, request))
             return reply
         error_code = _validate_sync(group, request)
         if error_code is ErrorCode.NONE and group.is_in(_PREPARING):
@@ -109,6 +115,8 @@ class ClassicRequests:
         group = self.shard.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            return self.mixed.heartbeat(group, member_id, generation_id, group_instance_id)
         if group.is_in(_DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error_code = group.validate_member(member_id, group_instance_id)
@@ -129,6 +137,8 @@ class ClassicRequests:
         group = self.shard.groups.get(group_id)
         if group is None:
             return LeaveGroupResponse(members=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(members))
+        if isinstance(group, ConsumerGroup):
+            return self.mixed.leave_group(group, members)
         if group.is_in(_DEAD):
             return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         error_codes = tuple(self._leave(group, member) for member in members)

@@ -18,13 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from coordinator_state.model.classic_requests import ClassicRequests
+from coordinator_state.model.consumer_requests import ConsumerRequests
 from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_change import GroupChanges
 from coordinator_state.model.joining import Joining
-from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.log import CoordinatorLog, Producer
+from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.offset_manager import OffsetManager, Partition
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.requests import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     FetchedOffset,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -36,7 +40,8 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from coordinator_state.model.shard import CoordinatorConfig, Shard
+from coordinator_state.model.shard import CoordinatorConfig, LiveGroup, Shard
+from coordinator_state.model.topics import Topics
 from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
 
 __all__ = ["GroupCoordinator", "OffsetCommitRequest", "OffsetToCommit"]
@@ -48,6 +53,7 @@ class GroupCoordinator:
     Args:
         semantics: of Kafka 4's coordinator, or of Kafka 3's.
         config: the broker's configuration.
+        topics: of the cluster; members of consumer groups are assigned their partitions.
         seed: member ids are drawn from.
     """
 
@@ -56,13 +62,21 @@ class GroupCoordinator:
         semantics: Semantics = Semantics.COORDINATOR,
         *,
         config: CoordinatorConfig | None = None,
+        topics: Topics | None = None,
         seed: int = 0,
     ) -> None:
-        self.shard = Shard(semantics=semantics, config=config or CoordinatorConfig())
+        self.shard = Shard(
+            semantics=semantics,
+            config=config or CoordinatorConfig(),
+            topics=topics or Topics(),
+        )
         self.shard.choose.seed(seed)
         rebalances = Rebalances(self.shard)
-        self._joining = Joining(self.shard, rebalances)
-        self._classic = ClassicRequests(self.shard, rebalances)
+        changes = GroupChanges(self.shard, rebalances)
+        mixed = MixedRequests(self.shard, changes)
+        self._joining = Joining(self.shard, rebalances, mixed)
+        self._classic = ClassicRequests(self.shard, rebalances, mixed)
+        self._consumer = ConsumerRequests(self.shard, changes)
         self._offsets = OffsetManager(self.shard, rebalances)
 
     # --- what it holds
@@ -114,6 +128,12 @@ class GroupCoordinator:
     def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
         """LeaveGroup."""
         return self._classic.leave_group(group_id, members)
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat (KIP-848): a member joins, goes on, or leaves."""
+        return self._consumer.heartbeat(request)
 
     def commit_offsets(
         self, request: OffsetCommitRequest, producer: Producer | None = None

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from coordinator_state.model.classic_group import ClassicGroup, DurableGroup
 from coordinator_state.model.classic_member import ClassicMember
 from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import (
@@ -35,6 +37,7 @@ class Joining:
 
     shard: Shard
     rebalances: Rebalances
+    mixed: MixedRequests
 
     def join_group(self, request: JoinGroupRequest) -> JoinReply:
         """A member wants to be in the next generation; answered when that begins."""
@@ -45,6 +48,14 @@ class Joining:
             return reply
         is_new_member = request.member_id == UNKNOWN_MEMBER_ID
         group = self.shard.groups.get(request.group_id)
+        gone: ConsumerGroup | None = None
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                reply.complete(self.mixed.join_group(group, request))
+                return reply
+            # It gives way; as a broker does, even where nothing comes of it.
+            gone, group = group, None
+            self.shard.remove_group(gone)
         if group is None and not is_new_member:
             reply.complete(_not_joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return reply
@@ -62,7 +73,7 @@ class Joining:
         if self.shard.is_scala:
             self.rebalances.complete_if_all_joined(group)
         elif is_new_group and self.shard.log.next_offset == written:
-            self._store_new_group(group, reply)
+            self._store_new_group(group, gone, reply)
         return reply
 
     def _validate_join(self, request: JoinGroupRequest) -> JoinGroupResponse | None:
@@ -79,8 +90,13 @@ class Joining:
             return _not_joined(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         return None
 
-    def _store_new_group(self, group: ClassicGroup, reply: JoinReply) -> None:
-        """Kafka 4 writes of a new group that it is there, before anybody is in it."""
+    def _store_new_group(
+        self, group: ClassicGroup, gone: ConsumerGroup | None, reply: JoinReply
+    ) -> None:
+        """Kafka 4 writes of a new group that it is there, before anybody is in it.
+
+        And that a consumer group is `gone` which had its id.
+        """
         value = {
             "protocolType": "",
             "generation": 0,
@@ -89,15 +105,18 @@ class Joining:
             "currentStateTimestamp": group.state_timestamp_ms,
             "members": [],
         }
-        error_code, record_offset = self.shard.append(
-            [group_metadata(group.group_id, value)], self.shard.group_error
+        tombstones = [] if gone is None else gone.tombstones()
+        error_code, base_offset = self.shard.append(
+            [*tombstones, group_metadata(group.group_id, value)], self.shard.group_error
         )
         if error_code is ErrorCode.NONE:
-            group.durable = DurableGroup(record_offset, value)
+            group.durable = DurableGroup(base_offset + len(tombstones), value)
             return
         # The group never was.
         del self.shard.groups[group.group_id]
         self.shard.timers.cancel_all(group.group_id)
+        if gone is not None:
+            self.shard.groups[gone.group_id] = gone
         reply.complete(_not_joined(error_code))
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:

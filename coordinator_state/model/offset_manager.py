@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.log import Producer
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.records import offset_commit, offset_tombstone
@@ -24,7 +23,7 @@ from coordinator_state.model.requests import (
     OffsetCommitRequest,
     OffsetToCommit,
 )
-from coordinator_state.model.shard import Shard
+from coordinator_state.model.shard import LiveGroup, Shard
 from coordinator_state.offsets import (
     CONTROL_TYPE_ABORT,
     CONTROL_TYPE_COMMIT,

@@ -21,10 +21,9 @@ from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_member import ClassicMember
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse
-from coordinator_state.model.shard import Shard
+from coordinator_state.model.shard import LiveGroup, Shard
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
 

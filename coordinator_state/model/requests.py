@@ -1,7 +1,8 @@
-"""Requests of the classic protocol and their answers, by the names of their fields in Kafka.
+"""Requests of group members and their answers, by the names of their fields in Kafka.
 
 Source: clients/src/main/resources/common/message/{JoinGroup,SyncGroup,Heartbeat,LeaveGroup,
-OffsetCommit,TxnOffsetCommit,OffsetDelete,OffsetFetch}{Request,Response}.json at 4.2.0.
+ConsumerGroupHeartbeat,OffsetCommit,TxnOffsetCommit,OffsetDelete,OffsetFetch}{Request,Response}.json
+at 4.2.0.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from uuid import UUID
 
 from coordinator_state.model.error_codes import ErrorCode
 
@@ -119,6 +121,36 @@ class LeaveGroupResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[ErrorCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatRequest:
+    """A member of a consumer group is there (KIP-848); epoch 0 joins, -1 leaves.
+
+    -2 is a static member that will be back. What has not changed since the last request is None;
+    `owned` are the partitions that the client has, by topic id.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topics: Sequence[str] | None = None
+    server_assignor: str | None = None
+    owned: Mapping[UUID, frozenset[int]] | None = None
+    client_id: str = "consumer"
+    client_host: str = "/127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatResponse:
+    """`assigned` is what the member has from now on, None where that is what it had."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    member_id: str | None = None
+    member_epoch: int = 0
+    assigned: Mapping[UUID, frozenset[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,18 @@ from uuid import UUID
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.live_group import LiveGroup
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
 from coordinator_state.model.timers import Timers
+from coordinator_state.model.topics import Topics
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import NO_SEQUENCE
 
 _E = ErrorCode
+
+LiveGroup = ClassicGroup | ConsumerGroup
+"""A group of any type, as a coordinator holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class CoordinatorConfig:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2_147_483_647
+    consumer_group_max_size: int = 2_147_483_647
+    consumer_session_timeout_ms: int = 45_000
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -46,7 +52,8 @@ class Shard:
     config: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     log: CoordinatorLog = field(default_factory=CoordinatorLog)
     timers: Timers = field(default_factory=Timers)
-    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    groups: dict[str, LiveGroup] = field(default_factory=dict)
+    topics: Topics = field(default_factory=Topics)
     choose: random.Random = field(default_factory=random.Random)
     availability: ErrorCode = ErrorCode.NONE
 

@@ -37,6 +37,10 @@ class Timers:
         self._known[name] = _Timer(self.now_ms + delay_ms, self._scheduled, name, action)
         heappush(self._queue, self._known[name])
 
+    def is_scheduled(self, name: tuple[str, ...]) -> bool:
+        """Whether something is to be done under a name."""
+        return name in self._known
+
     def cancel(self, name: tuple[str, ...]) -> None:
         """Leave it undone."""
         self._known.pop(name, None)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import zip_longest
+from uuid import UUID
 
 import pytest
 from kafka.admin import NewTopic
 
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.fetch import LogClient
 from tests.admin_client import admin_of
 from tests.broker_clients import BrokerClients
+from tests.conftest import Eventually
+from tests.consumer_scripts import CONSUMER_SCRIPTS, Consumers
 from tests.coordinator_scripts import SCRIPTS, TOPICS
 from tests.model_clients import ModelClients
 from tests.told import Told
@@ -37,7 +41,7 @@ def semantics(request: pytest.FixtureRequest) -> Semantics:
 
 @pytest.fixture(scope="module")
 def broker_of(
-    semantics: Semantics, tmp_path_factory: pytest.TempPathFactory
+    semantics: Semantics, tmp_path_factory: pytest.TempPathFactory, eventually: Eventually
 ) -> Iterator[EmbeddedBroker]:
     folder = tmp_path_factory.mktemp("broker")
     version = VERSIONS[semantics]
@@ -45,14 +49,37 @@ def broker_of(
         broker.create_offsets_topic()
         with admin_of(broker) as admin:
             admin.create_topics([NewTopic(topic, 10, 1) for topic in TOPICS])
+        if semantics is Semantics.COORDINATOR:
+            eventually(lambda: _knows_the_topics(broker), 30)
         yield broker
+
+
+def _knows_the_topics(broker: EmbeddedBroker) -> bool:
+    """A coordinator hears of new topics a little later than who made them."""
+    with closing(BrokerClients(broker.bootstrap_servers)) as clients:
+        group = Consumers(Told(clients), "warm-up")
+        group.join("a", *TOPICS)
+        group.leave("a")
+        return len(group.assigned["a"]) == len(TOPICS)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_model_answers_and_writes_as_a_broker_does(
     broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]
 ) -> None:
-    servers = broker_of.bootstrap_servers
+    _compare(broker_of, semantics, script)
+
+
+@pytest.mark.parametrize("semantics", [Semantics.COORDINATOR], indirect=True)
+@pytest.mark.parametrize("script", CONSUMER_SCRIPTS, ids=lambda script: script.__name__)
+def test_consumer_groups_are_as_those_of_a_broker(
+    broker_of: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]
+) -> None:
+    _compare(broker_of, semantics, script)
+
+
+def _compare(broker: EmbeddedBroker, semantics: Semantics, script: Callable[[Told], None]) -> None:
+    servers = broker.bootstrap_servers
     with closing(BrokerClients(servers)) as clients, closing(LogClient(servers)) as reader:
         start = reader.high_watermarks()[0]
         real = Told(clients)
@@ -61,6 +88,7 @@ def test_the_model_answers_and_writes_as_a_broker_does(
     model = GroupCoordinator(
         semantics,
         config=CoordinatorConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS),
+        topics=_topics(broker),
     )
     modelled = Told(ModelClients(model))
     script(modelled)
@@ -70,6 +98,17 @@ def test_the_model_answers_and_writes_as_a_broker_does(
     assert written
     for record, expected in zip_longest(written, records_of(log, real)):
         assert record == expected
+
+
+def _topics(broker: EmbeddedBroker) -> Topics:
+    """The broker's: assignments name topics by their ids."""
+    with admin_of(broker) as admin:
+        return Topics(
+            {
+                topic["name"]: Topic(UUID(str(topic["topic_id"])), len(topic["partitions"]))
+                for topic in admin.describe_topics(list(TOPICS))
+            }
+        )
 
 
 def _read(reader: LogClient, start: int) -> bytes:

@@ -6,11 +6,12 @@ import random
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.cleaner import clean
+from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
@@ -26,20 +27,20 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import RecordBatch, read_record_batches
+from tests.consumer_rules import GROUPS, ConsumerRules, groups
+from tests.consumer_rules import TOPICS as TOPICS_OF_CLUSTER
 from tests.model_states import expected_state, loaded_state, tables_state, without_simple
 from tests.told import assignment, subscription
 
-GROUPS = ("g", "h")
 TOPICS = ("t", "u")
 RETENTION_MS = 60_000
 CLEANED_TIMES = 3
 
-groups = st.sampled_from(GROUPS)
 producers = st.integers(1, 2)
 partitions = st.tuples(st.sampled_from(TOPICS), st.integers(0, 1))
 
 
-class CoordinatorMachine(RuleBasedStateMachine):
+class CoordinatorMachine(ConsumerRules):
     """A coordinator to which everything happens; at the end its log is held against it."""
 
     semantics = Semantics.COORDINATOR
@@ -48,7 +49,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def start(self, seed: int) -> None:
         self.choose = random.Random(seed)
         config = CoordinatorConfig(offsets_retention_ms=RETENTION_MS, group_max_size=3)
-        self.coordinator = GroupCoordinator(self.semantics, config=config, seed=seed)
+        self.coordinator = GroupCoordinator(
+            self.semantics, config=config, topics=TOPICS_OF_CLUSTER, seed=seed
+        )
         self.coordinator.advance(1_700_000_000_000)
         self.member_ids: dict[str, list[str]] = {group_id: [] for group_id in GROUPS}
         if self.choose.random() < 0.7:
@@ -73,7 +76,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
         requires_known_member_id: bool,
         data: st.DataObject,
     ) -> None:
-        member_id = "" if instance_id else self._member_id(group_id, data)
+        member_id = self._member_id(group_id, data)
+        if instance_id or self._gives_way(group_id):
+            member_id = ""
         self.coordinator.join_group(
             JoinGroupRequest(
                 group_id=group_id,
@@ -89,7 +94,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(group_id=groups, leaves_out=st.booleans(), data=st.data())
     def sync(self, group_id: str, leaves_out: bool, data: st.DataObject) -> None:
-        group = self._classic(group_id)
+        group = self.coordinator.groups.get(group_id)
         member_id = self._member_id(group_id, data)
         everyone = list(group.members) if group is not None else [member_id]
         assigned = everyone[1:] if leaves_out else [*everyone, "nobody"]
@@ -98,8 +103,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(group_id=groups, joining=st.integers(0, 2), topic=st.sampled_from(TOPICS))
     def rebalance(self, group_id: str, joining: int, topic: str) -> None:
         """Whoever is there joins again, and some more; the leader assigns; all are told."""
-        group = self._classic(group_id)
-        known = [] if group is None else [*group.members, *sorted(group.pending_members)]
+        known = self._classic_members(group_id)
         replies = [self._join(group_id, member_id, topic) for member_id in known + [""] * joining]
         self.wait(3_000)
         if not any(reply.is_done for reply in replies):
@@ -108,12 +112,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(group_id=groups)
     def everybody_syncs(self, group_id: str) -> None:
-        group = self._classic(group_id)
-        for member_id in list(group.members) if group is not None else []:
+        for member_id in self._classic_members(group_id):
             self._sync(group_id, member_id, [member_id])
 
     def _join(self, group_id: str, member_id: str, topic: str) -> Reply[JoinGroupResponse]:
-        group = self._classic(group_id)
+        group = self.coordinator.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         return self.coordinator.join_group(
             JoinGroupRequest(
@@ -132,7 +135,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             SyncGroupRequest(
                 group_id=group_id,
                 member_id=member_id,
-                generation_id=self._generation(group_id),
+                generation_id=self._generation(group_id, member_id),
                 assignments={m: assignment(i) for i, m in enumerate(assigned)},
             )
         )
@@ -140,7 +143,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(group_id=groups, data=st.data())
     def heartbeat(self, group_id: str, data: st.DataObject) -> None:
         member_id = self._member_id(group_id, data)
-        self.coordinator.heartbeat(group_id, member_id, self._generation(group_id))
+        self.coordinator.heartbeat(group_id, member_id, self._generation(group_id, member_id))
 
     @rule(group_id=groups, data=st.data())
     def leave(self, group_id: str, data: st.DataObject) -> None:
@@ -176,6 +179,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         producer: int | None,
         data: st.DataObject,
     ) -> None:
+        member_id = self._member_id(group_id, data) if is_member else ""
         request = OffsetCommitRequest(
             group_id=group_id,
             offsets=[
@@ -188,8 +192,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 )
                 for topic, partition in keys
             ],
-            member_id=self._member_id(group_id, data) if is_member else "",
-            generation_id=self._generation(group_id) if is_member else -1,
+            member_id=member_id,
+            generation_id=self._generation(group_id, member_id) if is_member else -1,
             retention_time_ms=-1 if producer else retention_time_ms,
         )
         self.coordinator.commit_offsets(
@@ -241,11 +245,27 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def _takes_appends(self) -> bool:
         return self.coordinator.log.refusal is ErrorCode.NONE
 
-    def _classic(self, group_id: str) -> ClassicGroup | None:
-        return self.coordinator.shard.groups.get(group_id)
+    def _classic_members(self, group_id: str) -> list[str]:
+        """Members that speak the classic protocol, and those that were to come."""
+        group = self.coordinator.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return [*group.members, *sorted(group.pending_members)]
+        members = [] if group is None else group.members.values()
+        return [member.member_id for member in members if member.classic is not None]
 
-    def _generation(self, group_id: str) -> int:
-        group = self._classic(group_id)
+    def _gives_way(self, group_id: str) -> bool:
+        """Whether it is a consumer group that nobody is in.
+
+        Who joins it with an id of before has Kafka 4 forget it, and write nothing.
+        """
+        group = self.coordinator.groups.get(group_id)
+        return isinstance(group, ConsumerGroup) and group.is_empty
+
+    def _generation(self, group_id: str, member_id: str) -> int:
+        group = self.coordinator.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            member = group.members.get(member_id)
+            return 0 if member is None else member.member_epoch
         return 0 if group is None else group.generation_id
 
     def _member_id(self, group_id: str, data: st.DataObject) -> str:
@@ -253,14 +273,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _hear(self) -> None:
         for group_id in GROUPS:
-            group = self._classic(group_id)
-            if group is not None:
-                known = self.member_ids[group_id]
-                new = [
-                    m for m in (*group.members, *sorted(group.pending_members)) if m not in known
-                ]
-                # A few of those that are gone, too.
-                self.member_ids[group_id] = [*known, *new][-4:]
+            known = self.member_ids[group_id]
+            new = [m for m in self._classic_members(group_id) if m not in known]
+            # A few of those that are gone, too.
+            self.member_ids[group_id] = [*known, *new][-4:]
 
     # --- the end
 
@@ -268,8 +284,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if not hasattr(self, "coordinator"):
             return
         expected = expected_state(self.coordinator)
-        for group in self.coordinator.shard.groups.values():
-            _check_stored(group)
+        for group in self.coordinator.groups.values():
+            if isinstance(group, ClassicGroup):
+                _check_stored(group)
         log = b"".join(self.coordinator.log.raw)
         end = self.coordinator.log.next_offset
         assert loaded_state(log, self.semantics) == expected

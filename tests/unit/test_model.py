@@ -86,7 +86,9 @@ def commit(coordinator: GroupCoordinator, **request: Any) -> ErrorCode:
 
 
 def group_of(coordinator: GroupCoordinator) -> ClassicGroup:
-    return coordinator.shard.groups[GROUP]
+    group = coordinator.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    return group
 
 
 def test_every_transition_is_in_the_table() -> None:

@@ -1,0 +1,197 @@
+"""A live consumer group (KIP-848): the members, their epochs, and what each has and is to have.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/ModernGroup.java
+and modern/consumer/ConsumerGroup.java at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from coordinator_state.groups import CONSUMER
+from coordinator_state.model.consumer_member import ConsumerMember
+from coordinator_state.model.consumer_records import removed_group
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.java_hash import in_hash_order
+from coordinator_state.model.log import KeyAndValue
+from coordinator_state.model.topics import Assigned
+from coordinator_state.offsets import CommittedOffset
+
+_MEMBER_EPOCH_VERSION = 9
+"""The first OffsetCommit that knows member epochs."""
+
+
+class ConsumerGroupState(Enum):
+    """What DescribeGroups says of a group."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroup:
+    """A consumer group; `targets` are the assignments that members are on their way to."""
+
+    group_id: str
+    group_epoch: int = 0
+    target_epoch: int = 0
+    metadata_hash: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Assigned] = field(default_factory=dict)
+    has_commits: bool = False
+    """Whether the log has offset commits of it."""
+
+    def copy(self) -> ConsumerGroup:
+        """The same group, to be changed on its own; members and assignments never change."""
+        return ConsumerGroup(
+            group_id=self.group_id,
+            group_epoch=self.group_epoch,
+            target_epoch=self.target_epoch,
+            metadata_hash=self.metadata_hash,
+            members=dict(self.members),
+            targets=dict(self.targets),
+            has_commits=self.has_commits,
+        )
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state, which follows from the epochs."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(m.is_reconciled_to(self.target_epoch) for m in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def protocol_type(self) -> str:
+        """That of consumers."""
+        return CONSUMER
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member that has an instance id."""
+        if instance_id is None:
+            return None
+        members = self.members.values()
+        return next((m for m in members if m.group_instance_id == instance_id), None)
+
+    def target_of(self, member: ConsumerMember) -> Assigned:
+        """What a member is to have, or the one whose instance id it has taken over."""
+        known = self.static_member(member.group_instance_id)
+        if member.group_instance_id is not None and known is None:
+            return {}
+        return self.targets.get(member.member_id if known is None else known.member_id, {})
+
+    def owned(self) -> set[tuple[UUID, int]]:
+        """Partitions that somebody has, or still has to give up."""
+        return {
+            (topic_id, partition)
+            for member in self.members.values()
+            for part in (member.assigned, member.pending_revocation)
+            for topic_id, partitions in part.items()
+            for partition in partitions
+        }
+
+    def members_with(self, updated: ConsumerMember) -> dict[str, ConsumerMember]:
+        """The members once one has come, or changed, and has its instance id for itself."""
+        replaced = self.static_member(updated.group_instance_id)
+        members = {**self.members, updated.member_id: updated}
+        if replaced is not None and replaced.member_id != updated.member_id:
+            del members[replaced.member_id]
+        return members
+
+    def preferred_assignor(self, updated: ConsumerMember) -> str | None:
+        """The assignor that most members name."""
+        named = (m.server_assignor for m in self.members_with(updated).values())
+        votes = Counter(name for name in named if name is not None)
+        ordered = in_hash_order(votes)
+        return max(ordered, key=votes.__getitem__) if ordered else None
+
+    # --- members of the classic protocol
+
+    def supports(self, protocol_type: str, names: Collection[str]) -> bool:
+        """Whether a member of the classic protocol fits in with the others that speak it."""
+        known = [m.classic.protocols for m in self.members.values() if m.classic is not None]
+        common = Counter(name for protocols in known for name, _ in protocols)
+        return protocol_type == CONSUMER and any(common[name] == len(known) for name in names)
+
+    def is_classic_without(self, leaving: Collection[ConsumerMember]) -> bool:
+        """Whether somebody is left, and all that are speak the classic protocol."""
+        away = {member.member_id for member in leaving}
+        left = [m for m in self.members.values() if m.member_id not in away]
+        return bool(left) and all(member.classic is not None for member in left)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition that a member is to have is not given up yet."""
+        owned = self.owned()
+        return any(
+            (topic_id, partition) in owned
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions - member.assigned.get(topic_id, frozenset())
+        )
+
+    # --- what the offset manager asks of groups of any type
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in the group."""
+        return not self.members
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        *,
+        is_transactional: bool,
+        version: int,
+    ) -> ErrorCode:
+        """Whether offsets may be committed in the name of a member, or of nobody."""
+        if generation_id < 0 and self.is_empty:
+            return ErrorCode.NONE
+        is_nobody = generation_id < 0 and not member_id and group_instance_id is None
+        if is_transactional and is_nobody:
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_classic = member.classic is not None
+        if not (is_transactional or is_classic) and version < _MEMBER_EPOCH_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if generation_id == member.member_epoch:
+            return ErrorCode.NONE
+        if is_classic or is_transactional:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """Whether offsets may be deleted: what is consumed is known."""
+        return ErrorCode.NONE
+
+    def validate_delete(self) -> ErrorCode:
+        """Whether the group may be deleted."""
+        return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether offsets of a topic are in use."""
+        return any(topic in member.subscribed_topics for member in self.members.values())
+
+    def expiry_base_ms(self, offset: CommittedOffset) -> int | None:
+        """From when an offset's retention counts: always from its commit."""
+        return offset.commit_timestamp_ms
+
+    @property
+    def is_never_stored(self) -> bool:
+        """There is none without a record."""
+        return False
+
+    def tombstones(self) -> list[KeyAndValue]:
+        """The records that delete the group."""
+        return removed_group(self.group_id, list(self.members))

@@ -1,0 +1,168 @@
+"""Groups that change their type while members are in them (KIP-848's online migration).
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/consumer/
+ConsumerGroup.java (`fromClassicGroup`, `createConsumerGroupRecords`) and classic/ClassicGroup.java
+(`fromConsumerGroup`) at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from coordinator_state.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from coordinator_state.errors import DecodeError
+from coordinator_state.groups import CONSUMER
+from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.classic_member import ClassicMember
+from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember
+from coordinator_state.model.consumer_records import (
+    Change,
+    current_assignment,
+    group_epoch,
+    member_subscription,
+    target_assignment,
+    target_epoch,
+)
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.topics import Topics
+
+_VERSION_BYTES = 2
+
+
+class NotConvertible(Exception):
+    """A group that cannot become one of the other type, by the error that the client is told."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
+    """The consumer group that a classic one becomes: everybody has what the leader gave them.
+
+    Raises:
+        NotConvertible: its members are no consumers, or have an assignor of their own.
+    """
+    if not classic.uses_consumer_protocol:
+        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
+    if classic.protocol_name is None:
+        # Nobody has ever joined; a broker trips over it.
+        raise NotConvertible(ErrorCode.UNKNOWN_SERVER_ERROR)
+    group = ConsumerGroup(
+        group_id=classic.group_id,
+        group_epoch=classic.generation_id,
+        target_epoch=classic.generation_id,
+    )
+    try:
+        for member in classic.members.values():
+            converted = _consumer_member(member, classic, topics)
+            group.targets[member.member_id] = converted.assigned
+            group.members[member.member_id] = converted
+    except DecodeError as error:
+        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND) from error
+    except StopIteration as error:
+        # Who has just come may not know the protocol of the generation before.
+        raise NotConvertible(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+    group.metadata_hash = topics.metadata_hash(
+        {topic for m in group.members.values() for topic in m.subscribed_topics}
+    )
+    return group
+
+
+def _consumer_member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> ConsumerMember:
+    assignment = decode_assignment(member.assignment)
+    if assignment["userData"]:
+        # What a custom assignor left there would be lost.
+        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
+    subscription = decode_subscription(member.metadata(group.protocol_name or ""))
+    return ConsumerMember(
+        member_id=member.member_id,
+        member_epoch=group.generation_id,
+        previous_member_epoch=group.generation_id,
+        assigned=topics.assigned(assignment["assignedPartitions"]),
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        subscribed_topics=frozenset(subscription["topics"]),
+        classic=ClassicProtocol(member.session_timeout_ms, member.protocols),
+    )
+
+
+def changes_to(group: ConsumerGroup) -> list[Change]:
+    """The records that make a consumer group out of nothing."""
+    group_id, members = group.group_id, group.members.values()
+    return [
+        *(member_subscription(group_id, member) for member in members),
+        group_epoch(group_id, group.group_epoch, group.metadata_hash),
+        *(target_assignment(group_id, m, target) for m, target in group.targets.items()),
+        target_epoch(group_id, group.group_epoch),
+        *(current_assignment(group_id, member) for member in members),
+    ]
+
+
+def classic_group_of(
+    group: ConsumerGroup,
+    leaving: Collection[ConsumerMember],
+    joining: ConsumerMember | None,
+    topics: Topics,
+    now_ms: int,
+) -> ClassicGroup:
+    """The classic group that a consumer group becomes once all that are left speak its protocol.
+
+    `joining` takes the place of the static member that has its instance id, and what that had.
+
+    Raises:
+        NotConvertible: a member's subscription is none of the consumer protocol.
+    """
+    away = {member.member_id for member in leaving}
+    replaced = None if joining is None else group.static_member(joining.group_instance_id)
+    if replaced is not None:
+        away.add(replaced.member_id)
+    members = [member for member in group.members.values() if member.member_id not in away]
+    targets = {member.member_id: group.targets.get(member.member_id, {}) for member in members}
+    if joining is not None and replaced is not None:
+        members.append(joining)
+        targets[joining.member_id] = group.targets.get(replaced.member_id, {})
+    classic = ClassicGroup(
+        group_id=group.group_id,
+        state=ClassicState.STABLE,
+        previous_state=ClassicState.EMPTY,
+        state_timestamp_ms=now_ms,
+        generation_id=group.group_epoch,
+    )
+    for member in members:
+        classic.add(_classic_member(member), CONSUMER)
+    classic.agree()
+    for member_id, converted in classic.members.items():
+        metadata = converted.metadata(classic.protocol_name or "")
+        if len(metadata) < _VERSION_BYTES:
+            raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
+        fields = {"assignedPartitions": topics.named(targets[member_id]), "userData": None}
+        converted.assignment = encode_assignment(fields, protocol_version(metadata))
+    return classic
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    if member.classic is None:
+        raise ValueError(f"{member.member_id} does not speak the classic protocol")
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=member.classic.protocols,
+    )
+
+
+def protocol_version(metadata: bytes) -> int:
+    """The version of a subscription, in which assignments are written for its member."""
+    return int.from_bytes(metadata[:_VERSION_BYTES], "big")

@@ -1,0 +1,299 @@
+"""What a request changes in a consumer group: collected, appended as one batch, then remembered.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
+(`updateSubscriptionMetadata`, `updateTargetAssignment`, `maybeReconcile`, `replaceMember`,
+`consumerGroupFenceMembers`, `convertToClassicGroup`) and modern/TargetAssignmentBuilder.java at
+4.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from coordinator_state.model.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_member import ConsumerMember, MemberState
+from coordinator_state.model.consumer_records import (
+    Change,
+    current_assignment,
+    group_epoch,
+    member_subscription,
+    removed_group,
+    removed_member,
+    target_assignment,
+    target_epoch,
+)
+from coordinator_state.model.conversion import NotConvertible, classic_group_of
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.java_hash import in_hash_order
+from coordinator_state.model.rebalance import Rebalances
+from coordinator_state.model.reconciliation import Reconciliation
+from coordinator_state.model.records import group_metadata
+from coordinator_state.model.shard import Shard
+from coordinator_state.model.topics import Assigned
+
+_RETRY_MS: Final = 500
+"""Until a timer's records are appended again that could not be."""
+
+
+class Refused(Exception):
+    """A request that is not served, by the error that the client is told."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupChange:
+    """`group` is as the request finds it; `changes` are replayed on `start` once appended."""
+
+    group: ConsumerGroup
+    start: ConsumerGroup
+    changes: list[Change] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GroupChanges:
+    """How the consumer groups of a coordinator change."""
+
+    shard: Shard
+    rebalances: Rebalances
+
+    def append(self, change: GroupChange) -> ErrorCode:
+        """Append what was collected; only then the group is as it says."""
+        if not change.changes:
+            return ErrorCode.NONE
+        records = [one.record for one in change.changes]
+        error_code, _ = self.shard.append(records, self.shard.group_error)
+        if error_code is ErrorCode.NONE:
+            after = change.start.copy()
+            for one in change.changes:
+                one.replay(after)
+            if change.start is not self.shard.groups.get(after.group_id):
+                # Timers of the group that was there before are not for this one.
+                self.shard.timers.cancel_all(after.group_id)
+                for member in after.members.values():
+                    self.expect(after.group_id, member)
+            self.shard.groups[after.group_id] = after
+        return error_code
+
+    def refuse_more_members(self, group: ConsumerGroup, member_id: str) -> None:
+        """Whether a group is full.
+
+        Raises:
+            Refused: it is, and the member is not in it.
+        """
+        is_full = len(group.members) >= self.shard.config.consumer_group_max_size
+        if is_full and member_id not in group.members:
+            raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    # --- a member comes or changes
+
+    def replace_static(
+        self, change: GroupChange, known: ConsumerMember, member_id: str
+    ) -> ConsumerMember:
+        """A static member is back under another id: with what it had, in epoch 0."""
+        group_id = change.group.group_id
+        member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        target = change.group.targets.get(known.member_id, {})
+        change.changes += removed_member(group_id, known.member_id)
+        change.changes += [
+            member_subscription(group_id, member),
+            target_assignment(group_id, member_id, target),
+            current_assignment(group_id, member),
+        ]
+        return member
+
+    def update(
+        self,
+        change: GroupChange,
+        before: ConsumerMember,
+        member: ConsumerMember,
+        owned: Assigned | None,
+    ) -> ConsumerMember:
+        """A member is as it is now: its subscription, the group's epoch, its next step."""
+        has_changed, epoch = self.subscribe(change, before, member)
+        group = change.group
+        if epoch > group.target_epoch:
+            target = self._new_target(change, member, epoch)
+        else:
+            epoch, target = group.target_epoch, group.target_of(member)
+        return self.reconcile(change, member, epoch, target, owned, has_changed=has_changed)
+
+    def subscribe(
+        self, change: GroupChange, before: ConsumerMember, member: ConsumerMember
+    ) -> tuple[bool, int]:
+        """Whether a member's topics have changed, and the epoch that the group then is in."""
+        group = change.group
+        if member != before:
+            change.changes.append(member_subscription(group.group_id, member))
+        has_changed = member.subscribed_topics != before.subscribed_topics
+        members = group.members_with(member).values()
+        metadata_hash = self.shard.topics.metadata_hash(
+            {topic for m in members for topic in m.subscribed_topics}
+        )
+        epoch = group.group_epoch
+        if epoch == 0 or has_changed or metadata_hash != group.metadata_hash:
+            epoch += 1
+            change.changes.append(group_epoch(group.group_id, epoch, metadata_hash))
+        return has_changed, epoch
+
+    def _new_target(self, change: GroupChange, member: ConsumerMember, epoch: int) -> Assigned:
+        group, topics = change.group, self.shard.topics
+        members = group.members_with(member)
+        subscribers = {
+            m.member_id: Subscriber(
+                m.group_instance_id, topics.ids_of(m.subscribed_topics), group.target_of(m)
+            )
+            for m in members.values()
+        }
+        assign = ASSIGNORS[group.preferred_assignor(member) or DEFAULT_ASSIGNOR]
+        targets = assign(subscribers)
+        for member_id in in_hash_order(members):
+            target = targets.get(member_id, {})
+            if target != group.targets.get(member_id):
+                change.changes.append(target_assignment(group.group_id, member_id, target))
+        change.changes.append(target_epoch(group.group_id, epoch))
+        return targets.get(member.member_id, {})
+
+    def reconcile(
+        self,
+        change: GroupChange,
+        member: ConsumerMember,
+        epoch: int,
+        target: Assigned,
+        owned: Assigned | None,
+        *,
+        has_changed: bool,
+    ) -> ConsumerMember:
+        """A member's next step; a record of it, where there is one to take."""
+        after = Reconciliation(
+            target_epoch=epoch,
+            target=target,
+            owned=change.group.owned(),
+            topic_ids=self.shard.topics.ids_of(member.subscribed_topics),
+            has_subscription_changed=has_changed,
+            owned_by_client=owned,
+        ).next_of(member)
+        if after != member:
+            change.changes.append(current_assignment(change.group.group_id, after))
+        return after
+
+    # --- members go
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> ErrorCode:
+        """Members are out; the group becomes a classic one if only such members are left."""
+        if not members:
+            return ErrorCode.NONE
+        left = len(group.members) - len(members)
+        if group.is_classic_without(members) and left <= self.shard.config.group_max_size:
+            try:
+                return self.convert_to_classic(GroupChange(group=group, start=group), members)
+            except NotConvertible as refused:
+                return refused.error_code
+        change = GroupChange(group=group, start=group)
+        away = {member.member_id for member in members}
+        for member in members:
+            change.changes += removed_member(group.group_id, member.member_id)
+        topics = {
+            topic
+            for member in group.members.values()
+            if member.member_id not in away
+            for topic in member.subscribed_topics
+        }
+        metadata_hash = self.shard.topics.metadata_hash(topics)
+        change.changes.append(group_epoch(group.group_id, group.group_epoch + 1, metadata_hash))
+        error_code = self.append(change)
+        if error_code is ErrorCode.NONE:
+            for member in members:
+                self._cancel(group.group_id, member.member_id)
+        return error_code
+
+    def convert_to_classic(
+        self,
+        change: GroupChange,
+        leaving: Sequence[ConsumerMember],
+        joining: ConsumerMember | None = None,
+        *,
+        rebalances: bool = True,
+    ) -> ErrorCode:
+        """Make the group a classic one of those that are left.
+
+        Raises:
+            NotConvertible: it cannot be.
+        """
+        group = change.group
+        classic = classic_group_of(group, leaving, joining, self.shard.topics, self.shard.now_ms)
+        replaced = None if joining is None else group.static_member(joining.group_instance_id)
+        member_ids = [
+            joining.member_id if joining is not None and member is replaced else member.member_id
+            for member in group.members.values()
+        ]
+        assignments = {m.member_id: m.assignment for m in classic.members.values()}
+        records = [
+            *(one.record for one in change.changes),
+            *removed_group(group.group_id, member_ids),
+            group_metadata(classic.group_id, classic.metadata_value(assignments)),
+        ]
+        error_code, base_offset = self.shard.append(records, self.shard.group_error)
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        classic.stored(base_offset + len(records) - 1, assignments)
+        self.shard.timers.cancel_all(group.group_id)
+        self.shard.groups[group.group_id] = classic
+        for member in classic.members.values():
+            self.rebalances.expect_heartbeat(classic, member)
+        if rebalances:
+            self.rebalances.prepare(classic)
+        return ErrorCode.NONE
+
+    # --- timers
+
+    def expect(self, group_id: str, member: ConsumerMember) -> None:
+        """A member's session begins anew."""
+        timeout_ms = self.shard.config.consumer_session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.fence_after(("session", group_id, member.member_id), timeout_ms)
+
+    def expect_revocation(
+        self, group_id: str, before: ConsumerMember, after: ConsumerMember
+    ) -> None:
+        """A member that has to give partitions up is to do so in its rebalance timeout."""
+        timer, epoch = ("rebalance", group_id, after.member_id), after.member_epoch
+        if after.state is not MemberState.UNREVOKED_PARTITIONS:
+            self.shard.timers.cancel(timer)
+        elif after != before:
+            self.fence_after(
+                timer, after.rebalance_timeout_ms, lambda member: member.member_epoch == epoch
+            )
+
+    def fence_after(
+        self,
+        timer: tuple[str, str, str],
+        delay_ms: int,
+        still: Callable[[ConsumerMember], bool] = lambda _member: True,
+    ) -> None:
+        """Have a member fenced when a timer fires, if then it still is as it was."""
+        _, group_id, member_id = timer
+
+        def fence() -> None:
+            group = self.shard.groups.get(group_id)
+            if not isinstance(group, ConsumerGroup):
+                return
+            member = group.members.get(member_id)
+            if (
+                member is not None
+                and still(member)
+                and self.fence(group, [member]) is not ErrorCode.NONE
+            ):
+                self.shard.timers.schedule(timer, _RETRY_MS, fence)
+
+        self.shard.timers.schedule(timer, delay_ms, fence)
+
+    def _cancel(self, group_id: str, member_id: str) -> None:
+        for name in ("session", "rebalance", "join", "sync"):
+            self.shard.timers.cancel((name, group_id, member_id))

@@ -1,0 +1,32 @@
+"""The order in which a Java HashMap goes through its keys, which is what decides in places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+from uuid import UUID
+
+from coordinator_state.partitioner import java_hash_code
+
+_LEAST_BUCKETS: Final = 16
+_MASK: Final = 0xFFFFFFFF
+
+K = TypeVar("K", str, UUID)
+
+
+def in_hash_order(keys: Iterable[K]) -> list[K]:
+    """Keys by their bucket in a map that holds just them; of one bucket as they are given."""
+    known = list(keys)
+    buckets = _LEAST_BUCKETS
+    while len(known) > buckets * 3 // 4:
+        buckets *= 2
+    return sorted(known, key=lambda key: _spread(key) % buckets)
+
+
+def _spread(key: str | UUID) -> int:
+    if isinstance(key, str):
+        hashed = java_hash_code(key) & _MASK
+    else:
+        folded = (key.int >> 64) ^ (key.int & ((1 << 64) - 1))
+        hashed = (folded >> 32) ^ (folded & _MASK)
+    return hashed ^ hashed >> 16
