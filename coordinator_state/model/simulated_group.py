@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_state.consumer_protocol import encode_subscription
 from coordinator_state.model.log import Producer
+from coordinator_state.model.topics import Assigned
 from coordinator_state.offsets import Semantics
 
 MINUTE_MS: Final = 60_000
@@ -28,6 +29,8 @@ class WorkloadSettings:
     transactional_share: float = 0.2
     aborted_share: float = 0.1
     static_share: float = 0.2
+    consumer_share: float = 0.2
+    """Of the new consumer groups (KIP-848), of those with members; none with Kafka 3."""
     stops_per_hour: float = 0.5
     """Of each group: all members leave; some are deleted, some expire, all come back."""
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
@@ -48,12 +51,30 @@ class SimulatedGroup:
     partitions: int
     is_simple: bool
     is_static: bool
+    is_consumer: bool
     producer: Producer | None
     members: dict[str, str | None]
     """Instance ids by member id."""
     consumed: list[int]
     generation: int = -1
+    epochs: dict[str, int] = field(default_factory=dict)
+    """Member epochs by member id, of consumer groups."""
+    assigned: dict[str, Assigned] = field(default_factory=dict)
+    """What members of consumer groups have."""
     instances: int = 0
+
+    def epoch_of(self, member_id: str) -> int:
+        """The generation or the member epoch that a member commits in, -1 of nobody."""
+        if not member_id:
+            return -1
+        return self.epochs[member_id] if self.is_consumer else self.generation
+
+    def new_instance_id(self) -> str | None:
+        """The next member's instance id, None for a dynamic one."""
+        if not self.is_static:
+            return None
+        self.instances += 1
+        return f"{self.group_id}-{self.instances}"
 
     @property
     def protocols(self) -> tuple[tuple[str, bytes], ...]:

@@ -12,8 +12,10 @@ import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
+from uuid import NAMESPACE_URL, uuid5
 
 from coordinator_state.consumer_protocol import encode_assignment
+from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
@@ -28,7 +30,10 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.simulated_consumers import SimulatedConsumers
 from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup, WorkloadSettings
+from coordinator_state.model.topics import Topic, Topics
+from coordinator_state.offsets import Semantics
 from coordinator_state.partitioner import partition_for
 
 __all__ = ["MINUTE_MS", "Workload", "WorkloadSettings"]
@@ -40,6 +45,8 @@ _INITIAL_DELAY_MS: Final = 3_000
 _EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
 _LOOK_AGAIN_MS: Final = 1_000
 _MOST_CONSUMED: Final = 500
+_TOPICS: Final = 200
+_OTHER_PROTOCOL_SHARE: Final = 0.1
 
 
 class Workload:
@@ -52,14 +59,25 @@ class Workload:
         config = CoordinatorConfig(
             offsets_retention_ms=settings.offsets_retention_ms,
             group_initial_rebalance_delay_ms=_INITIAL_DELAY_MS,
+            consumer_session_timeout_ms=_SESSION_MS,
+        )
+        self._groups = [self._new_group(number) for number in range(settings.groups)]
+        self._consumers = SimulatedConsumers(self._coordinator, self._choose)
+        self.topics = Topics(
+            {
+                group.topic: Topic(uuid5(NAMESPACE_URL, group.topic), group.partitions)
+                for group in self._groups
+            }
         )
         self.coordinators = {
             log_partition: GroupCoordinator(
-                settings.semantics, config=config, seed=settings.seed * 1_000 + log_partition
+                settings.semantics,
+                config=config,
+                topics=self.topics,
+                seed=settings.seed * 1_000 + log_partition,
             )
             for log_partition in range(settings.log_partitions)
         }
-        self._groups = [self._new_group(number) for number in range(settings.groups)]
         self._taken: dict[int, int] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
@@ -157,12 +175,14 @@ class Workload:
         settings, choose = self.settings, self._choose
         is_simple = choose.random() < settings.simple_share
         is_transactional = not is_simple and choose.random() < settings.transactional_share
+        is_consumer = not is_simple and choose.random() < settings.consumer_share
         return SimulatedGroup(
             group_id=f"group-{number:06d}",
-            topic=f"topic-{number % 200:03d}",
+            topic=f"topic-{number % _TOPICS:03d}",
             partitions=settings.partitions_per_group,
             is_simple=is_simple,
             is_static=choose.random() < settings.static_share,
+            is_consumer=is_consumer and settings.semantics is Semantics.COORDINATOR,
             producer=Producer(number, 0) if is_transactional else None,
             members={},
             consumed=[0] * settings.partitions_per_group,
@@ -180,12 +200,18 @@ class Workload:
         """All members of a group that has none."""
         for _ in range(max(1, self.settings.members_per_group)):
             self._join_new(group)
+        self._reconcile(group)
+
+    def _reconcile(self, group: SimulatedGroup) -> None:
+        """Members of a consumer group beat once a second until each has what it is to have."""
+        if group.is_consumer and not self._consumers.reconcile(group):
+            self._at(_LOOK_AGAIN_MS, partial(self._reconcile, group))
 
     def _join_new(self, group: SimulatedGroup) -> None:
-        instance_id = None
-        if group.is_static:
-            group.instances += 1
-            instance_id = f"{group.group_id}-{group.instances}"
+        instance_id = group.new_instance_id()
+        if group.is_consumer:
+            self._consumers.join(group, instance_id)
+            return
         joins = [self._join(group, "", instance_id)]
         joins += [self._join(group, m, i) for m, i in list(group.members.items())]
         self._sync_when_joined(group, joins)
@@ -210,11 +236,13 @@ class Workload:
         self, group: SimulatedGroup, joins: list[Reply[JoinGroupResponse]]
     ) -> None:
         self._coordinator(group)
+        if group.is_consumer:
+            return
         if not all(reply.is_done for reply in joins):
             self._at(_LOOK_AGAIN_MS, partial(self._sync_when_joined, group, joins))
             return
         live = self._coordinator(group).shard.groups.get(group.group_id)
-        if live is None:
+        if not isinstance(live, ClassicGroup):
             group.members.clear()
             return
         group.generation = live.generation_id
@@ -242,7 +270,10 @@ class Workload:
             return
         member_id = self._choose.choice(list(group.members))
         instance_id = group.members[member_id]
-        if instance_id is not None:
+        if group.is_consumer:
+            self._consumers.change(group, member_id)
+            self._reconcile(group)
+        elif instance_id is not None:
             self._sync_when_joined(group, [self._join(group, "", instance_id)])
         elif len(group.members) > 1 and self._choose.random() < 0.5:
             self._leave(group, [member_id])
@@ -252,6 +283,9 @@ class Workload:
             self._join_new(group)
 
     def _leave(self, group: SimulatedGroup, member_ids: list[str]) -> None:
+        if group.is_consumer:
+            self._consumers.leave(group, member_ids)
+            return
         identities = [
             MemberIdentity(member_id=m, group_instance_id=group.members[m]) for m in member_ids
         ]
@@ -260,6 +294,9 @@ class Workload:
             del group.members[member_id]
 
     def _heartbeat(self, group: SimulatedGroup) -> None:
+        if group.is_consumer:
+            self._consumers.reconcile(group)
+            return
         for member_id in group.members:
             self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
 
@@ -279,8 +316,12 @@ class Workload:
         self._at(delay_ms, partial(self._come_back, group))
 
     def _come_back(self, group: SimulatedGroup) -> None:
-        if not group.members:
-            self._come(group)
+        """All members are back; those of a few groups with the other protocol."""
+        if group.members:
+            return
+        if self.settings.consumer_share and self.settings.semantics is Semantics.COORDINATOR:
+            group.is_consumer ^= self._choose.random() < _OTHER_PROTOCOL_SHARE
+        self._come(group)
 
     # --- offsets
 
@@ -294,7 +335,7 @@ class Workload:
             group_id=group.group_id,
             member_id=member_id,
             group_instance_id=group.members.get(member_id),
-            generation_id=group.generation if member_id else -1,
+            generation_id=group.epoch_of(member_id),
             offsets=[
                 OffsetToCommit(
                     topic=group.topic, partition=partition, committed_offset=offset, leader_epoch=0

@@ -61,6 +61,13 @@ from streaming.output import output_of
     help="Share of the groups that commit in transactions.",
 )
 @option(
+    "--consumer-protocol",
+    type=click.FloatRange(min=0, max=1),
+    default=0.2,
+    show_default=True,
+    help="Share of the groups with members that use KIP-848's protocol; Kafka 3 has none.",
+)
+@option(
     "--compact",
     is_flag=True,
     help="Have the log cleaner run every ten minutes of the simulated time.",
@@ -93,6 +100,7 @@ def simulate(
     workload: str,
     commit_interval: float,
     transactional: float,
+    consumer_protocol: float,
     compact: bool,
     log_partitions: int | None,
     semantics: str,
@@ -128,6 +136,7 @@ def simulate(
             workload=workload,
             commit_interval_ms=max(1, round(commit_interval * 1000)),
             transactional_share=transactional,
+            consumer_share=consumer_protocol,
             compact=compact,
             log_partitions=log_partitions or (1 if file is not None else 50),
             semantics=Semantics(semantics),

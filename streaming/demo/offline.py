@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from coordinator_state.lag import PRESENT
 from coordinator_state.model.workload import Workload, WorkloadSettings
-from streaming.answers.model_answers import model_answers
+from streaming.answers.model_answers import model_answers, topic_names
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import Verification, compare
 from streaming.commands.signals import stop_on_signals
@@ -77,7 +77,8 @@ def run_offline_demo(
         _let_run(workload, taking, tables, seconds)
         write_note("comparing the tables with the simulated coordinators ...")
         expected = model_answers(workload.coordinators.values())
-        answers = TableAnswers(TableReader(tables)).answers()
+        names = topic_names(workload.topics)
+        answers = TableAnswers(TableReader(tables)).answers(topic_names=names)
         verification = compare(expected, answers, expected)
         rows = _rows(expected, verification)
         shown = output_of(output)

@@ -29,6 +29,7 @@ class Simulation:
     workload: str = "groups"
     commit_interval_ms: int = 5_000
     transactional_share: float = 0.2
+    consumer_share: float = 0.2
     compact: bool = False
     log_partitions: int = 50
     semantics: Semantics = Semantics.COORDINATOR
@@ -132,6 +133,7 @@ class _Groups:
                 groups=simulation.groups,
                 commit_interval_ms=simulation.commit_interval_ms,
                 transactional_share=simulation.transactional_share,
+                consumer_share=simulation.consumer_share,
                 clean_every_ms=_CLEAN_EVERY_MS if simulation.compact else None,
                 delete_retention_ms=_DELETE_RETENTION_MS,
                 log_partitions=simulation.log_partitions,

@@ -22,7 +22,7 @@ from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
-from streaming.answers.model_answers import model_answers
+from streaming.answers.model_answers import model_answers, topic_names
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import compare
 from streaming.apply.group_events import EVENT_SCHEMA
@@ -149,7 +149,8 @@ def test_tables_equal_simulated_coordinators(
         choose = random.Random(seed)
         _load(tables, semantics, segments, choose.choice(["sampled", "all"]), choose)
         expected = model_answers(workload.coordinators.values())
-        found = TableAnswers(TableReader(tables)).answers()
+        names = topic_names(workload.topics)
+        found = TableAnswers(TableReader(tables)).answers(topic_names=names)
         verification = compare(expected, found, expected)
         assert verification.differences == []
         assert {verification.counts[kind] > 0 for kind in ("group", "offset", "member")} == {True}

@@ -17,7 +17,7 @@ from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettin
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import RecordBatch, read_record_batches
 from coordinator_state.serde import decode_key
-from streaming.answers.model_answers import model_answers
+from streaming.answers.model_answers import model_answers, topic_names
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import compare
 from streaming.simulation.tables import simulated_tables
@@ -70,6 +70,8 @@ def test_what_groups_did_is_in_the_logs(semantics: Semantics, clean_every_ms: in
     logs = list(workload.logs())
     kinds = kinds_of(logs)
     assert {"1", "1-", "2", "2-", "marker"} <= set(kinds)
+    of_consumer_groups = {"3", "3-", "5", "5-", "6", "6-", "7", "7-", "8", "8-"}
+    assert (of_consumer_groups <= set(kinds)) == (semantics is Semantics.COORDINATOR)
     assert (sum(kinds.values()) < workload.records) == (clean_every_ms is not None)
     for log_partition, log in logs:
         loader = ReferenceLoader(semantics, strict=semantics is Semantics.COORDINATOR)
@@ -106,7 +108,8 @@ def test_a_workload_is_taken_as_it_grows(tmp_path: Path) -> None:
     reader = TableReader(tables)
     assert differences(rows_of(reader), loaders) == []
     expected = model_answers(workload.coordinators.values())
-    verification = compare(expected, TableAnswers(reader).answers(), expected)
+    found = TableAnswers(reader).answers(topic_names=topic_names(workload.topics))
+    verification = compare(expected, found, expected)
     assert verification.differences == []
     assert verification.counts["member"] > 20
 
