@@ -28,6 +28,19 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
+class Written(NamedTuple):
+    """Some of a log partition's batches, and which of their records are meant.
+
+    `from_offset` is that of the first record, `to_offset` the one behind the last.
+    """
+
+    log_partition: int
+    batches: bytes
+    from_offset: int
+    to_offset: int
+    high_watermark: int
+
+
 @dataclass(slots=True)
 class CoordinatorLog:
     """Record batches in the order of their offsets.

@@ -8,34 +8,32 @@ import pyarrow as pa
 
 from coordinator_state.kernel import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
+from coordinator_state.model.log import Written
 
 
-def micro_batch(
-    written: Iterable[tuple[int, bytes, int, int]], *, compact: bool = False
-) -> pa.Table:
+def micro_batch(written: Iterable[Written], *, compact: bool = False) -> pa.Table:
     """Rows of `LOG_ROW_SCHEMA`, ready to be applied to the tables.
 
     Args:
-        written: log partition, record batches, and the offsets of the first record to read and
-            behind the last one.
+        written: what to read of each log partition.
         compact: leave out what a later commit of the same key supersedes, as the source does
             unless all history is kept.
     """
     parts = []
-    for log_partition, log, from_offset, to_offset in written:
+    for part in written:
         decoded = decode_record_set(
-            log,
-            log_partition=log_partition,
-            from_offset=from_offset,
-            to_offset=to_offset,
+            part.batches,
+            log_partition=part.log_partition,
+            from_offset=part.from_offset,
+            to_offset=part.to_offset,
             compact=compact,
         )
         progress = {
             "row_kind": ROW_KIND_PROGRESS,
-            "log_partition": log_partition,
-            "record_offset": to_offset,
-            "from_offset": from_offset,
-            "high_watermark": to_offset,
+            "log_partition": part.log_partition,
+            "record_offset": part.to_offset,
+            "from_offset": part.from_offset,
+            "high_watermark": part.high_watermark,
             "log_leader_epoch": 0,
             "records_read": decoded.records_read,
             "records_superseded": decoded.records_superseded,

@@ -19,7 +19,7 @@ from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
-from coordinator_state.model.log import Producer
+from coordinator_state.model.log import Producer, Written
 from coordinator_state.model.requests import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -112,18 +112,18 @@ class Workload:
         for log_partition, coordinator in self.coordinators.items():
             yield log_partition, b"".join(coordinator.log.raw)
 
-    def take(self) -> Iterator[tuple[int, bytes, int, int]]:
-        """What was written since this was last asked for: log partition, batches and offsets.
+    def take(self) -> Iterator[Written]:
+        """What was written since this was last asked for, by log partitions.
 
-        Only of log partitions that were written to; the offsets are of the first record and behind
-        the last one. What was cleaned away before it was taken is not in it.
+        Only of those that were written to. What was cleaned away before it was taken is not in it.
         """
         for log_partition, coordinator in self.coordinators.items():
             log = coordinator.log
             start = self._taken.get(log_partition, 0)
-            if start < log.next_offset:
-                self._taken[log_partition] = log.next_offset
-                yield log_partition, log.since(start), start, log.next_offset
+            end = log.next_offset
+            if start < end:
+                self._taken[log_partition] = end
+                yield Written(log_partition, log.since(start), start, end, high_watermark=end)
 
     def log_end_offsets(self) -> dict[tuple[str, int], int]:
         """Where the topics end that are consumed; groups that stopped fall behind."""

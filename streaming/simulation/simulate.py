@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from coordinator_state.model.log import Written
 from coordinator_state.model.plain_commits import PARTITIONS_PER_GROUP, PlainCommits
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.offsets import Semantics
@@ -49,10 +50,6 @@ class Simulated:
     def to_json(self) -> dict[str, Any]:
         """By the names of the fields."""
         return asdict(self)
-
-
-Written = tuple[int, bytes, int, int]
-"""A log partition, batches, the offsets of their first record and behind their last one."""
 
 
 def simulate(
@@ -98,14 +95,14 @@ def simulate(
         ) as taking:
             for part in source.parts():
                 taking.take(part)
-                size_bytes += sum(len(log) for _, log, _, _ in part)
+                size_bytes += sum(len(written.batches) for written in part)
         return _simulated(simulation, source, size_bytes, tables)
     from streaming.simulation.topic import OffsetsTopic
 
     with OffsetsTopic(bootstrap_servers or "", kafka) as topic:
         for part in source.parts():
-            topic.append((log_partition, log) for log_partition, log, _, _ in part)
-            size_bytes += sum(len(log) for _, log, _, _ in part)
+            topic.append((written.log_partition, written.batches) for written in part)
+            size_bytes += sum(len(written.batches) for written in part)
     return _simulated(simulation, source, size_bytes, bootstrap_servers or "")
 
 
@@ -187,7 +184,8 @@ class _Commits:
     def parts(self) -> Iterator[list[Written]]:
         for log_partition, log in self._commits.logs():
             if log:
-                yield [(log_partition, log, 0, self._commits.next_offset(log_partition))]
+                end = self._commits.next_offset(log_partition)
+                yield [Written(log_partition, log, 0, end, high_watermark=end)]
 
     def logs(self) -> Iterator[tuple[int, bytes]]:
         return self._commits.logs()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
@@ -27,7 +28,7 @@ class SimulatedTables:
     _has_all: bool
     _number: int = field(default=0)
 
-    def take(self, written: Iterable[tuple[int, bytes, int, int]]) -> None:
+    def take(self, written: Iterable[Written]) -> None:
         """Apply what was written; see `micro_batch`. Nothing is no micro-batch."""
         parts = list(written)
         if parts:

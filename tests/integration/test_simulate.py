@@ -27,7 +27,7 @@ def test_a_workload_is_produced(fresh_broker: FreshBroker) -> None:
     workload = Workload(replace(SETTINGS, transactional_share=0))
     workload.run(MINUTE_MS)
     with OffsetsTopic(broker.bootstrap_servers) as topic:
-        written = [(log_partition, log) for log_partition, log, _, _ in workload.take()]
+        written = [(part.log_partition, part.batches) for part in workload.take()]
         assert topic.append(written) == workload.records
     with closing(LogClient(broker.bootstrap_servers)) as client:
         fetched = client.fetch(client.earliest_offsets())

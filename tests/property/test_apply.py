@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from coordinator_state.kernel import decode_record_set
 from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.offsets import Semantics
 from coordinator_state.record_batch import read_record_batches
@@ -75,31 +76,11 @@ def _progress(tables: str, semantics: Semantics) -> LoadProgress:
 def _micro_batch(
     segments: dict[int, tuple[bytes, int]], ranges: dict[int, tuple[int, int]], history: str
 ) -> pa.Table:
-    batches = []
-    for log_partition, (start, end) in ranges.items():
-        decoded = decode_record_set(
-            segments[log_partition][0],
-            log_partition=log_partition,
-            from_offset=start,
-            to_offset=end,
-            compact=history != "all",
-        )
-        progress = {
-            "row_kind": "progress",
-            "log_partition": log_partition,
-            "record_offset": end,
-            "from_offset": start,
-            "high_watermark": segments[log_partition][1],
-            "log_leader_epoch": 0,
-            "records_read": decoded.records_read,
-            "records_superseded": decoded.records_superseded,
-            "bytes_read": decoded.bytes_read,
-        }
-        batches += [
-            decoded.rows,
-            pa.RecordBatch.from_pylist([progress], schema=LOG_ROW_SCHEMA),
-        ]
-    return pa.Table.from_batches(batches)
+    written = [
+        Written(p, segments[p][0], start, end, high_watermark=segments[p][1])
+        for p, (start, end) in ranges.items()
+    ]
+    return micro_batch(written, compact=history != "all")
 
 
 @pytest.mark.timeout(600 + 60 * RUNS)
