@@ -34,6 +34,7 @@ from coordinator_state.offsets import (
     Semantics,
 )
 from coordinator_state.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.record import read_control_key
 from coordinator_state.record_batch import CorruptBatch, RecordBatch
 from coordinator_state.record_types import (
     GROUP_METADATA_TYPE,
@@ -189,8 +190,7 @@ class ReferenceLoader:
             self._refuse(record_offset, "null key")
             return
         try:
-            version, position = read_int16(memoryview(key), 0)
-            control_type, _ = read_int16(memoryview(key), position)
+            version, control_type = read_control_key(key)
         except DecodeError as error:
             self._refuse(record_offset, str(error.within(record_type="control record key")))
             return

@@ -30,7 +30,7 @@ from coordinator_state.log_rows import (
     ROW_KIND_UNDECODABLE,
 )
 from coordinator_state.primitives import ZERO_UUID, read_int16, uuid_text
-from coordinator_state.record import NO_TIMESTAMP, Record
+from coordinator_state.record import NO_TIMESTAMP, Record, read_control_key
 from coordinator_state.record_batch import (
     NO_PRODUCER_EPOCH,
     CorruptBatch,
@@ -244,13 +244,10 @@ def _producer_columns(batch: RecordBatch) -> Row:
 
 
 def _control_columns(record: Record) -> Row:
-    """Source: common/record/ControlRecordType.java at 4.2.0, which refuses negative versions."""
     if record.key is None:
         return _undecodable_columns(record, "control record: null key")
-    key = memoryview(record.key)
     try:
-        version, position = read_int16(key, 0)
-        control_type, _ = read_int16(key, position)
+        version, control_type = read_control_key(record.key)
     except DecodeError as error:
         return _undecodable_columns(record, f"control record key: {error}")
     if version < 0:

@@ -17,6 +17,7 @@ from coordinator_state.errors import InvalidLength
 from coordinator_state.primitives import (
     read_exactly,
     read_int8,
+    read_int16,
     read_varint,
     read_varlong,
     write_int8,
@@ -65,6 +66,26 @@ def read_record(
         value=value,
     )
     return record, end
+
+
+def read_control_key(key: bytes) -> tuple[int, int]:
+    """Version and control type, both int16, of the key of a control record.
+
+    Kafka refuses a negative version, which is left to the caller, and reads every other one alike.
+
+        >>> read_control_key(bytes.fromhex("00000001"))
+        (0, 1)
+
+    Raises:
+        DecodeError: the key is cut.
+
+    Source: clients/src/main/java/org/apache/kafka/common/record/ControlRecordType.java
+    (`parseTypeId`) at 4.2.0.
+    """
+    buffer = memoryview(key)
+    version, position = read_int16(buffer, 0)
+    control_type, _ = read_int16(buffer, position)
+    return version, control_type
 
 
 def write_record(

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_state.offsets import CONTROL_TYPE_ABORT
-from coordinator_state.primitives import read_int16
-from coordinator_state.record import Record
+from coordinator_state.record import Record, read_control_key
 from coordinator_state.record_batch import RecordBatch
 from coordinator_state.record_batch_writer import write_record_batch
 from coordinator_state.record_types import NO_PRODUCER_ID
@@ -86,7 +85,8 @@ class _Outcomes:
                 open_batches.setdefault(batch.producer_id, []).append(batch)
             elif batch.records:
                 ended = open_batches.pop(batch.producer_id, [])
-                if _control_type(batch) == CONTROL_TYPE_ABORT:
+                _version, control_type = read_control_key(batch.records[0].key or b"")
+                if control_type == CONTROL_TYPE_ABORT:
                     aborted.update(data.base_offset for data in ended)
         # An empty batch is what a pass left of a transaction that has ended.
         unstable = [b.base_offset for data in open_batches.values() for b in data if b.records]
@@ -158,12 +158,6 @@ def _last_of_producers(batches: Sequence[RecordBatch], since_ms: int) -> dict[in
         if is_new_epoch or known is None or known.is_control or not batch.is_control:
             last[batch.producer_id] = batch
     return {p: batch.last_offset for p, batch in last.items() if p in active}
-
-
-def _control_type(batch: RecordBatch) -> int:
-    _version, position = read_int16(memoryview(batch.records[0].key or b""), 0)
-    control_type, _ = read_int16(memoryview(batch.records[0].key or b""), position)
-    return control_type
 
 
 def _written(batch: RecordBatch, records: Sequence[Record], horizon_ms: int | None = None) -> bytes:
