@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import logging
 import random
-import struct
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +20,14 @@ import click
 from bench.backfill import FIRST, MEASURED, WARM, BackfillReport, broker_load, run_settings
 from bench.findings import findings_option, write_findings
 from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.requests import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    Reply,
+    SyncGroupRequest,
+)
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from coordinator_state.record_batch_writer import write_record_batch
-from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import compare
@@ -37,67 +39,84 @@ from streaming.tables.reader import TableReader
 
 _MEMBERS = 5
 _PARTITIONS = 4
-_VERSION = 3
-_PROTOCOL_TYPE = "consumer"
-# Behind the version and the protocol type with its length.
-_GENERATION_POSITION = 2 + 2 + len(_PROTOCOL_TYPE)
+_SESSION_MS = 1_800_000
+_INITIAL_DELAY_MS = 3_000
 _GROUPS_SAMPLED = 500
 _LOAD_TIMEOUT_S = 600.0
 _TARGET = "0.3 x broker"
 
 
 def group_logs(records: int, groups: int, now_ms: int) -> dict[int, bytes]:
-    """The log of each log partition: the groups one after the other, generation by generation."""
-    record_type = RECORD_TYPES[GROUP_METADATA_TYPE]
-    parts: dict[int, list[bytes]] = defaultdict(list)
-    next_offset: dict[int, int] = defaultdict(int)
-    stable = []
+    """The log of each log partition: all groups rebalance in turn, as the model's coordinators do.
+
+    The first generations are more records than one, since members come one after the other.
+    """
+    coordinators: dict[int, GroupCoordinator] = {}
+    rebalancing = []
     for number in range(groups):
         group_id = f"group-{number:06d}"
-        key = encode_key(record_type, {"group": group_id})
-        value = bytearray(encode_value(record_type, _VERSION, _group(group_id, now_ms)))
-        stable.append((partition_for(group_id, DEFAULT_LOG_PARTITIONS), key, value))
-    for record in range(records):
-        generation = record // groups + 1
-        log_partition, key, value = stable[record % groups]
-        struct.pack_into(">i", value, _GENERATION_POSITION, generation)
-        offset = next_offset[log_partition]
-        next_offset[log_partition] += 1
-        parts[log_partition].append(write_record_batch(offset, [(0, now_ms, key, bytes(value))]))
-    return {log_partition: b"".join(batches) for log_partition, batches in parts.items()}
+        log_partition = partition_for(group_id, DEFAULT_LOG_PARTITIONS)
+        if log_partition not in coordinators:
+            coordinators[log_partition] = GroupCoordinator(seed=log_partition)
+            coordinators[log_partition].advance(now_ms)
+        rebalancing.append(_Members(coordinators[log_partition], group_id))
+    while sum(coordinator.log.next_offset for coordinator in coordinators.values()) < records:
+        joins = [members.join() for members in rebalancing]
+        while not all(reply.is_done for replies in joins for reply in replies):
+            # The first rebalance waits for more members.
+            now_ms += _INITIAL_DELAY_MS
+            for coordinator in coordinators.values():
+                coordinator.advance(now_ms)
+        for members, replies in zip(rebalancing, joins, strict=True):
+            members.sync([reply.get() for reply in replies])
+    return {p: b"".join(coordinator.log.raw) for p, coordinator in coordinators.items()}
 
 
-def _group(group_id: str, now_ms: int) -> dict[str, object]:
-    topic = f"topic-of-{group_id}"
-    members = []
-    for number in range(_MEMBERS):
-        partitions = list(range(number * _PARTITIONS, (number + 1) * _PARTITIONS))
-        members.append(
-            {
-                "memberId": f"client-{number}-7f0c7d5e-6a3b-4c55-8a57-{number:012d}",
-                "groupInstanceId": None,
-                "clientId": f"client-{number}",
-                "clientHost": f"/10.0.0.{number}",
-                "rebalanceTimeout": 300_000,
-                "sessionTimeout": 1_800_000,
-                "subscription": encode_subscription({"topics": [topic], "userData": None}, 0),
-                "assignment": encode_assignment(
-                    {
-                        "assignedPartitions": [{"topic": topic, "partitions": partitions}],
-                        "userData": None,
-                    },
-                    0,
-                ),
-            }
-        )
-    return {
-        "protocolType": _PROTOCOL_TYPE,
-        "generation": 0,
-        "protocol": "range",
-        "leader": members[0]["memberId"],
-        "currentStateTimestamp": now_ms,
-        "members": members,
-    }
+class _Members:
+    """The members of a group, who always are assigned the same."""
+
+    def __init__(self, coordinator: GroupCoordinator, group_id: str) -> None:
+        self._coordinator = coordinator
+        self._group_id = group_id
+        self._ids = [""] * _MEMBERS
+        topic = f"topic-of-{group_id}"
+        self._subscription = encode_subscription({"topics": [topic], "userData": None}, 0)
+        self._assignments = []
+        for number in range(_MEMBERS):
+            partitions = list(range(number * _PARTITIONS, (number + 1) * _PARTITIONS))
+            topics = [{"topic": topic, "partitions": partitions}]
+            fields = {"assignedPartitions": topics, "userData": None}
+            self._assignments.append(encode_assignment(fields, 0))
+
+    def join(self) -> list[Reply[JoinGroupResponse]]:
+        return [
+            self._coordinator.join_group(
+                JoinGroupRequest(
+                    group_id=self._group_id,
+                    member_id=member_id,
+                    protocols=(("range", self._subscription),),
+                    session_timeout_ms=_SESSION_MS,
+                    client_id=f"client-{number}",
+                    client_host=f"/10.0.0.{number}",
+                    requires_known_member_id=False,
+                )
+            )
+            for number, member_id in enumerate(self._ids)
+        ]
+
+    def sync(self, answers: list[JoinGroupResponse]) -> None:
+        """The first one leads, and stores the group; the others are answered at once."""
+        self._ids = [answer.member_id for answer in answers]
+        assignments = dict(zip(self._ids, self._assignments, strict=True))
+        for answer in answers:
+            self._coordinator.sync_group(
+                SyncGroupRequest(
+                    group_id=self._group_id,
+                    member_id=answer.member_id,
+                    generation_id=answer.generation_id,
+                    assignments=assignments,
+                )
+            )
 
 
 @click.command()

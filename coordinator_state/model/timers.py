@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+_STALE_SHARE: Final = 2
+_LEAST_QUEUE: Final = 64
 
 Action = Callable[[], None]
 
@@ -28,7 +31,7 @@ class Timers:
     now_ms: int = 0
     _known: dict[tuple[str, ...], _Timer] = field(default_factory=dict)
     _queue: list[_Timer] = field(default_factory=list)
-    """Those that were replaced or cancelled stay in it until their time."""
+    """Those that were replaced or cancelled stay in it, until there are too many or their time."""
     _scheduled: int = 0
 
     def schedule(self, name: tuple[str, ...], delay_ms: int, action: Action) -> None:
@@ -36,6 +39,9 @@ class Timers:
         self._scheduled += 1
         self._known[name] = _Timer(self.now_ms + delay_ms, self._scheduled, name, action)
         heappush(self._queue, self._known[name])
+        if len(self._queue) > _STALE_SHARE * len(self._known) + _LEAST_QUEUE:
+            self._queue = list(self._known.values())
+            heapify(self._queue)
 
     def is_scheduled(self, name: tuple[str, ...]) -> bool:
         """Whether something is to be done under a name."""
