@@ -1,7 +1,8 @@
 """Offset commits to record batches in a compiled loop: `record_batch_writer` for millions of them.
 
-Every column has an entry for each commit; keys, metadata and topic ids are bytes already, kept once
-each and chosen by number.
+Commits are a table that is indexed [column, commit]. Their keys, metadata and topic ids are parts:
+bytes already, kept once each, one behind the other, and chosen by number. Part N is what is from
+`starts[N]` to `starts[N + 1]`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,23 @@ from coordinator_state.record_batch import (
     LOG_OVERHEAD_BYTES,
     TRANSACTIONAL_FLAG,
 )
+
+KEY: Final = 0
+VERSION: Final = 1
+"""Of the value."""
+COMMITTED_OFFSET: Final = 2
+LEADER_EPOCH: Final = 3
+METADATA: Final = 4
+"""With its length before it."""
+TIMESTAMP: Final = 5
+TAIL: Final = 6
+"""What follows the timestamp in the value."""
+COMMIT_COLUMNS: Final = 7
+# A key, metadata and a tail are the numbers of parts.
+
+PRODUCER_ID: Final = 0
+CONTROL_TYPE: Final = 1
+TRANSACTION_COLUMNS: Final = 2
 
 MARKER_BYTES: Final = BATCH_HEADER_BYTES + 17
 """A control batch: its record is 16 bytes, and their length one."""
@@ -40,32 +58,21 @@ def numbered_by_key(key_numbers: Integers, key_count: int) -> Integers:
 
 @compiled
 def write_commits(
-    key_numbers: Integers,
-    key_bytes: Bytes,
-    key_starts: Integers,
-    value_versions: Integers,
-    offsets: Integers,
-    leader_epochs: Integers,
-    metadata_numbers: Integers,
-    metadata_bytes: Bytes,
-    metadata_starts: Integers,
-    tail_numbers: Integers,
-    tail_bytes: Bytes,
-    tail_starts: Integers,
-    timestamps_ms: Integers,
+    commits: Integers,
+    parts: Bytes,
+    starts: Integers,
     batch_records: int,
     base_offset: int,
-    producer_ids: Integers,
-    control_types: Integers,
+    transactions: Integers,
     tables: Integers,
     out: Bytes,
 ) -> tuple[int, int]:
     """Write batches of `batch_records`; returns the bytes written and the next offset.
 
-    `producer_ids` and `control_types` have an entry for each batch, or none: then nothing is in
-    transactions. Those are of epoch 0, and the marker follows its batch.
+    `transactions` are indexed [column, batch] and have one for each batch, or none: then nothing is
+    in transactions. Those are of epoch 0, and the marker follows its batch.
     """
-    count = len(key_numbers)
+    count = commits.shape[1]
     position = 0
     for batch in range(-(-count // batch_records)):
         first = batch * batch_records
@@ -73,37 +80,18 @@ def write_commits(
         start = position
         position += BATCH_HEADER_BYTES
         for commit in range(first, last + 1):
-            position = _write_record(
-                commit,
-                commit - first,
-                timestamps_ms[commit] - timestamps_ms[first],
-                key_numbers,
-                key_bytes,
-                key_starts,
-                value_versions,
-                offsets,
-                leader_epochs,
-                metadata_numbers,
-                metadata_bytes,
-                metadata_starts,
-                tail_numbers,
-                tail_bytes,
-                tail_starts,
-                timestamps_ms,
-                out,
-                position,
-            )
+            position = _write_record(commits, commit, first, parts, starts, out, position)
         producer_id = -1
-        if len(producer_ids):
-            producer_id = producer_ids[batch]
+        if transactions.shape[1]:
+            producer_id = transactions[PRODUCER_ID, batch]
         _write_header(
             out,
             start,
             position,
             base_offset,
             last - first + 1,
-            timestamps_ms[first],
-            timestamps_ms[last],
+            commits[TIMESTAMP, first],
+            commits[TIMESTAMP, last],
             producer_id,
             0 if producer_id < 0 else TRANSACTIONAL_FLAG,
             tables,
@@ -111,15 +99,15 @@ def write_commits(
         base_offset += last - first + 1
         if producer_id >= 0:
             start = position
-            position = _write_marker(out, start, control_types[batch])
+            position = _write_marker(out, start, transactions[CONTROL_TYPE, batch])
             _write_header(
                 out,
                 start,
                 position,
                 base_offset,
                 1,
-                timestamps_ms[last],
-                timestamps_ms[last],
+                commits[TIMESTAMP, last],
+                commits[TIMESTAMP, last],
                 producer_id,
                 TRANSACTIONAL_FLAG | CONTROL_FLAG,
                 tables,
@@ -130,31 +118,24 @@ def write_commits(
 
 @inlined
 def _write_record(
+    commits: Integers,
     commit: int,
-    offset_delta: int,
-    timestamp_delta: int,
-    key_numbers: Integers,
-    key_bytes: Bytes,
-    key_starts: Integers,
-    value_versions: Integers,
-    offsets: Integers,
-    leader_epochs: Integers,
-    metadata_numbers: Integers,
-    metadata_bytes: Bytes,
-    metadata_starts: Integers,
-    tail_numbers: Integers,
-    tail_bytes: Bytes,
-    tail_starts: Integers,
-    timestamps_ms: Integers,
+    first: int,
+    parts: Bytes,
+    starts: Integers,
     out: Bytes,
     position: int,
 ) -> int:
-    key = key_numbers[commit]
-    metadata = metadata_numbers[commit]
-    tail = tail_numbers[commit]
-    key_length = key_starts[key + 1] - key_starts[key]
-    metadata_length = metadata_starts[metadata + 1] - metadata_starts[metadata]
-    tail_length = tail_starts[tail + 1] - tail_starts[tail]
+    """A commit as a record of the batch that the commit `first` begins."""
+    key = commits[KEY, commit]
+    metadata = commits[METADATA, commit]
+    tail = commits[TAIL, commit]
+    timestamp_ms = commits[TIMESTAMP, commit]
+    offset_delta = commit - first
+    timestamp_delta = timestamp_ms - commits[TIMESTAMP, first]
+    key_length = starts[key + 1] - starts[key]
+    metadata_length = starts[metadata + 1] - starts[metadata]
+    tail_length = starts[tail + 1] - starts[tail]
     # Version, offset and leader epoch; the metadata brings its length along; the timestamp.
     value_length = 2 + 8 + 4 + metadata_length + 8 + tail_length
     length = (
@@ -172,15 +153,14 @@ def _write_record(
     position = _write_varint(out, position + 1, timestamp_delta)
     position = _write_varint(out, position, offset_delta)
     position = _write_varint(out, position, key_length)
-    position = copy_bytes(key_bytes, key_starts[key], key_length, out, position)
+    position = copy_bytes(parts, starts[key], key_length, out, position)
     position = _write_varint(out, position, value_length)
-    position = _write_integer(out, position, value_versions[commit], 2)
-    position = _write_integer(out, position, offsets[commit], 8)
-    position = _write_integer(out, position, leader_epochs[commit], 4)
-    start = metadata_starts[metadata]
-    position = copy_bytes(metadata_bytes, start, metadata_length, out, position)
-    position = _write_integer(out, position, timestamps_ms[commit], 8)
-    position = copy_bytes(tail_bytes, tail_starts[tail], tail_length, out, position)
+    position = _write_integer(out, position, commits[VERSION, commit], 2)
+    position = _write_integer(out, position, commits[COMMITTED_OFFSET, commit], 8)
+    position = _write_integer(out, position, commits[LEADER_EPOCH, commit], 4)
+    position = copy_bytes(parts, starts[metadata], metadata_length, out, position)
+    position = _write_integer(out, position, timestamp_ms, 8)
+    position = copy_bytes(parts, starts[tail], tail_length, out, position)
     out[position] = 0
     return position + 1
 

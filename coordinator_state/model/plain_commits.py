@@ -11,7 +11,7 @@ compiled loop writes here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -20,13 +20,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import numpy as np
 import numpy.typing as npt
 
+from coordinator_state.kernel import commit_writer
 from coordinator_state.kernel.checksum import crc32c_tables
-from coordinator_state.kernel.commit_writer import (
-    MARKER_BYTES,
-    MOST_RECORD_OVERHEAD_BYTES,
-    numbered_by_key,
-    write_commits,
-)
 from coordinator_state.kernel.numbers import Bytes, Integers
 from coordinator_state.offsets import CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT, OffsetKey
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
@@ -151,7 +146,7 @@ class PlainCommits:
     @cached_property
     def _offsets(self) -> Integers:
         """Each key's go up, and once in a while one is half of what it would be."""
-        nth = numbered_by_key(self._key_numbers, self.key_count)
+        nth = commit_writer.numbered_by_key(self._key_numbers, self.key_count)
         is_set_back = self._generator(2).integers(0, _SET_BACK_ONE_OF, self.count) == 0
         forward = nth * _STEP + self._generator(3).integers(0, _STEP, self.count)
         return np.where(is_set_back, forward // 2, forward)
@@ -193,59 +188,68 @@ class PlainCommits:
     def _written(
         self, commits: Integers, transactions: Integers, base_offset: int, log_partition: int
     ) -> tuple[bytes, int]:
-        keys = self._key_numbers[commits]
-        topics = keys // PARTITIONS_PER_GROUP % _TOPICS
-        epochs, metadata = self._choices
-        has_id = _HAS_ID[topics]
-        size = (MOST_RECORD_OVERHEAD_BYTES + self._most_variable_bytes) * len(commits)
-        size += (len(commits) // self._batch_records + 1) * (BATCH_HEADER_BYTES + MARKER_BYTES)
+        size = (commit_writer.MOST_RECORD_OVERHEAD_BYTES + self._most_variable_bytes) * len(commits)
+        size += (len(commits) // self._batch_records + 1) * (
+            BATCH_HEADER_BYTES + commit_writer.MARKER_BYTES
+        )
         out = np.empty(size, dtype=np.uint8)
-        written, next_offset = write_commits(
-            keys,
-            *self._raw_keys,
-            3 + has_id,
-            self._offsets[commits],
-            np.array(_LEADER_EPOCHS)[epochs[commits]],
-            metadata[commits] + len(_METADATA) * has_id,
-            *_METADATA_PARTS,
-            topics,
-            *_TAILS,
-            self.from_ms + commits,
+        written, next_offset = commit_writer.write_commits(
+            self._columns(commits),
+            *self._parts,
             self._batch_records,
             base_offset,
-            log_partition * _PRODUCERS + transactions % _PRODUCERS,
-            np.where(_is_aborted(transactions), CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT),
+            _transaction_columns(transactions, log_partition),
             _CRC_TABLES,
             out,
         )
         return out[:written].tobytes(), next_offset
 
-    @cached_property
-    def _most_variable_bytes(self) -> int:
-        return sum(
-            int(np.diff(starts).max()) for _, starts in (self._raw_keys, _METADATA_PARTS, _TAILS)
-        )
+    def _columns(self, commits: Integers) -> Integers:
+        keys = self._key_numbers[commits]
+        topics = keys // PARTITIONS_PER_GROUP % _TOPICS
+        epochs, metadata = self._choices
+        has_id = _HAS_ID[topics]
+        columns = np.empty((commit_writer.COMMIT_COLUMNS, len(commits)), dtype=np.int64)
+        columns[commit_writer.KEY] = _FIRST_KEY + keys
+        columns[commit_writer.VERSION] = 3 + has_id
+        columns[commit_writer.COMMITTED_OFFSET] = self._offsets[commits]
+        columns[commit_writer.LEADER_EPOCH] = np.array(_LEADER_EPOCHS)[epochs[commits]]
+        columns[commit_writer.METADATA] = metadata[commits] + len(_METADATA) * has_id
+        columns[commit_writer.TIMESTAMP] = self.from_ms + commits
+        columns[commit_writer.TAIL] = _FIRST_TAIL + topics
+        return columns
 
     @cached_property
-    def _raw_keys(self) -> tuple[Bytes, Integers]:
-        return _joined(
+    def _most_variable_bytes(self) -> int:
+        _, starts = self._parts
+        of_kinds = np.split(np.diff(starts), [_FIRST_TAIL, _FIRST_KEY])
+        return sum(int(lengths.max()) for lengths in of_kinds)
+
+    @cached_property
+    def _parts(self) -> tuple[Bytes, Integers]:
+        """Metadata, tails and keys, in one, and where each begins and the last ends."""
+        parts = [*_METADATA_PARTS, *_TAILS]
+        parts += (
             encode_key(
                 _OFFSET_COMMIT,
                 {"group": key.group_id, "topic": key.topic, "partition": key.partition},
             )
             for key in self.keys
         )
+        starts = np.cumsum([0, *map(len, parts)])
+        return np.frombuffer(b"".join(parts), dtype=np.uint8), starts
 
 
 def _is_aborted(transaction: Any) -> Any:
     return transaction % _ABORTED_ONE_OF == _ABORTED_ONE_OF - 1
 
 
-def _joined(parts: Iterable[bytes]) -> tuple[Bytes, Integers]:
-    """Bytes one behind the other, and where each begins and the last one ends."""
-    known = list(parts)
-    starts = np.cumsum([0, *map(len, known)])
-    return np.frombuffer(b"".join(known), dtype=np.uint8), starts
+def _transaction_columns(transactions: Integers, log_partition: int) -> Integers:
+    control_types = np.where(_is_aborted(transactions), CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT)
+    columns = np.empty((commit_writer.TRANSACTION_COLUMNS, len(transactions)), dtype=np.int64)
+    columns[commit_writer.PRODUCER_ID] = log_partition * _PRODUCERS + transactions % _PRODUCERS
+    columns[commit_writer.CONTROL_TYPE] = control_types
+    return columns
 
 
 def _topic_id(topic: str) -> UUID | None:
@@ -263,13 +267,15 @@ def _value(metadata: str, topic_id: UUID | None) -> bytes:
 _CRC_TABLES: Final = crc32c_tables()
 _TOPIC_IDS: Final = [_topic_id(f"topic-{number:03d}") for number in range(_TOPICS)]
 _HAS_ID: Final[npt.NDArray[np.int64]] = np.array([int(t is not None) for t in _TOPIC_IDS])
-_METADATA_PARTS: Final = _joined(
+_METADATA_PARTS: Final = [
     _value(text, topic_id)[_VALUE_HEAD_BYTES : -_TIMESTAMP_BYTES - tail_bytes]
     for topic_id, tail_bytes in ((None, 0), (UUID(int=1), _TOPIC_ID_BYTES))
     for text in _METADATA
-)
+]
 """Metadata with its length as version 3 has it, then as version 4 does."""
-_TAILS: Final = _joined(
+_TAILS: Final = [
     b"" if topic_id is None else _value("", topic_id)[-_TOPIC_ID_BYTES:] for topic_id in _TOPIC_IDS
-)
+]
 """What follows the commit timestamp: nothing, or the topic id as a tagged field."""
+_FIRST_TAIL: Final = len(_METADATA_PARTS)
+_FIRST_KEY: Final = _FIRST_TAIL + len(_TAILS)
