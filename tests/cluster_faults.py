@@ -64,6 +64,11 @@ _ANSWER_S = 10.0
 _STALL_S = 30.0
 _OUTAGE_S = 60.0
 _LEADERLESS_S = 15.0
+_TRAFFIC_S = 5.0
+"""Of the groups, before a fault and once `run` is there again: it is to have something to do."""
+_LOST_S = 10.0
+"""What is committed for so long is on one broker only. `run`, which faults do not ask, has to have
+read some of it by then: else it has nothing that the next leader lacks."""
 _DIFFERENCES_SHOWN = 20
 _PREFERRED = 0
 _IS_USUAL = " INFO "
@@ -248,7 +253,7 @@ def unclean_election(stage: Stage) -> None:
         stage.cluster.brokers[node_id].kill()
     stage.await_in_sync({leader})
     stage.commit("truncated", *range(1, 11))
-    time.sleep(10)
+    time.sleep(_LOST_S)
     stage.cluster.brokers[leader].kill()
     stage.cluster.brokers[followers[0]].start()
     stage.await_leaders(but_not=leader)
@@ -334,7 +339,7 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
     said, records = len(run.lines()), sum(_log_ends(cluster).values())
     with closing(PersistentTraffic(cluster.bootstrap_servers)) as traffic:
         traffic.start()
-        time.sleep(5)
+        time.sleep(_TRAFFIC_S)
         began_at = time.monotonic()
         FAULTS[name](stage)
         ended_at = time.monotonic()
@@ -343,7 +348,7 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
             stage.whole()
         run.await_offsets(_log_ends(cluster))
         current_at = time.monotonic()
-        time.sleep(5)
+        time.sleep(_TRAFFIC_S)
     run.await_offsets(_log_ends(cluster))
     found = _differences(cluster.bootstrap_servers, run.tables, folder / f"undisturbed-{name}")
     lines = [line for line in run.lines()[said:] if _IS_USUAL not in line]
