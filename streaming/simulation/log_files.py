@@ -1,4 +1,7 @@
-"""Logs as files: what `decode --file` and Kafka's own `kafka-dump-log.sh` read."""
+"""Logs as files: what `decode --file` and Kafka's own `kafka-dump-log.sh` read.
+
+The latter takes a name that is a number, the base offset, and `.log`.
+"""
 
 from __future__ import annotations
 
