@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import requests
 
 from coordinator_state.loader import ReferenceLoader
 from coordinator_state.model.plain_commits import PlainCommits
@@ -23,8 +27,11 @@ from streaming.answers.verification import compare
 from streaming.simulation.tables import simulated_tables
 from streaming.tables.reader import TableReader
 from tests.command_line import call, json_lines
+from tests.conftest import Eventually
+from tests.integration.command_line import command_of
 from tests.loader_tables import differences, rows_of
 
+PATIENCE_S = 60.0
 both = pytest.mark.parametrize("semantics", list(Semantics))
 
 
@@ -208,3 +215,47 @@ def test_the_demo_without_a_broker() -> None:
     assert told["verify"].startswith("equal: ")
     shown = call("demo", "--offline", "--seconds", "1", "--no-dashboard").stdout
     assert "group-0000" in shown
+
+
+def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "DISPLAY")}
+    stderr = tmp_path / "stderr"
+    with (
+        stderr.open("wb") as said,
+        subprocess.Popen(
+            command_of("demo", "--offline"),
+            env={**environment, "PATH": str(nothing)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as demo,
+    ):
+        try:
+            address = eventually(lambda: _said(stderr, r"the page is at (\S+)"), PATIENCE_S)
+            tables = _said(stderr, r"the tables are in (\S+)")
+            assert requests.get(address, timeout=PATIENCE_S).ok
+            # From the first micro-batch on, an interrupt ends the demo and not the process.
+            eventually(lambda: TableReader(tables).read("group_offsets").num_rows, PATIENCE_S)
+            demo.send_signal(signal.SIGINT)
+            shown, _ = demo.communicate(timeout=PATIENCE_S)
+        finally:
+            demo.kill()
+    assert demo.returncode == 0
+    assert "comparing the tables with the simulated coordinators ..." in stderr.read_text()
+    header, *rows, blank, verdict = shown.splitlines()
+    assert header.split() == ["group", "type", "state", "members", "offsets", "pending", "equal"]
+    assert rows
+    assert all(row.startswith("group-0000") and row.endswith("true") for row in rows)
+    assert blank == ""
+    assert re.fullmatch(r"[\d,]+ records; verify: equal: .*", verdict)
+    assert not Path(tables).exists()
+
+
+def _said(stderr: Path, pattern: str) -> str:
+    found = re.search(pattern, stderr.read_text())
+    return "" if found is None else found[1]
