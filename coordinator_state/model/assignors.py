@@ -76,8 +76,8 @@ def _uniform_of_same_topics(members: Mapping[str, Subscriber]) -> Targets:
         target = members[member_id].target
         quota, takes_extra = least + (extras > 0), extras > 0
         kept[member_id] = {}
-        for topic_id in in_hash_order(t for t in target if t in topics):
-            partitions = sorted(target[topic_id])
+        for topic_id in [t for t in in_hash_order(target) if t in topics]:
+            partitions = in_hash_order(sorted(target[topic_id]))
             stay = partitions[: max(quota, 0)]
             quota -= len(stay)
             left += [(topic_id, partition) for partition in partitions[len(stay) :]]

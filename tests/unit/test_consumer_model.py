@@ -356,6 +356,17 @@ def test_uniform_gives_every_partition_to_one_subscriber(subscribed: tuple[str, 
             assert max(loads) - min(loads) <= 1
 
 
+def test_uniform_takes_partitions_away_in_the_order_of_a_java_hash_set() -> None:
+    """What UniformAssignor.java of 4.2.0 makes of thirty partitions and a fourth member."""
+    had = {
+        member_id: {T: frozenset(range(start, start + 10))}
+        for member_id, start in (("A", 0), ("B", 10), ("C", 20), ("D", 30))
+    }
+    had["D"] = {}
+    members = {member_id: Subscriber(None, {T: 30}, target) for member_id, target in had.items()}
+    assert uniform_assignor(members)["B"] == {T: frozenset({10, 11, 12, 13, 16, 17, 18, 19})}
+
+
 def test_the_order_of_a_java_hash_map() -> None:
     """As `new HashSet<>(List.of(...))` and the keys of a `HashMap` print themselves with JDK 17."""
     assert in_hash_order(["range", "roundrobin", "sticky"]) == ["sticky", "range", "roundrobin"]
