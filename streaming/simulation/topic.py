@@ -2,9 +2,14 @@
 
 A broker takes records for this topic from a client that calls itself `__admin_client` (tools of
 its own do so). Its coordinators hold what they know in memory and expect nobody else to write: what
-is produced counts for whoever reads the topic, and for them with their next load; until then those
-of Kafka 4 complete nothing in such a log partition. So it is for clusters that are there for tests,
-and transactions, whose markers only a coordinator can write, are refused.
+is produced counts for whoever reads the topic, and for them with their next load. Those of Kafka 4
+load anew when the next record they write has not the offset they expect: the request is answered
+with NOT_COORDINATOR, though its record is in the log, and completes when it is tried again, unless
+more was produced meanwhile. Those of Kafka 3 do not notice. So it is for clusters that are there
+for tests, and transactions, whose markers only a coordinator can write, are refused.
+
+Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
+CoordinatorRuntime.java (`flushCurrentBatch`) at 4.2.0.
 """
 
 from __future__ import annotations

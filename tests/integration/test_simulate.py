@@ -5,15 +5,24 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
+from kafka.admin import NewTopic
+
 from coordinator_state.loader import ReferenceLoader
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.offsets import OffsetKey
 from coordinator_state.record_batch import read_record_batches
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.model_answers import model_answers
 from streaming.answers.verification import compare
 from streaming.kafka.fetch import LogClient
 from streaming.simulation.topic import OffsetsTopic
+from tests.admin_client import admin_of
+from tests.broker_clients import BrokerClients
 from tests.command_line import call, json_lines
+from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
 
 SETTINGS = WorkloadSettings(groups=12, log_partitions=3, rebalances_per_hour=60, stops_per_hour=6)
@@ -51,6 +60,42 @@ def test_a_workload_is_produced(fresh_broker: FreshBroker) -> None:
     )
     (told,) = json_lines(done)
     assert told["records"] >= 300
+
+
+@pytest.mark.parametrize(("version", "is_noticed"), [("4.2.0", True), ("3.9.1", False)])
+def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_record(
+    fresh_broker: FreshBroker, eventually: Eventually, version: str, is_noticed: bool
+) -> None:
+    broker = fresh_broker(version=version, properties={"offsets.topic.num.partitions": 1})
+    broker.create_offsets_topic()
+    with admin_of(broker) as admin:
+        admin.create_topics([NewTopic("t", 1, 1)])
+    workload = Workload(WorkloadSettings(groups=3, log_partitions=1, transactional_share=0))
+    workload.run(MINUTE_MS)
+    with closing(BrokerClients(broker.bootstrap_servers)) as clients:
+
+        def answer_to_a_commit(offset: int) -> ErrorCode:
+            offsets = [OffsetToCommit(topic="t", partition=0, committed_offset=offset)]
+            request = OffsetCommitRequest(group_id="live", offsets=offsets, version=8)
+            (answer,) = clients.commit(request).values()
+            return answer
+
+        assert answer_to_a_commit(1) is ErrorCode.NONE
+        with OffsetsTopic(broker.bootstrap_servers) as topic:
+            topic.append((part.log_partition, part.batches) for part in workload.take())
+        first = answer_to_a_commit(2)
+        assert first is (ErrorCode.NOT_COORDINATOR if is_noticed else ErrorCode.NONE)
+        eventually(lambda: answer_to_a_commit(3) is ErrorCode.NONE)
+        expected = {
+            key: offset.committed_offset for key, offset in workload.coordinators[0].offsets.items()
+        }
+        found = {
+            OffsetKey(group_id, *place): offset.committed_offset
+            for group_id in workload.coordinators[0].groups
+            for place, offset in clients.fetch(group_id, None).items()
+        }
+        assert found == (expected if is_noticed else {})
+    assert expected
 
 
 def test_a_broker_that_loads_it_answers_as_the_model(
