@@ -75,7 +75,7 @@ _DIFFERENCES_SHOWN: Final = 20
 # Where a second time is another start's, or far away.
 _ONCE: Final = frozenset({TABLES_CREATED, INITIAL_OFFSET, *POINTS_OF_TAKE_BACK, *POINTS_OF_UPKEEP})
 _OPTIONS: Final = {
-    "plain": ("--max-records-per-trigger", "400"),
+    "plain": ("--max-records-per-trigger", "2000"),
     "feed": ("--change-data-feed",),
 }
 _SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
