@@ -25,7 +25,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.offsets import Semantics
+from coordinator_state.offsets import OffsetKey, Semantics
 from coordinator_state.record_batch import RecordBatch, read_record_batches
 from tests.consumer_rules import GROUPS, ConsumerRules, groups
 from tests.consumer_rules import TOPICS as TOPICS_OF_CLUSTER
@@ -196,9 +196,10 @@ class CoordinatorMachine(ConsumerRules):
             generation_id=self._generation(group_id, member_id) if is_member else -1,
             retention_time_ms=-1 if producer else retention_time_ms,
         )
-        self.coordinator.commit_offsets(
-            request, None if producer is None else Producer(producer, 0)
-        )
+        if producer is None:
+            self.coordinator.commit_offsets(request)
+        elif self._survives_refusal(producer, group_id, keys):
+            self.coordinator.commit_offsets(request, Producer(producer, 0))
 
     @rule(producer=producers, is_commit=st.booleans())
     def end_transaction(self, producer: int, is_commit: bool) -> None:
@@ -229,6 +230,15 @@ class CoordinatorMachine(ConsumerRules):
             key.group_id == group_id for keys in self.coordinator.pending.values() for key in keys
         )
         return self.semantics is Semantics.COORDINATOR or (not waiting and self._takes_appends)
+
+    def _survives_refusal(self, producer: int, group_id: str, keys: list[tuple[str, int]]) -> bool:
+        """Where an append is refused, Kafka 3 forgets what the producer committed before.
+
+        It is in the log all the same.
+        """
+        waiting = self.coordinator.pending.get(producer, {})
+        is_there = any(OffsetKey(group_id, *key) in waiting for key in keys)
+        return self.semantics is Semantics.COORDINATOR or self._takes_appends or not is_there
 
     # --- the world
 
