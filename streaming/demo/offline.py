@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 from coordinator_state.lag import PRESENT
@@ -60,6 +61,9 @@ def run_offline_demo(
     )
     workload = Workload(settings)
     with ExitStack() as running:
+        # What was begun is finished: an interrupt in the middle of a step would tear both sides
+        # apart.
+        stop = running.enter_context(stop_on_signals())
         work = Path(
             running.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-demo-"))
         )
@@ -74,7 +78,7 @@ def run_offline_demo(
             address = running.enter_context(serving(create_app({"demo": tables})))
             write_note(f"the page is at {address}")
             open_browser(address)
-        _let_run(workload, taking, tables, seconds)
+        _let_run(workload, taking, tables, seconds, stop)
         write_note("comparing the tables with the simulated coordinators ...")
         expected = model_answers(workload.coordinators.values())
         names = topic_names(workload.topics)
@@ -92,19 +96,19 @@ def run_offline_demo(
     return 0 if verification.is_equal else EXIT_DIFFERENT
 
 
-def _let_run(workload: Workload, taking: SimulatedTables, tables: str, seconds: float) -> None:
+def _let_run(
+    workload: Workload, taking: SimulatedTables, tables: str, seconds: float, stop: Event
+) -> None:
     began = time.monotonic()
     number = 0
-    # What was begun is finished: an interrupt in the middle of a step would tear both sides apart.
-    with stop_on_signals() as stop:
-        while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
-            now_ms = time.time_ns() // 1_000_000
-            workload.run(max(0, now_ms - workload.now_ms))
-            taking.take(workload.take())
-            if number % _SAMPLE_EACH == 0:
-                delta.append(tables, LOG_OFFSETS, rows_of(list(_samples(workload))))
-            number += 1
-            stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
+    while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
+        now_ms = time.time_ns() // 1_000_000
+        workload.run(max(0, now_ms - workload.now_ms))
+        taking.take(workload.take())
+        if number % _SAMPLE_EACH == 0:
+            delta.append(tables, LOG_OFFSETS, rows_of(list(_samples(workload))))
+        number += 1
+        stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
     taking.take(workload.take())
 
 
