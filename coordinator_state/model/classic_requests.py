@@ -143,7 +143,9 @@ class ClassicRequests:
             return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         error_codes = tuple(self._leave(group, member) for member in members)
         if ErrorCode.NONE in error_codes and not self.shard.is_scala:
-            self._go_on_without(group)
+            error_code = self._go_on_without(group)
+            if error_code is not ErrorCode.NONE:
+                return LeaveGroupResponse(error_code=error_code)
         return LeaveGroupResponse(members=error_codes)
 
     def _leave(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
@@ -163,11 +165,10 @@ class ClassicRequests:
                 self._go_on_without(group)
         return error_code
 
-    def _go_on_without(self, group: ClassicGroup) -> None:
+    def _go_on_without(self, group: ClassicGroup) -> ErrorCode:
         if group.is_in(_STABLE, _COMPLETING):
-            self.rebalances.prepare_or_complete(group)
-        else:
-            self.rebalances.complete_if_all_joined(group)
+            return self.rebalances.prepare_or_complete(group)
+        return self.rebalances.complete_if_all_joined(group)
 
 
 def _validate_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:

@@ -44,8 +44,6 @@ class ConsumerGroup:
     metadata_hash: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Assigned] = field(default_factory=dict)
-    has_commits: bool = False
-    """Whether the log has offset commits of it."""
 
     def copy(self) -> ConsumerGroup:
         """The same group, to be changed on its own; members and assignments never change."""
@@ -56,7 +54,6 @@ class ConsumerGroup:
             metadata_hash=self.metadata_hash,
             members=dict(self.members),
             targets=dict(self.targets),
-            has_commits=self.has_commits,
         )
 
     @property
@@ -108,10 +105,11 @@ class ConsumerGroup:
         return members
 
     def preferred_assignor(self, updated: ConsumerMember) -> str | None:
-        """The assignor that most members name."""
+        """The assignor that most members name; of several, the one that nobody named before."""
         named = (m.server_assignor for m in self.members_with(updated).values())
         votes = Counter(name for name in named if name is not None)
-        ordered = in_hash_order(votes)
+        known = {member.server_assignor for member in self.members.values()}
+        ordered = sorted(in_hash_order(votes), key=known.__contains__)
         return max(ordered, key=votes.__getitem__) if ordered else None
 
     # --- members of the classic protocol

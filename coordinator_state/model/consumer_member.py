@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from coordinator_state.model.classic_member import Protocols
 from coordinator_state.model.topics import Assigned
+
+JOIN_EPOCH: Final = 0
+"""Of a member that has no assignment yet; also of a request to join."""
+LEAVE_EPOCH: Final = -1
+AWAY_EPOCH: Final = -2
+"""Of a static member that will be back."""
 
 
 class MemberState(IntEnum):
@@ -33,13 +40,10 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member: what it subscribes to, and what it has.
-
-    `member_epoch` is 0 before its first assignment, -2 while a static member is away.
-    """
+    """A member: what it subscribes to, and what it has."""
 
     member_id: str
-    member_epoch: int = 0
+    member_epoch: int = JOIN_EPOCH
     previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Assigned = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from coordinator_state.model.consumer_member import ConsumerMember, MemberState
+from coordinator_state.model.consumer_member import LEAVE_EPOCH, ConsumerMember, MemberState
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.topics import Assigned
 from coordinator_state.record_types import RECORD_TYPES
@@ -25,7 +25,6 @@ _MEMBER: Final = RECORD_TYPES[5]
 _TARGET_EPOCH: Final = RECORD_TYPES[6]
 _TARGET: Final = RECORD_TYPES[7]
 _CURRENT: Final = RECORD_TYPES[8]
-_LEFT_EPOCH: Final = -1
 
 
 class Change(NamedTuple):
@@ -132,8 +131,8 @@ def removed_member(group_id: str, member_id: str) -> list[Change]:
         if member is not None:
             group.members[member_id] = replace(
                 member,
-                member_epoch=_LEFT_EPOCH,
-                previous_member_epoch=_LEFT_EPOCH,
+                member_epoch=LEAVE_EPOCH,
+                previous_member_epoch=LEAVE_EPOCH,
                 state=MemberState.STABLE,
                 assigned={},
                 pending_revocation={},

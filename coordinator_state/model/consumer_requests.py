@@ -11,16 +11,20 @@ and GroupCoordinatorService.java (`throwIfConsumerGroupHeartbeatRequestIsInvalid
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from coordinator_state.model.assignors import ASSIGNORS
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_group import ConsumerGroup
-from coordinator_state.model.consumer_member import ConsumerMember
+from coordinator_state.model.consumer_member import (
+    AWAY_EPOCH,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerMember,
+)
 from coordinator_state.model.consumer_records import Change, current_assignment
-from coordinator_state.model.conversion import NotConvertible, changes_to, consumer_group_of
-from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.group_change import GroupChange, GroupChanges, Refused
+from coordinator_state.model.conversion import changes_to, consumer_group_of
+from coordinator_state.model.error_codes import ErrorCode, Refused
+from coordinator_state.model.group_change import GroupChange, GroupChanges
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -28,11 +32,6 @@ from coordinator_state.model.requests import (
     SyncGroupResponse,
 )
 from coordinator_state.model.shard import Shard
-
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-AWAY_EPOCH: Final = -2
-"""Of a static member that will be back."""
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class ConsumerRequests:
             if request.member_epoch in (LEAVE_EPOCH, AWAY_EPOCH):
                 return self._leave(request)
             return self._heartbeat(request)
-        except (Refused, NotConvertible) as refused:
+        except Refused as refused:
             return ConsumerGroupHeartbeatResponse(error_code=refused.error_code)
 
     def _validate(self, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -95,11 +94,12 @@ class ConsumerRequests:
             classic=None,
         )
         after = self.changes.update(change, before, member, request.owned)
+        # Whether or not it can be appended, the member has been heard of.
+        self.changes.expect(change.group.group_id, after)
+        self.changes.expect_revocation(change.group.group_id, member, after)
         error_code = self.changes.append(change)
         if error_code is not ErrorCode.NONE:
             raise Refused(error_code)
-        self.changes.expect(change.group.group_id, after)
-        self.changes.expect_revocation(change.group.group_id, before, after)
         is_full = names is not None and request.rebalance_timeout_ms != -1
         is_told = (
             request.member_epoch == JOIN_EPOCH
@@ -126,11 +126,13 @@ class ConsumerRequests:
         gone = [Change(record, _nothing) for record in group.tombstones()]
         if group.is_empty:
             return GroupChange(group=new, start=new, changes=gone)
-        if len(group.members) > self.shard.config.consumer_group_max_size:
+        is_large = len(group.members) > self.shard.config.consumer_group_max_size
+        if is_large or not group.uses_consumer_protocol:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.uses_consumer_protocol:
-            _send_to_rejoin(group)
+        _send_to_rejoin(group)
         converted = consumer_group_of(group, self.shard.topics)
+        for member in converted.members.values():
+            self.changes.expect(group.group_id, member)
         return GroupChange(group=converted, start=new, changes=[*gone, *changes_to(converted)])
 
     def _member_of(
@@ -213,7 +215,7 @@ def _send_to_rejoin(group: ClassicGroup) -> None:
     """Whoever waits in a classic group that becomes another one is to come again."""
     rejoin = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
-        member.answer_join(JoinGroupResponse(error_code=rejoin))
+        member.answer_join(JoinGroupResponse(error_code=rejoin, member_id=member.member_id))
         member.answer_sync(SyncGroupResponse(error_code=rejoin))
 
 

@@ -29,31 +29,22 @@ from coordinator_state.model.consumer_records import (
     target_assignment,
     target_epoch,
 )
-from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.topics import Topics
 
 _VERSION_BYTES = 2
-
-
-class NotConvertible(Exception):
-    """A group that cannot become one of the other type, by the error that the client is told."""
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
     """The consumer group that a classic one becomes: everybody has what the leader gave them.
 
     Raises:
-        NotConvertible: its members are no consumers, or have an assignor of their own.
+        Refused: a member is no consumer, or has an assignor of its own; or the leader gave
+            something to two of them.
     """
-    if not classic.uses_consumer_protocol:
-        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
-    if classic.protocol_name is None:
+    if classic.members and classic.protocol_name is None:
         # Nobody has ever joined; a broker trips over it.
-        raise NotConvertible(ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     group = ConsumerGroup(
         group_id=classic.group_id,
         group_epoch=classic.generation_id,
@@ -62,13 +53,16 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
     try:
         for member in classic.members.values():
             converted = _consumer_member(member, classic, topics)
+            owned = group.owned()
+            if any((t, n) in owned for t, ns in converted.assigned.items() for n in ns):
+                raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
             group.targets[member.member_id] = converted.assigned
             group.members[member.member_id] = converted
     except DecodeError as error:
-        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND) from error
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND) from error
     except StopIteration as error:
         # Who has just come may not know the protocol of the generation before.
-        raise NotConvertible(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     group.metadata_hash = topics.metadata_hash(
         {topic for m in group.members.values() for topic in m.subscribed_topics}
     )
@@ -79,7 +73,7 @@ def _consumer_member(member: ClassicMember, group: ClassicGroup, topics: Topics)
     assignment = decode_assignment(member.assignment)
     if assignment["userData"]:
         # What a custom assignor left there would be lost.
-        raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     subscription = decode_subscription(member.metadata(group.protocol_name or ""))
     return ConsumerMember(
         member_id=member.member_id,
@@ -119,7 +113,7 @@ def classic_group_of(
     `joining` takes the place of the static member that has its instance id, and what that had.
 
     Raises:
-        NotConvertible: a member's subscription is none of the consumer protocol.
+        Refused: a member's subscription is none of the consumer protocol.
     """
     away = {member.member_id for member in leaving}
     replaced = None if joining is None else group.static_member(joining.group_instance_id)
@@ -143,7 +137,7 @@ def classic_group_of(
     for member_id, converted in classic.members.items():
         metadata = converted.metadata(classic.protocol_name or "")
         if len(metadata) < _VERSION_BYTES:
-            raise NotConvertible(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         fields = {"assignedPartitions": topics.named(targets[member_id]), "userData": None}
         converted.assignment = encode_assignment(fields, protocol_version(metadata))
     return classic

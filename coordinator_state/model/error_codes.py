@@ -8,6 +8,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 
+class Refused(Exception):
+    """A request that is not served, by the error that the client is told."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
 class ErrorCode(IntEnum):
     """What a request is answered with."""
 

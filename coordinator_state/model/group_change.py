@@ -9,12 +9,14 @@ Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator_state.model.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_group import ConsumerGroup
-from coordinator_state.model.consumer_member import ConsumerMember, MemberState
+from coordinator_state.model.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
 from coordinator_state.model.consumer_records import (
     Change,
     current_assignment,
@@ -25,8 +27,8 @@ from coordinator_state.model.consumer_records import (
     target_assignment,
     target_epoch,
 )
-from coordinator_state.model.conversion import NotConvertible, classic_group_of
-from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.conversion import classic_group_of
+from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.rebalance import Rebalances
 from coordinator_state.model.reconciliation import Reconciliation
@@ -34,16 +36,10 @@ from coordinator_state.model.records import group_metadata
 from coordinator_state.model.shard import Shard
 from coordinator_state.model.topics import Assigned
 
+SESSION, REBALANCE, REJOIN, RESYNC = _TIMERS = ("session", "rebalance", "rejoin", "resync")
+"""What a member is to do in time; those of a group that was converted stay, and find another."""
 _RETRY_MS: Final = 500
 """Until a timer's records are appended again that could not be."""
-
-
-class Refused(Exception):
-    """A request that is not served, by the error that the client is told."""
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,11 +68,8 @@ class GroupChanges:
             after = change.start.copy()
             for one in change.changes:
                 one.replay(after)
-            if change.start is not self.shard.groups.get(after.group_id):
-                # Timers of the group that was there before are not for this one.
-                self.shard.timers.cancel_all(after.group_id)
-                for member in after.members.values():
-                    self.expect(after.group_id, member)
+            if isinstance(self.shard.groups.get(after.group_id), ClassicGroup):
+                self.rebalances.cancel_timers(after.group_id)
             self.shard.groups[after.group_id] = after
         return error_code
 
@@ -97,7 +90,9 @@ class GroupChanges:
     ) -> ConsumerMember:
         """A static member is back under another id: with what it had, in epoch 0."""
         group_id = change.group.group_id
-        member = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        member = replace(
+            known, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
+        )
         target = change.group.targets.get(known.member_id, {})
         change.changes += removed_member(group_id, known.member_id)
         change.changes += [
@@ -185,15 +180,16 @@ class GroupChanges:
     # --- members go
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> ErrorCode:
-        """Members are out; the group becomes a classic one if only such members are left."""
+        """Members are out; the group becomes a classic one if only such members are left.
+
+        Raises:
+            Refused: it would, and cannot.
+        """
         if not members:
             return ErrorCode.NONE
         left = len(group.members) - len(members)
         if group.is_classic_without(members) and left <= self.shard.config.group_max_size:
-            try:
-                return self.convert_to_classic(GroupChange(group=group, start=group), members)
-            except NotConvertible as refused:
-                return refused.error_code
+            return self.convert_to_classic(GroupChange(group=group, start=group), members)
         change = GroupChange(group=group, start=group)
         away = {member.member_id for member in members}
         for member in members:
@@ -206,11 +202,11 @@ class GroupChanges:
         }
         metadata_hash = self.shard.topics.metadata_hash(topics)
         change.changes.append(group_epoch(group.group_id, group.group_epoch + 1, metadata_hash))
-        error_code = self.append(change)
-        if error_code is ErrorCode.NONE:
-            for member in members:
-                self._cancel(group.group_id, member.member_id)
-        return error_code
+        # Should the append fail, they stay until somebody hears of them.
+        for member in members:
+            for kind in _TIMERS:
+                self.shard.timers.cancel((kind, group.group_id, member.member_id))
+        return self.append(change)
 
     def convert_to_classic(
         self,
@@ -223,7 +219,7 @@ class GroupChanges:
         """Make the group a classic one of those that are left.
 
         Raises:
-            NotConvertible: it cannot be.
+            Refused: it cannot be.
         """
         group = change.group
         classic = classic_group_of(group, leaving, joining, self.shard.topics, self.shard.now_ms)
@@ -242,7 +238,6 @@ class GroupChanges:
         if error_code is not ErrorCode.NONE:
             return error_code
         classic.stored(base_offset + len(records) - 1, assignments)
-        self.shard.timers.cancel_all(group.group_id)
         self.shard.groups[group.group_id] = classic
         for member in classic.members.values():
             self.rebalances.expect_heartbeat(classic, member)
@@ -257,13 +252,13 @@ class GroupChanges:
         timeout_ms = self.shard.config.consumer_session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
-        self.fence_after(("session", group_id, member.member_id), timeout_ms)
+        self.fence_after((SESSION, group_id, member.member_id), timeout_ms)
 
     def expect_revocation(
         self, group_id: str, before: ConsumerMember, after: ConsumerMember
     ) -> None:
         """A member that has to give partitions up is to do so in its rebalance timeout."""
-        timer, epoch = ("rebalance", group_id, after.member_id), after.member_epoch
+        timer, epoch = (REBALANCE, group_id, after.member_id), after.member_epoch
         if after.state is not MemberState.UNREVOKED_PARTITIONS:
             self.shard.timers.cancel(timer)
         elif after != before:
@@ -285,15 +280,10 @@ class GroupChanges:
             if not isinstance(group, ConsumerGroup):
                 return
             member = group.members.get(member_id)
-            if (
-                member is not None
-                and still(member)
-                and self.fence(group, [member]) is not ErrorCode.NONE
-            ):
-                self.shard.timers.schedule(timer, _RETRY_MS, fence)
+            if member is None or not still(member):
+                return
+            with suppress(Refused):
+                if self.fence(group, [member]) is not ErrorCode.NONE:
+                    self.shard.timers.schedule(timer, _RETRY_MS, fence)
 
         self.shard.timers.schedule(timer, delay_ms, fence)
-
-    def _cancel(self, group_id: str, member_id: str) -> None:
-        for name in ("session", "rebalance", "join", "sync"):
-            self.shard.timers.cancel((name, group_id, member_id))

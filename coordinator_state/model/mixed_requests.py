@@ -19,9 +19,9 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.groups import CONSUMER
 from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember, MemberState
-from coordinator_state.model.conversion import NotConvertible, protocol_version
-from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.group_change import GroupChange, GroupChanges, Refused
+from coordinator_state.model.conversion import protocol_version
+from coordinator_state.model.error_codes import ErrorCode, Refused
+from coordinator_state.model.group_change import REJOIN, RESYNC, GroupChange, GroupChanges
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
     JoinGroupRequest,
@@ -48,7 +48,7 @@ class MixedRequests:
         """A member takes its next step; answered at once."""
         try:
             return self._join(group, request)
-        except (Refused, NotConvertible) as refused:
+        except Refused as refused:
             return JoinGroupResponse(error_code=refused.error_code)
 
     def _join(self, group: ConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
@@ -135,9 +135,9 @@ class MixedRequests:
         return member, error_code
 
     def _expect_sync(self, group_id: str, member: ConsumerMember) -> None:
-        self.shard.timers.cancel(("join", group_id, member.member_id))
+        self.shard.timers.cancel((REJOIN, group_id, member.member_id))
         self.changes.expect(group_id, member)
-        self.changes.fence_after(("sync", group_id, member.member_id), member.rebalance_timeout_ms)
+        self.changes.fence_after((RESYNC, group_id, member.member_id), member.rebalance_timeout_ms)
 
     # --- SyncGroup
 
@@ -157,7 +157,7 @@ class MixedRequests:
                 raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
         except Refused as refused:
             return SyncGroupResponse(error_code=refused.error_code)
-        self.shard.timers.cancel(("sync", group.group_id, member.member_id))
+        self.shard.timers.cancel((RESYNC, group.group_id, member.member_id))
         self.changes.expect(group.group_id, member)
         assigned = self.shard.topics.named(member.assigned)
         return SyncGroupResponse(
@@ -192,7 +192,7 @@ class MixedRequests:
         return ErrorCode.NONE
 
     def _expect_join(self, group_id: str, member: ConsumerMember) -> None:
-        timer = ("join", group_id, member.member_id)
+        timer = (REJOIN, group_id, member.member_id)
         if not self.shard.timers.is_scheduled(timer):
             self.changes.fence_after(timer, member.rebalance_timeout_ms)
 
@@ -208,7 +208,10 @@ class MixedRequests:
             error_codes.append(error_code)
             if member is not None:
                 leaving[member.member_id] = member
-        error_code = self.changes.fence(group, list(leaving.values()))
+        try:
+            error_code = self.changes.fence(group, list(leaving.values()))
+        except Refused as refused:
+            error_code = refused.error_code
         if error_code is not ErrorCode.NONE:
             return LeaveGroupResponse(error_code=error_code)
         return LeaveGroupResponse(members=tuple(error_codes))

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
 from coordinator_state.model.rebalance import Rebalances
@@ -108,7 +109,9 @@ class OffsetManager:
             records, self.shard.offset_error, producer, are_commits=True
         )
         if error_code is ErrorCode.NONE:
-            self.shard.groups[request.group_id].has_commits = True
+            group = self.shard.groups[request.group_id]
+            if isinstance(group, ClassicGroup):
+                group.has_commits = True
             into = self.offsets
             if producer is not None:
                 into = self.pending.setdefault(producer.producer_id, {})

@@ -27,6 +27,8 @@ from coordinator_state.model.shard import LiveGroup, Shard
 
 _EMPTY, _PREPARING, _COMPLETING, _STABLE, _DEAD = ClassicState
 
+_JOIN, _SYNC, _HEARTBEAT = _TIMERS = ("join", "sync", "heartbeat")
+
 
 @dataclass(slots=True)
 class Rebalances:
@@ -36,14 +38,16 @@ class Rebalances:
 
     # --- preparing
 
-    def prepare_or_complete(self, group: ClassicGroup) -> None:
-        """Begin a rebalance, or end the joining of one that is under way and lacks nobody."""
-        if group.can_rebalance:
-            self.prepare(group)
-        else:
-            self.complete_if_all_joined(group)
+    def prepare_or_complete(self, group: ClassicGroup) -> ErrorCode:
+        """Begin a rebalance, or end the joining of one that is under way and lacks nobody.
 
-    def prepare(self, group: ClassicGroup) -> None:
+        The error is that of the record which a group without members left is stored with.
+        """
+        if group.can_rebalance:
+            return self.prepare(group)
+        return self.complete_if_all_joined(group)
+
+    def prepare(self, group: ClassicGroup) -> ErrorCode:
         """Begin a rebalance: those that wait for an assignment are to join again."""
         if group.is_in(_COMPLETING):
             self.reset_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -55,20 +59,21 @@ class Rebalances:
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         group.transition_to(_PREPARING, self.shard.now_ms)
         if was_empty:
-            return
+            return ErrorCode.NONE
         if group.has_all_members_joined:
-            self._complete_join(group)
-        else:
-            self._complete_later(group)
+            return self._complete_join(group)
+        self._complete_later(group)
+        return ErrorCode.NONE
 
-    def complete_if_all_joined(self, group: ClassicGroup) -> None:
+    def complete_if_all_joined(self, group: ClassicGroup) -> ErrorCode:
         """End the joining once nobody is missing; the first rebalance waits for its time."""
         if (
             group.is_in(_PREPARING)
             and group.previous_state is not _EMPTY
             and group.has_all_members_joined
         ):
-            self._complete_join(group)
+            return self._complete_join(group)
+        return ErrorCode.NONE
 
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         def is_over() -> None:
@@ -86,7 +91,7 @@ class Rebalances:
             _join_timer(group), group.rebalance_timeout_ms, lambda: self._complete_join(group)
         )
 
-    def _complete_join(self, group: ClassicGroup) -> None:
+    def _complete_join(self, group: ClassicGroup) -> ErrorCode:
         """Begin the next generation with those that joined."""
         self.shard.timers.cancel(_join_timer(group))
         for member in list(group.members.values()):
@@ -94,14 +99,13 @@ class Rebalances:
                 group.remove(member.member_id)
                 self.shard.timers.cancel(_heartbeat_timer(group, member.member_id))
         if group.is_in(_DEAD):
-            return
+            return ErrorCode.NONE
         if not group.elect_joined_leader() and group.members:
             self._complete_later(group)
-            return
+            return ErrorCode.NONE
         group.init_next_generation(self.shard.now_ms)
         if group.is_in(_EMPTY):
-            self.store_group(group, {})
-            return
+            return self.store_group(group, {})
         for member in group.members.values():
             member.answer_join(self.joined(group, member.member_id))
             self.expect_heartbeat(group, member)
@@ -110,6 +114,7 @@ class Rebalances:
         self.shard.timers.schedule(
             _sync_timer(group), group.rebalance_timeout_ms, lambda: self._expire_syncs(group)
         )
+        return ErrorCode.NONE
 
     def joined(self, group: ClassicGroup, member_id: str) -> JoinGroupResponse:
         """A member is in the generation; its leader is told who else is."""
@@ -234,14 +239,18 @@ class Rebalances:
         self.shard.timers.cancel(_heartbeat_timer(group, member_id))
         group.remove(member_id)
 
+    def cancel_timers(self, group_id: str) -> None:
+        """A group is none of the classic protocol any more."""
+        self.shard.timers.cancel_all(group_id, _TIMERS)
+
 
 def _join_timer(group: ClassicGroup) -> tuple[str, ...]:
-    return ("join", group.group_id)
+    return (_JOIN, group.group_id)
 
 
 def _sync_timer(group: ClassicGroup) -> tuple[str, ...]:
-    return ("sync", group.group_id)
+    return (_SYNC, group.group_id)
 
 
 def _heartbeat_timer(group: ClassicGroup, member_id: str) -> tuple[str, ...]:
-    return ("heartbeat", group.group_id, member_id)
+    return (_HEARTBEAT, group.group_id, member_id)

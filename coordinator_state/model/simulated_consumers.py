@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from coordinator_state.model.consumer_member import AWAY_EPOCH, JOIN_EPOCH, LEAVE_EPOCH
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
@@ -17,7 +18,6 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup
 
 _REBALANCE_MS: Final = 5 * MINUTE_MS
-_JOIN, _LEAVE, _AWAY = 0, -1, -2
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class SimulatedConsumers:
         self._rejoin(group, member_id)
 
     def _rejoin(self, group: SimulatedGroup, member_id: str) -> None:
-        group.epochs[member_id], group.assigned[member_id] = _JOIN, {}
+        group.epochs[member_id], group.assigned[member_id] = JOIN_EPOCH, {}
         self._beat(
             group,
             member_id,
@@ -47,7 +47,7 @@ class SimulatedConsumers:
         """All members beat, and have what they were told; whether all have what they are to."""
         before = (dict(group.epochs), dict(group.assigned))
         for member_id in list(group.members):
-            if group.epochs[member_id] == _JOIN:
+            if group.epochs[member_id] == JOIN_EPOCH:
                 self._rejoin(group, member_id)
             else:
                 self._beat(group, member_id, owned=group.assigned[member_id])
@@ -57,7 +57,7 @@ class SimulatedConsumers:
         """A member leaves, another one comes, or a static one is back with another id."""
         instance_id = group.members[member_id]
         if instance_id is not None:
-            self._beat(group, member_id, _AWAY)
+            self._beat(group, member_id, AWAY_EPOCH)
             self._forget(group, member_id)
             self.join(group, instance_id)
         elif len(group.members) > 1 and self.choose.random() < 0.5:
@@ -68,7 +68,7 @@ class SimulatedConsumers:
     def leave(self, group: SimulatedGroup, member_ids: Sequence[str]) -> None:
         """Members are out."""
         for member_id in member_ids:
-            self._beat(group, member_id, _LEAVE)
+            self._beat(group, member_id, LEAVE_EPOCH)
             self._forget(group, member_id)
 
     def _beat(
@@ -90,7 +90,7 @@ class SimulatedConsumers:
                 group.assigned[member_id] = answer.assigned
         elif answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             # As a client does that was away for too long; the next heartbeat joins.
-            group.epochs[member_id], group.assigned[member_id] = _JOIN, {}
+            group.epochs[member_id], group.assigned[member_id] = JOIN_EPOCH, {}
         return answer
 
     @staticmethod

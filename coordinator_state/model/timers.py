@@ -6,7 +6,7 @@ CoordinatorTimer.java at 4.2.0, whose `schedule` and `cancel` these are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 _STALE_SHARE: Final = 2
 _LEAST_QUEUE: Final = 64
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 class _Timer(NamedTuple):
@@ -51,10 +51,11 @@ class Timers:
         """Leave it undone."""
         self._known.pop(name, None)
 
-    def cancel_all(self, of: str) -> None:
-        """Leave everything undone whose name has this second part, that of a group."""
-        for name in [name for name in self._known if name[1] == of]:
-            del self._known[name]
+    def cancel_all(self, of: str, kinds: Collection[str] | None = None) -> None:
+        """Leave undone what is named after a group, the second part; only such first parts."""
+        for name in list(self._known):
+            if name[1] == of and (kinds is None or name[0] in kinds):
+                del self._known[name]
 
     @property
     def next_due_ms(self) -> int | None:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from uuid import UUID
 
 Assigned = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id; a topic without any is not in it."""
+"""Partitions by topic id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Topics:
         for entry in by_topic:
             topic = self.by_name.get(str(entry["topic"]))
             partitions = entry["partitions"]
-            if topic is not None and isinstance(partitions, list) and partitions:
+            if topic is not None and isinstance(partitions, list):
                 known = found.get(topic.topic_id, frozenset())
                 found[topic.topic_id] = known | frozenset(partitions)
         return found

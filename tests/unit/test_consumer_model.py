@@ -190,7 +190,56 @@ def test_a_classic_member_that_does_not_go_on_is_out(syncs: bool) -> None:
     assert list(consumer_group(coordinator).members) == ["b"]
 
 
+def test_what_a_member_gives_up_is_waited_for_once() -> None:
+    """Another assignor is no reason to wait for longer."""
+    coordinator = new_coordinator()
+    join(coordinator, "a")
+    join(coordinator, "b")
+    beat(coordinator, "a", 1)
+    wait(coordinator, REBALANCE_MS - 5_000)
+    beat(coordinator, "a", 1, server_assignor="range")
+    wait(coordinator, 5_000)
+    assert list(consumer_group(coordinator).members) == ["b"]
+
+
+def test_timers_find_a_group_that_was_converted_there_and_back() -> None:
+    """As a broker does not cancel them: a classic member was to join again, and did not."""
+    coordinator, member_id = classic_coordinator()
+    join(coordinator, "n")
+    began_ms = coordinator.shard.now_ms
+    assert coordinator.heartbeat(GROUP, member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    beat(coordinator, "n", -1)
+    rejoined = coordinator.join_group(classic_join(member_id))
+    wait(coordinator, 3_000)
+    coordinator.sync_group(
+        SyncGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=rejoined.get().generation_id,
+            assignments={member_id: assignment(0)},
+        )
+    )
+    join(coordinator, "n2")
+    coordinator.advance(began_ms + REBALANCE_MS - 1)
+    assert member_id in consumer_group(coordinator).members
+    wait(coordinator, 1)
+    assert list(consumer_group(coordinator).members) == ["n2"]
+
+
 # --- appends that fail
+
+
+def test_a_member_that_could_not_leave_stays_until_it_is_heard_of() -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a")
+    coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    beat(coordinator, "a", -1)
+    coordinator.log.refusal = ErrorCode.NONE
+    wait(coordinator, 10 * SESSION_MS)
+    assert list(consumer_group(coordinator).members) == ["a"]
+    beat(coordinator, "a", 1)
+    wait(coordinator, SESSION_MS)
+    assert consumer_group(coordinator).is_empty
 
 
 @pytest.mark.parametrize(
@@ -277,6 +326,38 @@ def test_what_cannot_be_converted() -> None:
     reply = first.join_group(classic_join())
     assert beat(first, "b", 0, **JOINS).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert reply.get().error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    # Nobody is left of those that came.
+    left = new_coordinator()
+    left.join_group(classic_join(group_instance_id="i"))
+    left.leave_group(GROUP, [MemberIdentity(group_instance_id="i")])
+    assert beat(left, "b", 0, **JOINS).member_epoch == 1
+
+
+def test_what_a_leader_gave_to_two_is_not_converted() -> None:
+    coordinator = new_coordinator()
+    replies = [coordinator.join_group(classic_join()) for _ in range(2)]
+    wait(coordinator, 10_000)
+    first, second = (reply.get().member_id for reply in replies)
+    coordinator.sync_group(
+        SyncGroupRequest(
+            group_id=GROUP,
+            member_id=first,
+            generation_id=1,
+            assignments={first: assignment(0, 1), second: assignment(1)},
+        )
+    )
+    assert beat(coordinator, "b", 0, **JOINS).error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert isinstance(coordinator.groups[GROUP], ClassicGroup)
+
+
+def test_the_assignor_that_nobody_named_before_wins_a_tie() -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a", server_assignor="uniform", subscribed_topics=["t", "u"])
+    join(coordinator, "b", server_assignor="range", subscribed_topics=["t", "u"])
+    assert consumer_group(coordinator).targets == {
+        "a": {T: frozenset({0, 1}), U: frozenset({0})},
+        "b": {T: frozenset({2, 3}), U: frozenset({1})},
+    }
 
 
 def test_not_the_coordinator_and_not_of_kafka_3() -> None:

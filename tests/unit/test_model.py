@@ -337,3 +337,16 @@ def test_what_expires_when(semantics: Semantics) -> None:
     assert coordinator.groups == {}
     last = coordinator.log.batches()[-1].records
     assert [record.value for record in last] == [None, None]
+
+
+@both
+def test_the_last_member_leaves_and_nothing_can_be_appended(semantics: Semantics) -> None:
+    """Kafka 4 tells who leaves; Kafka 3 does not wait for it. The member is out all the same."""
+    coordinator = coordinator_of(semantics)
+    (member_id,) = joined(coordinator)
+    coordinator.sync_group(sync_request(member_id, member_id))
+    coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    left = coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+    told = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert left.error_code is (ErrorCode.NONE if semantics is Semantics.SCALA else told)
+    assert group_of(coordinator).members == {}
