@@ -22,11 +22,11 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.findings import findings_option, write_findings
 from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
 from bench.processes import processor_s
+from coordinator_state.groups import NO_RECORD_OFFSET
 from coordinator_state.model.plain_commits import PlainCommits
-from coordinator_state.offsets import OffsetKey
+from coordinator_state.model.records import offset_commit
+from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, OFFSETS_TOPIC, partition_for
-from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.output import StderrHandler, output_of
 
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _WARM_UP_S = 20.0
 _EXIT_DIFFERENT = 1
-_OFFSET_COMMIT = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
 
 
 @click.command()
@@ -171,22 +170,18 @@ class Traffic:
         # 7919 is prime: every key comes before one comes again.
         key = self.commits.keys[self._number * 7919 % self.commits.key_count]
         self.committed[key] += 1
-        self._producer.produce(
-            OFFSETS_TOPIC,
-            encode_value(
-                _OFFSET_COMMIT,
-                3,
-                {
-                    **{"offset": self.committed[key], "leaderEpoch": -1, "metadata": ""},
-                    "commitTimestamp": time.time_ns() // 1_000_000,
-                },
+        record_key, value = offset_commit(
+            key,
+            CommittedOffset(
+                committed_offset=self.committed[key],
+                commit_timestamp_ms=time.time_ns() // 1_000_000,
+                # The log gives it one.
+                record_offset=NO_RECORD_OFFSET,
             ),
-            encode_key(
-                _OFFSET_COMMIT,
-                {"group": key.group_id, "topic": key.topic, "partition": key.partition},
-            ),
-            partition_for(key.group_id, DEFAULT_LOG_PARTITIONS),
+            Semantics.COORDINATOR,
         )
+        log_partition = partition_for(key.group_id, DEFAULT_LOG_PARTITIONS)
+        self._producer.produce(OFFSETS_TOPIC, value, record_key, log_partition)
 
     def _remember(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
