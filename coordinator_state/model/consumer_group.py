@@ -18,6 +18,7 @@ from coordinator_state.model.consumer_records import removed_group
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
+from coordinator_state.model.requests import UNKNOWN_GENERATION
 from coordinator_state.model.topics import Assigned
 from coordinator_state.offsets import CommittedOffset
 
@@ -154,8 +155,8 @@ class ConsumerGroup:
         """Whether offsets may be committed in the name of a member, or of nobody."""
         if generation_id < 0 and self.is_empty:
             return ErrorCode.NONE
-        is_nobody = generation_id < 0 and not member_id and group_instance_id is None
-        if is_transactional and is_nobody:
+        is_nobody = generation_id == UNKNOWN_GENERATION and not member_id
+        if is_transactional and is_nobody and group_instance_id is None:
             return ErrorCode.NONE
         member = self.members.get(member_id)
         if member is None:

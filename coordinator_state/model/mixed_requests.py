@@ -33,6 +33,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import Shard
 from coordinator_state.model.topics import Assigned
+from coordinator_state.primitives import uuid_text
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class MixedRequests:
 
     def _join(self, group: ConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
         is_new = request.member_id == UNKNOWN_MEMBER_ID
-        member_id = str(self.shard.new_id()) if is_new else request.member_id
+        member_id = uuid_text(self.shard.new_id()) if is_new else request.member_id
         self.changes.refuse_more_members(group, member_id)
         if not group.supports(request.protocol_type, [name for name, _ in request.protocols]):
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -15,6 +15,7 @@ from coordinator_state.model.consumer_group import ConsumerGroup, ConsumerGroupS
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.java_hash import in_hash_order
+from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -27,6 +28,7 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.offsets import Semantics
+from coordinator_state.primitives import uuid_from_text, uuid_text
 
 GROUP = "g"
 T, U = UUID(int=1), UUID(int=2)
@@ -367,6 +369,26 @@ def test_not_the_coordinator_and_not_of_kafka_3() -> None:
     assert beat(coordinator, "a", 0, **JOINS).error_code is loading
     old = GroupCoordinator(Semantics.SCALA, topics=TOPICS)
     assert beat(old, "a", 0, **JOINS).error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_nobody_commits_in_a_transaction_with_generation_minus_one_only() -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a")
+    for generation, expected in ((-1, ErrorCode.NONE), (-2, ErrorCode.UNKNOWN_MEMBER_ID)):
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)],
+        )
+        found = coordinator.commit_offsets(request, Producer(1, 0))
+        assert found == {("t", 0): expected}
+
+
+def test_a_classic_member_of_a_consumer_group_has_an_id_as_kafka_prints_them() -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a")
+    member_id = coordinator.join_group(classic_join()).get().member_id
+    assert uuid_text(uuid_from_text(member_id)) == member_id
 
 
 def test_offsets_of_a_member_expire_once_nobody_consumes_the_topic() -> None:
