@@ -257,14 +257,19 @@ class GroupChanges:
     def expect_revocation(
         self, group_id: str, before: ConsumerMember, after: ConsumerMember
     ) -> None:
-        """A member that has to give partitions up is to do so in its rebalance timeout."""
+        """A member that has to give partitions up is to do so in its rebalance timeout.
+
+        Nothing ends that where it takes no step, even if its last one could not be appended.
+        """
         timer, epoch = (REBALANCE, group_id, after.member_id), after.member_epoch
-        if after.state is not MemberState.UNREVOKED_PARTITIONS:
-            self.shard.timers.cancel(timer)
-        elif after != before:
+        if after == before:
+            return
+        if after.state is MemberState.UNREVOKED_PARTITIONS:
             self.fence_after(
                 timer, after.rebalance_timeout_ms, lambda member: member.member_epoch == epoch
             )
+        else:
+            self.shard.timers.cancel(timer)
 
     def fence_after(
         self,

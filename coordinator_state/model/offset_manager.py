@@ -254,10 +254,11 @@ class OffsetManager:
                     ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
                 )
             if error_code is ErrorCode.NONE and group is not None:
-                keys = list(self._offsets_of(group_id))
+                keys = dict.fromkeys(self._offsets_of(group_id))
                 if not self.shard.is_scala:
-                    keys += [key for key in self._pending_of(group_id) if key not in keys]
-                error_code = self._delete(group, keys, has_to_go=True)
+                    # Once, however many producers have one there.
+                    keys |= dict.fromkeys(self._pending_of(group_id))
+                error_code = self._delete(group, list(keys), has_to_go=True)
             answers[group_id] = error_code
         return answers
 

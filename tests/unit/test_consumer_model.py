@@ -262,6 +262,18 @@ def test_a_heartbeat_that_cannot_be_appended_changes_nothing(
     assert consumer_group(coordinator) == before
 
 
+def test_a_step_that_cannot_be_appended_is_to_be_taken_in_time() -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a")
+    coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    beat(coordinator, "a", 1, subscribed_topics=["u"])
+    coordinator.log.refusal = ErrorCode.NONE
+    # It has nothing to give up, which ends nothing.
+    assert beat(coordinator, "a", 1).error_code is ErrorCode.NONE
+    wait(coordinator, REBALANCE_MS)
+    assert not consumer_group(coordinator).members
+
+
 def test_a_conversion_that_cannot_be_appended_changes_nothing() -> None:
     coordinator, member_id = classic_coordinator()
     before = coordinator.groups[GROUP]

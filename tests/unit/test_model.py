@@ -25,6 +25,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.offsets import OffsetKey, Semantics
+from coordinator_state.serde import decode_key
 from tests.told import assignment, subscription
 
 both = pytest.mark.parametrize("semantics", list(Semantics))
@@ -234,6 +235,19 @@ def test_kafka_3_loses_a_pending_offset_where_the_next_one_cannot_be_stored() ->
         coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
         coordinator.commit_offsets(request, producer)
         assert sum(map(len, coordinator.pending.values())) == left
+
+
+def test_what_waits_in_two_transactions_is_deleted_once() -> None:
+    coordinator = coordinator_of(Semantics.COORDINATOR)
+    request = OffsetCommitRequest(
+        group_id=GROUP, offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)]
+    )
+    for producer_id in (7, 8):
+        coordinator.commit_offsets(request, Producer(producer_id, 0))
+    coordinator.delete_groups([GROUP])
+    (_, _, deleted) = coordinator.log.batches()
+    assert [decode_key(record.key or b"").record_type.id for record in deleted.records] == [1, 2]
+    assert coordinator.pending == {}
 
 
 @both
