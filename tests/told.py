@@ -23,18 +23,11 @@ from tests.coordinator_clients import Coordinator
 CLIENT_HOST = "/127.0.0.1"
 
 
-@dataclass
-class Told:
-    """The answers of a coordinator, one after the other."""
-
-    coordinator: Coordinator
-    answers: list[tuple[str, Any]] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
+@dataclass(kw_only=True)
+class Names:
     """What a coordinator called whom: a member id's client."""
 
-    def note(self, what: str, answer: Any) -> Any:
-        self.answers.append((what, self.named(answer)))
-        return answer
+    names: dict[str, str] = field(default_factory=dict)
 
     def named(self, value: Any) -> Any:
         """A value with names in place of ids, and without the order of what has none."""
@@ -45,10 +38,22 @@ class Told:
         if isinstance(value, dict):
             return {self.named(key): self.named(item) for key, item in value.items()}
         if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-            return tuple(sorted(map(self.named, value)))
+            return tuple(sorted(map(self.named, value), key=repr))
         if isinstance(value, list | tuple):
             return tuple(map(self.named, value))
         return value
+
+
+@dataclass
+class Told(Names):
+    """The answers of a coordinator, one after the other."""
+
+    coordinator: Coordinator
+    answers: list[tuple[str, Any]] = field(default_factory=list)
+
+    def note(self, what: str, answer: Any) -> Any:
+        self.answers.append((what, self.named(answer)))
+        return answer
 
     # --- what scripts do often
 

@@ -1,0 +1,56 @@
+"""`python -m tests.shard_oracle`: the model beside Kafka's own shard, as often as you like."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from streaming.errors import ConfigurationError
+from tests.shard_oracle.sequence_run import run_sequence
+from tests.shard_oracle.shard_process import ShardProcess
+
+STEPS = 60
+
+
+@click.command()
+@click.option("--runs", default=100, show_default=True, help="Sequences.")
+@click.option("--seed", default=1, show_default=True, help="Of the first; the next is one more.")
+@click.option("--steps", default=STEPS, show_default=True, help="Of a sequence, at most.")
+@click.option("--verbose", is_flag=True, help="Print the steps of every sequence.")
+def main(runs: int, seed: int, steps: int, verbose: bool) -> None:
+    """Put random sequences of requests to the model and to Kafka's own coordinator shard.
+
+    Of a sequence that makes a difference the steps up to it are printed, and its seed: --seed N
+    --runs 1 does it again. Exits with 1 if there was any.
+    """
+    different, done = 0, 0
+    known, seen = Counter[str](), Counter[str]()
+    with (
+        tempfile.TemporaryDirectory(prefix="shard-oracle-") as folder,
+        ShardProcess(Path(folder)) as process,
+    ):
+        for number in range(seed, seed + runs):
+            outcome = run_sequence(process, number, steps)
+            done += len(outcome.steps)
+            seen += outcome.seen
+            different += outcome.error is not None
+            if outcome.known is not None:
+                known[outcome.known] += 1
+            if verbose or outcome.error is not None:
+                click.echo(str(outcome))
+    click.echo(f"{runs} sequences, {done} steps, {different} different")
+    click.echo(", ".join(f"{count} {what}" for what, count in sorted(seen.items())))
+    for reason, count in known.items():
+        click.echo(f"{count} ended early: {reason}")
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ConfigurationError as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,247 @@
+"""The same requests put to the model and to Kafka's own coordinator shard, one by one.
+
+Both are told the time, and the model draws the ids that Kafka has drawn, so whatever they say,
+write and hold can be compared as it is. Left out is what a broker's hash maps decide, and what the
+model does not claim: which member leads next (the model is told), the order of records of members
+and offsets in a batch, the number behind a metadata hash, and whether several groups that expire
+share a batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.log import CoordinatorLog
+from coordinator_state.model.requests import JoinGroupResponse, Reply, SyncGroupResponse
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.timers import Action, Timers
+from coordinator_state.model.topics import Topics
+from tests.shard_oracle.kafka_shard import KafkaShard
+from tests.shard_oracle.shard_process import ShardProcess
+from tests.told import Names
+from tests.told_records import assignment_of, records_of
+
+START_MS: Final = 1_000_000
+_TIMER_NAMES: Final = {
+    ("join", 2): "join-{}",
+    ("sync", 2): "sync-{}",
+    ("heartbeat", 3): "heartbeat-{}-{}",
+    ("session", 3): "session-timeout-{}-{}",
+    ("rebalance", 3): "rebalance-timeout-{}-{}",
+    ("rejoin", 3): "join-{}-{}",
+    ("resync", 3): "sync-{}-{}",
+}
+"""Kafka's names of the model's timers."""
+
+
+class Difference(AssertionError):
+    """The model and Kafka are not of one mind."""
+
+    def __init__(self, what: str, model: Any, kafka: Any) -> None:
+        super().__init__(f"{what} differ\n  model: {model}\n  Kafka: {kafka}")
+
+
+class KnownDifference(Exception):
+    """From here on the two need not agree, as docs/simulate.md says."""
+
+
+@dataclass(slots=True)
+class _WatchedTimers(Timers):
+    """Notes which timers fire."""
+
+    fired: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def schedule(self, name: tuple[str, ...], delay_ms: int, action: Action) -> None:
+        def noted() -> None:
+            self.kinds[f"{name[0]} timer"] += 1
+            self.fired.append(_TIMER_NAMES[name[0], len(name)].format(*name[1:]))
+            action()
+
+        # By its name: a dataclass with slots is not the class that super() would look for.
+        Timers.schedule(self, name, delay_ms, noted)
+
+
+class _DrawnIds(random.Random):
+    """Draws what another has drawn."""
+
+    drawn: Sequence[UUID] = ()
+
+    def getrandbits(self, k: int, /) -> int:
+        assert k == 128
+        # Kafka draws again where an id begins with a dash.
+        return self.drawn[-1].int
+
+
+class Comparison:
+    """`ask` puts a request to both; `steps` are the requests so far, as they can be read.
+
+    `is_known` says, after each of them, why the two may differ from here on, None if not. `seen`
+    counts what came about: migrations and timers.
+
+    Raises:
+        Difference: they answer, write or hold something else.
+        KnownDifference: they may do so.
+    """
+
+    def __init__(
+        self,
+        process: ShardProcess,
+        *,
+        config: CoordinatorConfig,
+        topics: Topics,
+        seed: int,
+        is_known: Callable[[KafkaShard], str | None] = lambda _kafka: None,
+    ) -> None:
+        self.steps: list[str] = []
+        self.kafka = KafkaShard(process, config=config, topics=topics, seed=seed, now_ms=START_MS)
+        self.model = GroupCoordinator(config=config, topics=topics)
+        self._timers = self.model.shard.timers = _WatchedTimers()
+        self.seen = self._timers.kinds
+        self._ids = self.model.shard.choose = _DrawnIds()
+        self.model.advance(START_MS)
+        self._is_known = is_known
+        self._waiting: list[tuple[Reply[Any], Reply[Any]]] = []
+        self._compared = {"model": 0, "Kafka": 0}
+        self._types: dict[str, str] = {}
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Put a request to both; returns Kafka's answer, which is the model's as well."""
+        self._note(method, *arguments, *(f"{name}={value!r}" for name, value in options.items()))
+        kafka = getattr(self.kafka, method)(*arguments, **options)
+        self._ids.drawn = self.kafka.drawn
+        model = getattr(self.model, method)(*arguments, **options)
+        self._stop_where_known()
+        if isinstance(kafka, Reply):
+            self._waiting.append((model, kafka))
+        elif method != "expire_offsets" and model != kafka:
+            raise Difference("answers", model, (kafka, *self.kafka.refusals))
+        self._compare(is_one_batch=method in ("expire_offsets", "leave_group"))
+        return kafka
+
+    def wait(self, delay_ms: int) -> None:
+        """Let time pass."""
+        self._note("wait", delay_ms)
+        until_ms = self.model.shard.now_ms + delay_ms
+        while self.model.shard.now_ms < until_ms:
+            # One after the other, so that what each timer wrote is compared, in its order.
+            now_ms = min([until_ms, *self.kafka.timers.values()])
+            self._timers.fired.clear()
+            self.model.advance(now_ms)
+            self.kafka.advance(now_ms, self._timers.fired)
+            self._stop_where_known()
+            self._compare()
+
+    def refuse(self, error_code: ErrorCode) -> None:
+        """Have appends meet with an error, until it is NONE again."""
+        self._note("refuse", error_code)
+        self.model.log.refusal = error_code
+        self.kafka.refuse(error_code)
+
+    def _note(self, method: str, *arguments: Any) -> None:
+        self.steps.append(f"{method}({', '.join(map(str, arguments))})")
+
+    def _stop_where_known(self) -> None:
+        reason = self._is_known(self.kafka)
+        if reason is not None:
+            raise KnownDifference(reason)
+
+    # --- compared
+
+    def _compare(self, *, is_one_batch: bool = False) -> None:
+        model = self._written("model", self.model.log)
+        kafka = self._written("Kafka", self.kafka.log)
+        if is_one_batch:
+            # Members and groups that go together go in the order of a hash map.
+            model, kafka = _as_one_batch(model), _as_one_batch(kafka)
+        if model != kafka:
+            raise Difference("records", model, kafka)
+        self._compare_replies()
+        held = self._held()
+        if held != _comparable(self.kafka.groups):
+            raise Difference("groups", held, _comparable(self.kafka.groups))
+        for group_id, group in held.items():
+            was = self._types.get(group_id, group["type"])
+            if was != group["type"]:
+                self.seen[f"{was} to {group['type']}"] += 1
+        self._types = {group_id: group["type"] for group_id, group in held.items()}
+        self._follow_leaders()
+
+    def _written(self, whose: str, log: CoordinatorLog) -> list[Any]:
+        new = log.raw[self._compared[whose] :]
+        self._compared[whose] = len(log.raw)
+        return [records_of(batch, Names(), of_one_clock=True) for batch in new]
+
+    def _compare_replies(self) -> None:
+        done = [(m, k) for m, k in self._waiting if m.is_done or k.is_done]
+        self._waiting = [pair for pair in self._waiting if pair not in done]
+        told_by_model, told_by_kafka = [], []
+        for model, kafka in done:
+            if not (model.is_done and kafka.is_done):
+                raise Difference("replies", model.answer, kafka.answer)
+            said, expected = _without_leader(model.get()), _without_leader(kafka.get())
+            if said != expected:
+                raise Difference("replies", said, expected)
+            told_by_model.append(_told_members(model.get()))
+            told_by_kafka.append(_told_members(kafka.get()))
+        if sorted(told_by_model) != sorted(told_by_kafka):
+            raise Difference("what leaders are told", told_by_model, told_by_kafka)
+
+    def _held(self) -> dict[str, Any]:
+        held: dict[str, Any] = {}
+        for group_id, group in self.model.shard.groups.items():
+            of_type: dict[str, Any] = {"type": "consumer"}
+            if isinstance(group, ClassicGroup):
+                of_type = {
+                    "type": "classic",
+                    "epoch": group.generation_id,
+                    "pending": len(group.pending_members),
+                    "leader": group.leader_id is not None,
+                }
+            else:
+                of_type["epoch"] = group.group_epoch
+            members = sorted(group.members)
+            held[group_id] = {**of_type, "state": group.state.value, "members": members}
+        return held
+
+    def _follow_leaders(self) -> None:
+        """Where a leader goes, which member is the next one is up to a broker's hash map."""
+        for group_id, group in self.model.shard.groups.items():
+            if isinstance(group, ClassicGroup):
+                group.leader_id = self.kafka.groups[group_id]["leader"]
+
+
+def _comparable(groups: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {}
+    for group_id, group in groups.items():
+        shown[group_id] = {**group, "members": sorted(group["members"])}
+        if "leader" in group:
+            shown[group_id]["leader"] = group["leader"] is not None
+    return shown
+
+
+def _as_one_batch(batches: Sequence[Sequence[Any]]) -> list[Any]:
+    return sorted((record for batch in batches for record in batch), key=repr)
+
+
+def _without_leader(answer: JoinGroupResponse | SyncGroupResponse) -> Any:
+    if isinstance(answer, JoinGroupResponse):
+        return replace(answer, leader=None, members=())
+    return (
+        answer.error_code,
+        answer.protocol_type,
+        answer.protocol_name,
+        assignment_of(answer.assignment),
+    )
+
+
+def _told_members(answer: JoinGroupResponse | SyncGroupResponse) -> list[str]:
+    return sorted(map(repr, answer.members)) if isinstance(answer, JoinGroupResponse) else []

@@ -1,0 +1,120 @@
+package org.apache.kafka.coordinator.group;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.errors.CoordinatorLoadInProgressException;
+import org.apache.kafka.common.errors.NotCoordinatorException;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorResult;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorTimer;
+
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+/** The timers of a coordinator, which fire when it is told that time has passed. */
+final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
+    private static final long RETRY_BACKOFF_MS = 500;
+
+    /** Names of the timers that have fired, in that order. */
+    final ArrayNode fired = ShardOracle.JSON.createArrayNode();
+    private final VirtualTime time;
+    private final Map<String, Task> tasks = new HashMap<>();
+    private long scheduled = 0;
+
+    private record Task(
+        String name, long dueMs, long number, boolean retry, long retryBackoffMs,
+        TimeoutOperation<Void, CoordinatorRecord> operation) {
+    }
+
+    VirtualTimer(VirtualTime time) {
+        this.time = time;
+    }
+
+    @Override
+    public void schedule(
+        String name, long delay, TimeUnit unit, boolean retry,
+        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        schedule(name, delay, unit, retry, RETRY_BACKOFF_MS, operation);
+    }
+
+    @Override
+    public void schedule(
+        String name, long delay, TimeUnit unit, boolean retry, long retryBackoffMs,
+        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        long dueMs = time.nowMs + unit.toMillis(delay);
+        tasks.put(name, new Task(name, dueMs, scheduled++, retry, retryBackoffMs, operation));
+    }
+
+    @Override
+    public void scheduleIfAbsent(
+        String name, long delay, TimeUnit unit, boolean retry,
+        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        if (!tasks.containsKey(name)) {
+            schedule(name, delay, unit, retry, operation);
+        }
+    }
+
+    @Override
+    public void cancel(String name) {
+        tasks.remove(name);
+    }
+
+    @Override
+    public boolean isScheduled(String name) {
+        return tasks.containsKey(name);
+    }
+
+    void cancelAll() {
+        tasks.clear();
+    }
+
+    /** When each timer is due. */
+    ObjectNode due() {
+        ObjectNode due = ShardOracle.JSON.createObjectNode();
+        tasks.forEach((name, task) -> due.put(name, task.dueMs));
+        return due;
+    }
+
+    /**
+     * Lets time pass. Of timers that are due in one millisecond, a broker's hash maps decide which
+     * comes first: here {@code order} does.
+     */
+    void advance(
+        long nowMs, List<String> order,
+        Consumer<CoordinatorResult<Void, CoordinatorRecord>> append) {
+        Comparator<Task> first = Comparator.comparingLong(Task::dueMs)
+            .thenComparingInt(task -> order.contains(task.name) ? 0 : 1)
+            .thenComparingInt(task -> order.indexOf(task.name))
+            .thenComparingLong(Task::number);
+        while (true) {
+            Task next = tasks.values().stream().min(first).orElse(null);
+            if (next == null || next.dueMs > nowMs) {
+                break;
+            }
+            tasks.remove(next.name);
+            time.nowMs = Math.max(time.nowMs, next.dueMs);
+            fired.add(next.name);
+            fire(next, append);
+        }
+        time.nowMs = nowMs;
+    }
+
+    private void fire(Task task, Consumer<CoordinatorResult<Void, CoordinatorRecord>> append) {
+        try {
+            append.accept(task.operation.generateRecords());
+        } catch (NotCoordinatorException | CoordinatorLoadInProgressException e) {
+            // Somebody else has the group now.
+            return;
+        } catch (RuntimeException e) {
+            if (task.retry) {
+                schedule(task.name, task.retryBackoffMs, TimeUnit.MILLISECONDS, true,
+                    task.retryBackoffMs, task.operation);
+            }
+        }
+    }
+}
