@@ -106,11 +106,17 @@ class ConsumerGroup:
         return members
 
     def preferred_assignor(self, updated: ConsumerMember) -> str | None:
-        """The assignor that most members name; of several, the one that nobody named before."""
+        """The assignor that most members name; of several, one that only this member does.
+
+        A broker takes the member's vote out of its map and puts it back, at the head of a bucket.
+        """
         named = (m.server_assignor for m in self.members_with(updated).values())
         votes = Counter(name for name in named if name is not None)
-        known = {member.server_assignor for member in self.members.values()}
-        ordered = sorted(in_hash_order(votes), key=known.__contains__)
+
+        def is_of_others(name: str) -> bool:
+            return name != updated.server_assignor or votes[name] > 1
+
+        ordered = sorted(in_hash_order(votes), key=is_of_others)
         return max(ordered, key=votes.__getitem__) if ordered else None
 
     # --- members of the classic protocol

@@ -374,6 +374,15 @@ def test_the_assignor_that_nobody_named_before_wins_a_tie() -> None:
     }
 
 
+@pytest.mark.parametrize(("asks", "wins"), [("a", "range"), ("b", "uniform")])
+def test_the_assignor_of_who_asks_wins_a_tie(asks: str, wins: str) -> None:
+    coordinator = new_coordinator()
+    join(coordinator, "a", server_assignor="range", subscribed_topics=["t", "u"])
+    join(coordinator, "b", server_assignor="uniform", subscribed_topics=["t", "u"])
+    group = consumer_group(coordinator)
+    assert group.preferred_assignor(group.members[asks]) == wins
+
+
 def test_not_the_coordinator_and_not_of_kafka_3() -> None:
     coordinator = new_coordinator()
     coordinator.shard.availability = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
