@@ -196,11 +196,9 @@ class RandomSequence:
         return ("t", "u") if self._settings.is_uniform else self._choose.choice(SUBSCRIPTIONS)
 
     def _assignor(self) -> str | None:
-        return (
-            self._choose.choice((None, self._settings.assignor))
-            if self._settings.is_uniform
-            else self._settings.assignor
-        )
+        if not self._settings.is_uniform:
+            return "range"
+        return self._choose.choice((None, "uniform", "range"))
 
     # --- classic members
 

@@ -27,8 +27,7 @@ class Settings:
 
     In one that `fails`, appends do now and then. Where it `is_uniform`, all members subscribe to
     the same topics: only then the uniform assignor is Kafka's. Elsewhere everybody names the range
-    assignor, which always is. There is never more than one `assignor` to name: of two that as many
-    members name, a hash map's history decides.
+    assignor, which always is.
 
     Who `forgets` joins an empty consumer group with a member id of before. Kafka forgets the group
     then without a record of it: it is back where an append fails, and there all the time for who
@@ -42,7 +41,6 @@ class Settings:
     fails: bool
     forgets: bool
     is_uniform: bool
-    assignor: str
 
     @classmethod
     def draw(cls, choose: random.Random) -> Settings:
@@ -64,5 +62,4 @@ class Settings:
             fails=fails,
             forgets=not fails and choose.random() < 0.3,
             is_uniform=is_uniform,
-            assignor=choose.choice(("uniform", "range")) if is_uniform else "range",
         )
