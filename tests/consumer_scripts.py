@@ -18,8 +18,10 @@ from coordinator_state.model.requests import (
 )
 from tests.told import CLIENT_HOST, Told, assignment, offset, subscription
 
-_JOINS: dict[str, Any] = {"rebalance_timeout_ms": 20_000, "owned": {}}
+_JOINS: dict[str, Any] = {"rebalance_timeout_ms": 120_000, "owned": {}}
 _OLD: dict[str, Any] = {"requires_known_member_id": False}
+# Members that do not sync or join again in time are out, however busy the machine is.
+_SLOW: dict[str, Any] = {"rebalance_timeout_ms": 120_000}
 
 
 @dataclass
@@ -193,7 +195,7 @@ def migrations(told: Told) -> None:
     """A classic group becomes a consumer group and, when the new members are gone, one again."""
     group = Consumers(told, "migrated")
     group_id = group.group_id
-    a = told.join("a", group_id, **_OLD).member_id
+    a = told.join("a", group_id, **_OLD, **_SLOW).member_id
     told.sync("a", group_id, a, 1, assignments={a: assignment(0, 1, 2)})
     told.commit(group_id, member_id=a, generation_id=1)
     group.join("b", "t")
@@ -201,7 +203,7 @@ def migrations(told: Told) -> None:
     told.sync("a", group_id, a, 1)
     told.commit(group_id, offset(2), member_id=a, generation_id=1)
     told.commit(group_id, offset(2), member_id=a, generation_id=2)
-    told.join("a", group_id, a, protocols=(("range", _owning(0, 1, 2)),))
+    told.join("a", group_id, a, protocols=(("range", _owning(0, 1, 2)),), **_SLOW)
     told.sync("a", group_id, a, 2, protocol_name="sticky")
     told.sync("a", group_id, a, 1)
     told.sync("a", group_id, a, 2)
@@ -211,20 +213,20 @@ def migrations(told: Told) -> None:
     told.heartbeat(group_id, "b", 2)
     told.sync("b", group_id, "b", 2)
     for _ in range(2):
-        joined = told.join("a", group_id, a, protocols=(("range", _owning(0)),))
+        joined = told.join("a", group_id, a, protocols=(("range", _owning(0)),), **_SLOW)
         told.sync("a", group_id, a, joined.generation_id)
         told.heartbeat(group_id, a, joined.generation_id)
         group.acknowledge("b")
     # One that knows another protocol, one that has to be given an id, one that stays out.
-    told.join("c", group_id, protocols=(("sticky", subscription("t")),))
-    c = told.join("c", group_id).member_id
-    told.join("c", group_id, c)
+    told.join("c", group_id, protocols=(("sticky", subscription("t")),), **_SLOW)
+    c = told.join("c", group_id, **_SLOW).member_id
+    told.join("c", group_id, c, **_SLOW)
     told.leave(group_id, MemberIdentity(member_id=c), MemberIdentity(member_id="nobody"))
     told.leave(group_id, MemberIdentity(group_instance_id="unknown"))
     told.note("delete", told.coordinator.delete_groups([group_id]))
     group.leave("b")
     told.heartbeat(group_id, a, 2)
-    rejoined = told.join("a", group_id, a, protocols=(("range", _owning(0)),))
+    rejoined = told.join("a", group_id, a, protocols=(("range", _owning(0)),), **_SLOW)
     generation = rejoined.generation_id
     told.sync("a", group_id, a, generation, assignments={a: assignment(0)})
     told.commit(group_id, offset(3), member_id=a, generation_id=generation)
@@ -233,7 +235,7 @@ def migrations(told: Told) -> None:
     group.acknowledge("b")
     group.leave("b")
     # Nobody is in it: a classic member makes it a classic group at once.
-    d = told.join("d", group_id, **_OLD).member_id
+    d = told.join("d", group_id, **_OLD, **_SLOW).member_id
     told.sync("d", group_id, d, 1, assignments={d: assignment(0)})
     told.leave(group_id, MemberIdentity(member_id=d))
     group.join("b", "t")
@@ -247,13 +249,13 @@ def static_migrations(told: Told) -> None:
     """The last member of the new protocol comes back with the classic one."""
     group = Consumers(told, "static-migrated")
     group_id = group.group_id
-    a = told.join("a", group_id, group_instance_id="one").member_id
+    a = told.join("a", group_id, group_instance_id="one", **_SLOW).member_id
     told.sync("a", group_id, a, 1, assignments={a: assignment(0, 1)})
     # It is back with the new protocol; there is nobody else.
     group.join("a2", "t", group_instance_id="one")
     told.sync("a", group_id, a, 1)
     group.acknowledge("a2")
-    told.join("a", group_id, group_instance_id="one")
+    told.join("a", group_id, group_instance_id="one", **_SLOW)
     told.heartbeat(group_id, a, 1)
 
 
