@@ -42,7 +42,7 @@ _EXIT_TOO_MANY: Final = 1
 
 @click.command()
 @click.option("--days", default=7, show_default=True, help="Of the simulated time.")
-@click.option("--trigger-s", default=60, show_default=True, help="Between two micro-batches, then.")
+@click.option("--trigger-s", default=120, show_default=True, help="Between two micro-batches, then.")
 @click.option("--speed", default=360, show_default=True, help="Simulated seconds in a second.")
 @findings_option
 @click.pass_context
