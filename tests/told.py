@@ -27,6 +27,9 @@ CLIENT_HOST = "/127.0.0.1"
 class Names:
     """What a coordinator called whom: a member id's client."""
 
+    groups: set[str] = field(default_factory=set)
+    """What the script is about: members of another one's groups may time out meanwhile."""
+
     names: dict[str, str] = field(default_factory=dict)
 
     def named(self, value: Any) -> Any:
@@ -60,6 +63,7 @@ class Told(Names):
     def begin_join(
         self, client: str, group_id: str, member_id: str = "", **request: Any
     ) -> Reply[JoinGroupResponse]:
+        self.groups.add(group_id)
         return self.coordinator.join(
             client,
             JoinGroupRequest(
@@ -94,6 +98,7 @@ class Told(Names):
         return answer
 
     def sync(self, client: str, group_id: str, member_id: str, generation: int, **rest: Any) -> Any:
+        self.groups.add(group_id)
         reply = self.coordinator.sync(
             client,
             SyncGroupRequest(
@@ -107,6 +112,7 @@ class Told(Names):
         return self.note(f"sync {client}", reply.get())
 
     def heartbeat(self, group_id: str, member_id: str, generation: int, **rest: Any) -> None:
+        self.groups.add(group_id)
         self.note(
             f"heartbeat {self.named(member_id)}",
             self.coordinator.heartbeat(group_id, member_id, generation, **rest),
@@ -115,6 +121,7 @@ class Told(Names):
     def commit(
         self, group_id: str, *offsets: OffsetToCommit, transactional_id: str = "", **rest: Any
     ) -> None:
+        self.groups.add(group_id)
         request = OffsetCommitRequest(
             group_id=group_id, offsets=offsets or (offset(1),), **{"version": 8, **rest}
         )
@@ -126,6 +133,7 @@ class Told(Names):
         self.note("commit", found)
 
     def leave(self, group_id: str, *members: MemberIdentity) -> None:
+        self.groups.add(group_id)
         self.note("leave", self.coordinator.leave(group_id, members))
 
 
