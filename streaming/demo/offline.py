@@ -54,6 +54,7 @@ def run_offline_demo(
         seed=int(time.time()),
         groups=_GROUPS,
         commit_interval_ms=1_000,
+        consumer_share=0.5,
         # So that there is something to see within a minute.
         rebalances_per_hour=60,
         stops_per_hour=10,
