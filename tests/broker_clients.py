@@ -6,7 +6,6 @@ it has parked.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from kafka.protocol import consumer, producer
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
-from kafka.protocol.parser import KafkaProtocol
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import Producer
@@ -33,8 +31,8 @@ from coordinator_state.model.requests import (
     SyncGroupResponse,
 )
 from tests import heartbeat_messages
+from tests.broker_connection import PATIENCE_S, BrokerConnection
 
-PATIENCE_S = 30.0
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
 """Loading, not available, not the coordinator, concurrent transactions."""
 _KEEPS_MEMBER_ID_VERSION = 3
@@ -42,38 +40,12 @@ _SKIPS_NO_ASSIGNMENT_VERSION = 8
 _PROTOCOL_TYPE_VERSION = 7
 
 
-class _Connection:
-    """A socket to the broker; requests are answered in their order."""
-
-    def __init__(self, bootstrap_servers: str, client_id: str) -> None:
-        host, _, port = bootstrap_servers.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-        self._protocol = KafkaProtocol(client_id=client_id)
-
-    def send(self, request: Any, version: int) -> None:
-        request.API_VERSION = version
-        self._protocol.send_request(request)
-        self._socket.sendall(self._protocol.send_bytes())
-
-    def receive(self) -> Any:
-        while True:
-            data = self._socket.recv(1 << 16)
-            assert data, "the broker closed the connection"
-            answered = self._protocol.receive_bytes(data)
-            if answered:
-                ((_, response),) = answered
-                return response
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 class BrokerClients:
     """A real broker; `close` ends the connections."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, BrokerConnection] = {}
         self._waiting: dict[Reply[Any], Callable[[], Any]] = {}
         self._producers: dict[str, Producer] = {}
 
@@ -81,9 +53,9 @@ class BrokerClients:
         for connection in self._connections.values():
             connection.close()
 
-    def _connection(self, client: str) -> _Connection:
+    def _connection(self, client: str) -> BrokerConnection:
         if client not in self._connections:
-            self._connections[client] = _Connection(self._servers, client)
+            self._connections[client] = BrokerConnection(self._servers, client)
         return self._connections[client]
 
     def _ask(self, request: Any, version: int) -> Any:
@@ -144,7 +116,7 @@ class BrokerClients:
             ),
         )
 
-    def _wait(self, connection: _Connection, read: Callable[[Any], Any]) -> Reply[Any]:
+    def _wait(self, connection: BrokerConnection, read: Callable[[Any], Any]) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         self._waiting[reply] = lambda: read(connection.receive())
         # The next request is to come after this one, on whichever connection.

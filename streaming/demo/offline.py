@@ -103,13 +103,18 @@ def _let_run(
     began = time.monotonic()
     number = 0
     while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
-        now_ms = time.time_ns() // 1_000_000
-        workload.run(max(0, now_ms - workload.now_ms))
-        taking.take(workload.take())
+        _go_on(workload, taking)
         if number % _SAMPLE_EACH == 0:
             delta.append(tables, LOG_OFFSETS, rows_of(list(_samples(workload))))
         number += 1
         stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
+    # However long the last step took, the groups have been at work for all of the time.
+    _go_on(workload, taking)
+
+
+def _go_on(workload: Workload, taking: SimulatedTables) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    workload.run(max(0, now_ms - workload.now_ms))
     taking.take(workload.take())
 
 

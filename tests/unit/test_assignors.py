@@ -1,0 +1,74 @@
+"""The assignors of the model, and the order of a Java hash map that decides in them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator_state.model.assignors import Subscriber, range_assignor, uniform_assignor
+from coordinator_state.model.java_hash import in_hash_order
+
+T, U = UUID(int=1), UUID(int=2)
+
+
+def test_range_gives_ranges() -> None:
+    topics = {T: 5, U: 2}
+    members = {
+        "b": Subscriber(None, topics, {}),
+        "a": Subscriber(None, {T: 5}, {}),
+        "z": Subscriber("instance", topics, {}),
+    }
+    assert range_assignor(members) == {
+        "z": {T: frozenset({0, 1}), U: frozenset({0})},
+        "a": {T: frozenset({2, 3})},
+        "b": {T: frozenset({4}), U: frozenset({1})},
+    }
+
+
+@pytest.mark.parametrize("subscribed", [("tu", "tu", "tu"), ("tu", "t", "u"), ("t", "t", "u")])
+def test_uniform_gives_every_partition_to_one_subscriber(subscribed: tuple[str, ...]) -> None:
+    sizes = {"t": (T, 7), "u": (U, 4)}
+    targets: dict[str, Any] = {}
+    for count in (1, 2, 3, 2, 1):
+        members = {
+            f"m{number}": Subscriber(
+                None,
+                dict(sizes[topic] for topic in subscribed[number]),
+                targets.get(f"m{number}", {}),
+            )
+            for number in range(count)
+        }
+        targets = uniform_assignor(members)
+        given = [(t, p) for of in targets.values() for t, ps in of.items() for p in ps]
+        wanted = {topic for number in range(count) for topic in subscribed[number]}
+        assert sorted(given) == sorted(
+            (topic_id, p) for topic_id, n in map(sizes.__getitem__, wanted) for p in range(n)
+        )
+        for member_id, assigned in targets.items():
+            assert set(assigned) <= set(members[member_id].topic_ids)
+        if len(set(subscribed[:count])) == 1:
+            loads = [sum(map(len, assigned.values())) for assigned in targets.values()]
+            assert max(loads) - min(loads) <= 1
+
+
+def test_uniform_takes_partitions_away_in_the_order_of_a_java_hash_set() -> None:
+    """What UniformAssignor.java of 4.2.0 makes of thirty partitions and a fourth member."""
+    had = {
+        member_id: {T: frozenset(range(start, start + 10))}
+        for member_id, start in (("A", 0), ("B", 10), ("C", 20), ("D", 30))
+    }
+    had["D"] = {}
+    members = {member_id: Subscriber(None, {T: 30}, target) for member_id, target in had.items()}
+    assert uniform_assignor(members)["B"] == {T: frozenset({10, 11, 12, 13, 16, 17, 18, 19})}
+
+
+def test_the_order_of_a_java_hash_map() -> None:
+    """As `new HashSet<>(List.of(...))` and the keys of a `HashMap` print themselves with JDK 17."""
+    assert in_hash_order(["range", "roundrobin", "sticky"]) == ["sticky", "range", "roundrobin"]
+    numbers = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
+    members = [f"member-{number}" for number in range(20)]
+    assert in_hash_order(members) == [f"member-{number}" for number in numbers]
+    ids = [UUID(int=(0x123456789ABCDEF0 * number << 64) + 77 * number) for number in range(5)]
+    assert in_hash_order(ids) == [ids[number] for number in (0, 4, 3, 2, 1)]
