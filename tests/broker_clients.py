@@ -35,6 +35,7 @@ from tests.broker_connection import PATIENCE_S, BrokerConnection
 
 _TRY_AGAIN = frozenset({14, 15, 16, 51})
 """Loading, not available, not the coordinator, concurrent transactions."""
+_POLL_S = 0.05
 _KEEPS_MEMBER_ID_VERSION = 3
 _SKIPS_NO_ASSIGNMENT_VERSION = 8
 _PROTOCOL_TYPE_VERSION = 7
@@ -119,8 +120,7 @@ class BrokerClients:
     def _wait(self, connection: BrokerConnection, read: Callable[[Any], Any]) -> Reply[Any]:
         reply: Reply[Any] = Reply()
         self._waiting[reply] = lambda: read(connection.receive())
-        # The next request is to come after this one, on whichever connection.
-        time.sleep(0.1)
+        connection.await_taken()
         return reply
 
     def settle(self, *replies: Reply[Any]) -> None:
@@ -280,7 +280,7 @@ class BrokerClients:
         deadline = time.monotonic() + PATIENCE_S
         while not self._is_complete(transactional_id):
             assert time.monotonic() < deadline, f"{transactional_id} does not end"
-            time.sleep(0.05)
+            time.sleep(_POLL_S)
 
     def _is_complete(self, transactional_id: str) -> bool:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -374,5 +374,5 @@ def _until(ask: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + PATIENCE_S
     while (answer := ask()).error_code in _TRY_AGAIN:
         assert time.monotonic() < deadline, f"the broker answers {answer}"
-        time.sleep(0.05)
+        time.sleep(_POLL_S)
     return answer

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Any
 
 from kafka.protocol.parser import KafkaProtocol
 
 PATIENCE_S = 30.0
+_PARKED_S = 0.1
 
 
 class BrokerConnection:
@@ -22,6 +24,13 @@ class BrokerConnection:
         request.API_VERSION = version
         self._protocol.send_request(request)
         self._socket.sendall(self._protocol.send_bytes())
+
+    def await_taken(self) -> None:
+        """Wait until the last request is answered, or the broker has had time to park it.
+
+        Nothing tells that a join waits for others; requests of other connections come after it.
+        """
+        select.select([self._socket], [], [], _PARKED_S)
 
     def receive(self) -> Any:
         while True:

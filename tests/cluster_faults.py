@@ -209,6 +209,7 @@ def leader_moves(stage: Stage) -> None:
     """Every log partition gets another leader, five times."""
     for _ in range(5):
         stage.move_leaders()
+        # The fault itself: the next election comes now at once, now when the query goes on.
         time.sleep(stage.choose.uniform(0, 2))
 
 
