@@ -8,6 +8,7 @@ ConsumerGroup.java (`fromClassicGroup`, `createConsumerGroupRecords`) and classi
 from __future__ import annotations
 
 from collections.abc import Collection
+from uuid import UUID
 
 from coordinator_state.consumer_protocol import (
     decode_assignment,
@@ -50,12 +51,14 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
         group_epoch=classic.generation_id,
         target_epoch=classic.generation_id,
     )
+    owned: set[tuple[UUID, int]] = set()
     try:
         for member in classic.members.values():
             converted = _consumer_member(member, classic, topics)
-            owned = group.owned()
-            if any((t, n) in owned for t, ns in converted.assigned.items() for n in ns):
+            taken = {(t, n) for t, ns in converted.assigned.items() for n in ns}
+            if taken & owned:
                 raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+            owned |= taken
             group.targets[member.member_id] = converted.assigned
             group.members[member.member_id] = converted
     except DecodeError as error:

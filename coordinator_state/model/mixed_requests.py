@@ -101,12 +101,13 @@ class MixedRequests:
         member_id: str,
         known: ConsumerMember | None,
     ) -> ConsumerMember:
-        if request.group_instance_id is None or (known is None and request.member_id == ""):
+        is_new = request.member_id == UNKNOWN_MEMBER_ID
+        if request.group_instance_id is None or (known is None and is_new):
             found = change.group.members.get(member_id)
             return ConsumerMember(member_id=member_id) if found is None else found
         if known is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-        if request.member_id == UNKNOWN_MEMBER_ID:
+        if is_new:
             return self.changes.replace_static(change, known, member_id)
         if known.member_id != member_id:
             raise Refused(ErrorCode.FENCED_INSTANCE_ID)

@@ -13,7 +13,6 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
 )
 from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup
 
@@ -73,7 +72,7 @@ class SimulatedConsumers:
 
     def _beat(
         self, group: SimulatedGroup, member_id: str, epoch: int | None = None, **request: Any
-    ) -> ConsumerGroupHeartbeatResponse:
+    ) -> None:
         answer = self.coordinator(group).consumer_group_heartbeat(
             ConsumerGroupHeartbeatRequest(
                 group_id=group.group_id,
@@ -91,7 +90,6 @@ class SimulatedConsumers:
         elif answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             # As a client does that was away for too long; the next heartbeat joins.
             group.epochs[member_id], group.assigned[member_id] = JOIN_EPOCH, {}
-        return answer
 
     @staticmethod
     def _forget(group: SimulatedGroup, member_id: str) -> None:
