@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from streaming.errors import WriterFenced
+
 logger = logging.getLogger(__name__)
 
 
@@ -22,7 +24,7 @@ def beating(
 ) -> Iterator[None]:
     """Call `action` at each beat, on a thread, until the block ends; then wait for it.
 
-    Beats that were missed are not made up for.
+    Missed beats are not repeated. A newer writer of the tables ends the thread.
     """
     ended = threading.Event()
 
@@ -31,6 +33,9 @@ def beating(
         while not ended.wait(max(at - time.monotonic(), 0)):
             try:
                 action()
+            except WriterFenced:
+                # The run ends and says why.
+                return
             except Exception as error:
                 logger.warning(
                     "%(job)s failed (%(error)s); trying again later",

@@ -18,6 +18,7 @@ from pydantic import (
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import require_no_secret
+from streaming.tables.file_systems import local_path
 
 Semantics = Literal["auto", "coordinator", "scala"]
 History = Literal["off", "sampled", "all"]
@@ -106,8 +107,9 @@ class RunSettings(BaseModel):
     @field_validator("tables", "checkpoint")
     @classmethod
     def _absolute(cls, folder: str) -> str:
-        """Spark's processes have working directories of their own; addresses stay as they are."""
-        return folder if not folder or "://" in folder else str(Path(folder).absolute())
+        """Spark's processes have working directories of their own; a store's address stays."""
+        path = local_path(folder) if folder else None
+        return folder if path is None else str(path)
 
     def model_post_init(self, _context: Any) -> None:
         """Fill in the default that depends on another field."""

@@ -17,6 +17,16 @@ class TablesUnavailable(ConfigurationError):
     """
 
 
+class WriterFenced(ConfigurationError):
+    """A newer writer has taken over the tables folder; this process must not write to it again."""
+
+    def __init__(self, tables: str, newer: str) -> None:
+        super().__init__(
+            f"another writer has taken over {tables} ({newer}): this one ends, because a tables "
+            "folder has one writer at a time"
+        )
+
+
 class LogChanged(ConfigurationError):
     """The log is not the one that the tables were loaded from: what differs is loaded again."""
 

@@ -11,6 +11,7 @@ from streaming.config import RunSettings
 from streaming.durations import parse_interval
 from streaming.lag.sampling import LogOffsetsSampling
 from streaming.monitoring.run_monitor import RunMonitor
+from streaming.tables.writer import Writer
 from streaming.upkeep import tidy_up_beside
 
 # A start has enough to do.
@@ -28,6 +29,7 @@ class Job(NamedTuple):
 
 def jobs_beside(
     settings: RunSettings,
+    writer: Writer,
     kafka_config: dict[str, object],
     opened: ExitStack,
     monitor: RunMonitor,
@@ -35,7 +37,7 @@ def jobs_beside(
     """What the settings ask for; what is opened for it is closed with `opened`."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
-        sampling = LogOffsetsSampling(settings.tables, settings.bootstrap_servers, kafka_config)
+        sampling = LogOffsetsSampling(writer, settings.bootstrap_servers, kafka_config)
         opened.enter_context(closing(sampling))
         interval = parse_interval(settings.lag_interval)
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
@@ -43,7 +45,7 @@ def jobs_beside(
         retention = parse_interval(settings.history_retention)
 
         def tidy_up() -> None:
-            monitor.metrics.tidied_up(tidy_up_beside(settings.tables, retention))
+            monitor.metrics.tidied_up(tidy_up_beside(writer.epoch, retention))
 
         interval = parse_interval(settings.upkeep_interval)
         jobs.append(Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))

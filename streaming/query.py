@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,17 +28,17 @@ from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
-from streaming.migration import migrate
 from streaming.monitoring.endpoints import monitored
 from streaming.monitoring.query_listener import listening
 from streaming.monitoring.run_monitor import RunMonitor
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.reload.log_watch import LogWatch
 from streaming.session import build_session
-from streaming.start import Retentions, Start, start_from
+from streaming.start import Retentions, Start, require_fit, start_from
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,15 +118,9 @@ def run_query(
         tables_folder.locked(settings.tables),
         tables_folder.locked(settings.checkpoint),
     ):
-        migrate(settings.tables)
-        # Before Spark takes its time: what cannot be gone on with is said at once.
+        # Before Spark starts, which takes seconds.
+        require_fit(settings, log)
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
-        try:
-            start = start_from(settings, kafka_config, retentions, stop)
-        except TimeoutError:
-            if stop.is_set():
-                return
-            raise
         own_session = session is None
         session = session or build_session(
             master=settings.master,
@@ -134,11 +128,26 @@ def run_query(
             with_hive=settings.catalog is not None,
         )
         try:
+            # After Spark has started: an older run writes until this one can.
+            try:
+                start = start_from(settings, kafka_config, retentions, stop, None)
+            except TimeoutError:
+                if stop.is_set():
+                    return
+                raise
             if settings.catalog is not None:
                 register(session, settings.tables, settings.catalog)
             with _jvm_that_lives():
                 _Queries(
-                    session, settings, kafka_config, retentions, start, on_progress, stop, monitor
+                    session,
+                    settings,
+                    kafka_config,
+                    retentions,
+                    start.writer,
+                    start,
+                    on_progress,
+                    stop,
+                    monitor,
                 ).run()
         finally:
             if own_session:
@@ -197,6 +206,7 @@ class _Queries:
     settings: RunSettings
     kafka_config: dict[str, object]
     retentions: Retentions
+    writer: Writer
     first: Start | None
     on_progress: OnProgress | None
     stop: threading.Event
@@ -210,9 +220,9 @@ class _Queries:
         with ExitStack() as opened:
             topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(topic_names))
-            watch = LogWatch(settings.tables, settings.bootstrap_servers, self.kafka_config)
+            watch = LogWatch(self.writer.epoch, settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(watch))
-            jobs = jobs_beside(settings, self.kafka_config, opened, self.monitor)
+            jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
@@ -237,7 +247,7 @@ class _Queries:
             self.monitor.loaded(start.progress.rows)
             watch.begin(start.log.leaders, self.settings.log_partitions)
             apply = MicroBatchApply(
-                tables=self.settings.tables,
+                writer=self.writer,
                 semantics=start.progress.semantics,
                 history=self.settings.history,
                 progress=start.progress,
@@ -248,10 +258,12 @@ class _Queries:
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:
                 query = _start(self.session, self.settings, start.progress, stoppable)
-                _wait(query, stoppable, self.stop, watch.is_over)
+                _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
             except LogChanged:
                 self.keep_checkpoint = False
                 raise
+            if self.writer.epoch.is_fenced.is_set():
+                self.writer.epoch.require_current()
             if not watch.is_over.is_set():
                 return
 
@@ -267,6 +279,7 @@ class _Queries:
                     self.kafka_config,
                     self.retentions,
                     self.stop,
+                    self.writer,
                     keep_checkpoint=self.keep_checkpoint,
                 )
             except TimeoutError:
@@ -339,15 +352,16 @@ def _wait(
     query: StreamingQuery,
     stoppable: _StoppableApply,
     stop: threading.Event,
-    is_over: threading.Event,
+    others: Sequence[threading.Event],
 ) -> None:
-    """Until the query ends by itself, fails, or is to end once its micro-batch is finished."""
+    """Wait until the query ends, fails, or one of the events asks it to end after a micro-batch."""
+    events = (stop, *others)
     try:
-        while query.isActive and not is_over.is_set() and not stop.wait(_POLL_S):
-            pass
+        while query.isActive and not any(event.is_set() for event in events):
+            stop.wait(_POLL_S)
         error = query.exception()
     finally:
-        stop_was_asked = stop.is_set() or is_over.is_set()
+        stop_was_asked = any(event.is_set() for event in events)
         with stoppable.lock:
             stoppable.is_over = True
         query.stop()

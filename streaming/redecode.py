@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 
-from coordinator_state.offsets import Semantics
 from streaming.apply.redecode import Redecoded, redecode_quarantine
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.topic_names import TopicNames
+from streaming.opening import open_for_writing
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, QUARANTINE
+from streaming.tables.schemas import QUARANTINE
 
 
 def redecode(
@@ -25,24 +25,22 @@ def redecode(
 
     With `bootstrap_servers` the cluster tells the names of topics that groups know by id.
 
+    It takes over the folder: a `run` in a store that is writing the tables ends.
+
     Raises:
-        ConfigurationError: no tables there, or a run is writing to them.
+        ConfigurationError: there are no tables, or a `run` on this machine is writing to them.
+        WriterFenced: a newer writer has taken over.
     """
-    # Refuses what holds no tables before a lock would make the folder.
+    # Refuses a folder without tables, which the lock would make.
     TableReader(tables)
     with ExitStack() as opened:
         opened.enter_context(tables_folder.locked(tables))
-        reader = TableReader(tables)
-        if reader.read(QUARANTINE.name, ["log_partition"]).num_rows == 0:
+        if TableReader(tables).read(QUARANTINE.name, ["log_partition"]).num_rows == 0:
             return Redecoded()
-        progress = LoadProgress.from_arrow(
-            reader.read(LOAD_PROGRESS.name),
-            cluster_id=reader.cluster_id,
-            topic_id=reader.topic_id,
-            semantics=Semantics(reader.semantics),
-        )
+        writer = open_for_writing(tables, "redecode")
+        progress = LoadProgress.read(TableReader(tables))
         if bootstrap_servers is None:
-            return redecode_quarantine(tables, progress)
+            return redecode_quarantine(writer, progress)
         config = kafka_client_config(kafka or {})
         names = opened.enter_context(closing(TopicNames(bootstrap_servers, config)))
-        return redecode_quarantine(tables, progress, names)
+        return redecode_quarantine(writer, progress, names)

@@ -17,13 +17,16 @@ from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.opening import open_for_writing, recover
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
 from streaming.reload.requests import forget_requests, requested
 from streaming.tables import folder as tables_folder
-from streaming.tables.checkpoint import discard, misfit, read_checkpoint
+from streaming.tables.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
+from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +65,28 @@ class Retentions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How far the tables are, and the topic as it is."""
+    """The tables' writer, how far they are, and the topic as it is."""
 
+    writer: Writer
     progress: LoadProgress
     log: LogDescription
+
+
+def require_fit(settings: RunSettings, log: LogDescription) -> None:
+    """Refuse a tables folder or a checkpoint that no query on this cluster can use.
+
+    It changes nothing, so that an older run goes on if this one cannot start.
+
+    Raises:
+        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+    """
+    semantics = Semantics(settings.semantics)
+    if tables_folder.has_tables(settings.tables):
+        tables_folder.require_same_source(
+            settings.tables, cluster_id=log.cluster_id, semantics=semantics
+        )
+    if (checkpoint := read_checkpoint(settings.checkpoint)) is not None:
+        require_same_cluster(checkpoint, log.cluster_id)
 
 
 def start_from(
@@ -73,16 +94,25 @@ def start_from(
     kafka_config: Mapping[str, Any],
     retentions: Retentions,
     stop: threading.Event,
+    writer: Writer | None,
     *,
     keep_checkpoint: bool = True,
 ) -> Start:
-    """Make the tables that are missing, and find out where they are.
+    """Open the tables at their newest snapshot; create them if there are none.
 
-    Loads that are needed begin here, and a checkpoint that does not fit is discarded. The settings'
-    `semantics` are not `auto` any more. Brokers that are away are waited for until `stop` is set.
+    Reloads that are needed start here, and a checkpoint that does not fit is discarded.
+
+    Args:
+        settings: those of the run; `semantics` is no longer `auto`.
+        kafka_config: keyword arguments for kafka-python.
+        retentions: those of the cluster.
+        stop: ends the wait for brokers that are away.
+        writer: the run's, None at its first query; it fences an older run then.
+        keep_checkpoint: whether a checkpoint that fits the tables is used.
 
     Raises:
         ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+        WriterFenced: a newer run has taken over.
         TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`.
     """
     semantics = Semantics(settings.semantics)
@@ -97,18 +127,16 @@ def start_from(
     )
     with closing(client):
         description = client.describe()
-        progress = tables_folder.existing_progress(
-            settings.tables, cluster_id=description.cluster_id, semantics=semantics
-        ) or LoadProgress.nothing(
-            cluster_id=description.cluster_id, topic_id=description.topic_id, semantics=semantics
-        )
-        tables_folder.create(
-            settings.tables,
-            progress,
+        if writer is None:
+            writer = _take_over(settings, description, retentions, semantics)
+        else:
+            recover(writer)
+        progress = LoadProgress.read(TableReader(settings.tables))
+        tables_folder.keep_up_to_date(
+            writer.epoch,
             log_partitions=len(description.leaders),
             offsets_retention_ms=retentions.offsets_retention_ms,
             snapshot_retention=parse_interval(settings.snapshot_retention),
-            change_data_feed=settings.change_data_feed,
         )
         doubts = find_doubts(
             progress,
@@ -126,8 +154,8 @@ def start_from(
         kept_below = progress.rows[log_partition].next_offset
         doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
     if doubts or is_other_topic:
-        begin_reload(settings.tables, progress, doubts, description)
-        # What was appended and not finished is taken back, which the checkpoint does not know.
+        begin_reload(writer, progress, doubts, description)
+        # The checkpoint does not know that the tables moved back.
         keep_checkpoint = False
     forget_requests(settings.tables, asked)
     checkpoint = read_checkpoint(settings.checkpoint)
@@ -142,4 +170,26 @@ def start_from(
                 {"checkpoint": checkpoint.location, "reason": why},
             )
             discard(checkpoint)
-    return Start(progress=progress, log=description)
+    return Start(writer=writer, progress=progress, log=description)
+
+
+def _take_over(
+    settings: RunSettings, log: LogDescription, retentions: Retentions, semantics: Semantics
+) -> Writer:
+    """Create the tables if there are none, and become their writer."""
+    if not tables_folder.has_tables(settings.tables):
+        tables_folder.create(
+            settings.tables,
+            LoadProgress.nothing(
+                cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+            ),
+            log_partitions=len(log.leaders),
+            offsets_retention_ms=retentions.offsets_retention_ms,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+            change_data_feed=settings.change_data_feed,
+        )
+    # Another run may have created them a moment ago, for another cluster.
+    tables_folder.require_same_source(
+        settings.tables, cluster_id=log.cluster_id, semantics=semantics
+    )
+    return open_for_writing(settings.tables, "run")

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 
-from streaming.errors import ConfigurationError
-from streaming.migration import migrate
+from streaming.errors import ConfigurationError, WriterFenced
+from streaming.opening import open_for_writing
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import FORMAT_VERSION
 from streaming.tables.upkeep import TableUpkeep, upkeep
+from streaming.tables.writer_epoch import WriterEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,9 @@ def maintain(
     history_retention: timedelta,
     snapshot_retention: timedelta | None = None,
 ) -> Iterator[TableUpkeep]:
-    """Tidy up a folder that no `run` is writing to, table by table; migrate it before.
+    """Do the upkeep of a folder that no `run` on this machine is writing to, table by table.
+
+    A folder of an earlier release is migrated first.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -31,31 +35,39 @@ def maintain(
         snapshot_retention: from now on snapshots are kept for so long; as before where None.
 
     Raises:
-        ConfigurationError: there are no tables, a `run` is writing to them, or some of it could
-            not be done; the rest is.
+        ConfigurationError: there are no tables, a `run` on this machine is writing to them, or some
+            of the work failed; the rest is done.
+        WriterFenced: a newer writer has taken over meanwhile.
     """
     # Refuses a folder without tables, which the lock would make.
-    TableReader(tables, any_format=True)
+    reader = TableReader(tables, any_format=True)
     with folder.locked(tables):
-        migrate(tables)
+        # Beside a `run` in a store, which goes on; a migration takes the folder over.
+        if reader.format_version == FORMAT_VERSION:
+            epoch = WriterEpoch.current(tables)
+        else:
+            epoch = open_for_writing(tables, "maintain").epoch
         if snapshot_retention is not None:
-            keep_snapshots(tables, snapshot_retention)
+            keep_snapshots(epoch, snapshot_retention)
         errors = []
-        for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
+        for done in upkeep(epoch, history_retention, now=datetime.now(timezone.utc)):
             yield done
             errors += [done.error] if done.error else []
     if errors:
         raise ConfigurationError("; ".join(errors))
 
 
-def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
-    """Tidy up beside the query that writes a folder, and log what was done; tell whether all was.
+def tidy_up_beside(epoch: WriterEpoch, history_retention: timedelta) -> bool:
+    """Do the upkeep of a folder beside the query that writes it; return whether all succeeded.
 
-    What goes wrong is said and tried again the next time.
+    Failures are logged and retried in the next round.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
     """
     is_whole = True
     try:
-        for done in upkeep(tables, history_retention, now=datetime.now(timezone.utc)):
+        for done in upkeep(epoch, history_retention, now=datetime.now(timezone.utc)):
             if done.error:
                 logger.warning("%(error)s; trying again later", {"error": done.error})
                 is_whole = False
@@ -65,6 +77,8 @@ def tidy_up_beside(tables: str, history_retention: timedelta) -> bool:
                     "files deleted, %(files_compacted)s files put together",
                     asdict(done),
                 )
+    except WriterFenced:
+        raise
     except ConfigurationError as error:
         logger.warning("%(error)s; trying again later", {"error": error})
         return False

@@ -26,8 +26,8 @@ REACHED: Final = "KILLED_RUN_REACHED"
 """A file to which the point is appended just before."""
 
 CREATION: Final = "creation of a table"
-TABLES_CREATED: Final = "tables created"
-TAKE_BACK: Final = "take-back"
+FENCE: Final = "fence"
+ROLL_BACK: Final = "roll-back"
 COMPACTION: Final = "compaction"
 DELETION_OF_DAYS: Final = "deletion of days"
 DELETION_OF_FILES: Final = "deletion of files"
@@ -47,19 +47,19 @@ def _of_steps(*steps: str) -> tuple[str, ...]:
 
 POINTS_OF_CREATION: Final = _of_steps(CREATION)
 """Reached for each table; only in a folder without tables do they mean something."""
-POINTS_OF_TAKE_BACK: Final = _of_steps(TAKE_BACK)
+POINTS_OF_ROLL_BACK: Final = _of_steps(ROLL_BACK)
 POINTS_OF_UPKEEP: Final = _of_steps(COMPACTION, DELETION_OF_DAYS, DELETION_OF_FILES, LOG_CLEAN_UP)
 POINTS_OF_READING: Final = (FIRST_READ, NEXT_READ, LAST_READ)
 POINTS: Final = (
     *POINTS_OF_CREATION,
-    TABLES_CREATED,
+    *_of_steps(FENCE),
     INITIAL_OFFSET,
     LATEST_OFFSET,
     BEFORE_PARTITIONS,
     AFTER_PARTITIONS,
     *POINTS_OF_READING,
     *_of_steps(*(table.name for table in ALL_TABLES)),
-    *POINTS_OF_TAKE_BACK,
+    *POINTS_OF_ROLL_BACK,
     *POINTS_OF_UPKEEP,
 )
 """What is in a step begins with it, and ends at a random moment of it."""

@@ -12,17 +12,18 @@ from deltalake.table import TableOptimizer
 
 from streaming.cli import main
 from streaming.source import coordinator_log
-from streaming.tables import creation, delta, folder, upkeep
+from streaming.tables import creation, upkeep, writer_epoch
+from streaming.tables.schemas import Table
+from streaming.tables.writer import Writer
 from tests.fault_points import (
     COMPACTION,
     CREATION,
     DELETION_OF_DAYS,
     DELETION_OF_FILES,
+    FENCE,
     LOG_CLEAN_UP,
-    TABLES_CREATED,
-    TAKE_BACK,
+    ROLL_BACK,
     in_step,
-    pass_point,
     with_points,
 )
 from tests.killed_source import KilledLogDataSource
@@ -58,17 +59,19 @@ class _Optimizer(TableOptimizer):
 
 
 def _patch() -> None:
-    for write in (delta.merge, delta.append, delta.overwrite):
-        written = with_points(write, lambda _tables, table, *_: table.name)
-        vars(delta)[write.__name__] = written
-    vars(delta)["delete_from"] = with_points(delta.delete_from, lambda *_: TAKE_BACK)
-    create = folder.create
+    def written(_writer: Writer, table: Table, *_rest: Any) -> str:
+        return table.name
 
-    def create_all(*args: Any, **kwargs: Any) -> None:
-        create(*args, **kwargs)
-        pass_point(TABLES_CREATED)
-
-    vars(folder)["create"] = create_all
+    for method, step in (
+        (Writer.merge, written),
+        (Writer.append, written),
+        (Writer.overwrite, written),
+        (Writer.restore, lambda *_: ROLL_BACK),
+    ):
+        setattr(Writer, method.__name__, with_points(method, step))
+    vars(writer_epoch)["_write_fence"] = with_points(
+        vars(writer_epoch)["_write_fence"], lambda *_: FENCE
+    )
     vars(creation)["DeltaTable"] = _CreatedTable
     vars(upkeep)["DeltaTable"] = _TidiedTable
     vars(upkeep)["_delete"] = with_points(vars(upkeep)["_delete"], lambda *_: DELETION_OF_FILES)

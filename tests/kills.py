@@ -48,9 +48,8 @@ from tests.fault_points import (
     INITIAL_OFFSET,
     POINTS,
     POINTS_OF_CREATION,
-    POINTS_OF_TAKE_BACK,
+    POINTS_OF_ROLL_BACK,
     POINTS_OF_UPKEEP,
-    TABLES_CREATED,
 )
 from tests.killed_tables import KilledTables, is_kept
 from tests.loader_tables import differences as differences_from_loaders
@@ -73,7 +72,7 @@ _WITH_AVAILABLE_NOW: Final = 0.25
 _WITHOUT_CHECKPOINT: Final = 0.2
 _DIFFERENCES_SHOWN: Final = 20
 # Where a second time is another start's, or far away.
-_ONCE: Final = frozenset({TABLES_CREATED, INITIAL_OFFSET, *POINTS_OF_TAKE_BACK, *POINTS_OF_UPKEEP})
+_ONCE: Final = frozenset({INITIAL_OFFSET, *POINTS_OF_ROLL_BACK, *POINTS_OF_UPKEEP})
 _OPTIONS: Final = {
     "plain": ("--max-records-per-trigger", "2000"),
     "feed": ("--change-data-feed",),
@@ -119,7 +118,7 @@ def mixed(kills: int, seed: int) -> list[str]:
 def _turn(point: str) -> int:
     if point in POINTS_OF_CREATION:
         return 0
-    if point in (TABLES_CREATED, INITIAL_OFFSET):
+    if point == INITIAL_OFFSET:
         return 1
     return 3 if point in POINTS_OF_UPKEEP else 2
 
@@ -181,12 +180,13 @@ class _Killing:
 
     def _try(self, point: str) -> None:
         self._attempts[point] += 1
-        if point in POINTS_OF_TAKE_BACK:
+        if point in POINTS_OF_ROLL_BACK:
             tables = self._some()
-            # There must be something to take back.
+            # There must be something to roll back.
             if not self._die(tables, f"after {OFFSET_COMMITS.name}"):
                 return self._again(point)
-            is_reached = self._die(tables, point, loses_checkpoint=True)
+            loses = self._choose.random() < _WITHOUT_CHECKPOINT
+            is_reached = self._die(tables, point, loses_checkpoint=loses)
         elif point in POINTS_OF_CREATION:
             is_reached = self._die(self._young(), point)
         else:

@@ -1,8 +1,9 @@
-"""Folders of tables written without Spark, for the tests of what only reads them."""
+"""Folders of tables written without Spark: by hand, or by the micro-batches of a test."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from streaming.apply.micro_batch import MicroBatchApply
+from streaming.opening import open_for_writing
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
     FORMAT_VERSION,
@@ -26,6 +31,41 @@ from streaming.tables.schemas import (
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
 
 Row = dict[str, Any]
+
+
+class Crash(Exception):
+    """The process is killed."""
+
+
+def _crash() -> None:
+    raise Crash
+
+
+def start_apply(
+    tables: str,
+    *,
+    history: str = "all",
+    fault: str = "",
+    happens: Callable[[], object] = _crash,
+    **options: Any,
+) -> MicroBatchApply:
+    """Open a folder as a start of `run` does; `happens` is called after it wrote `fault`."""
+
+    def after(table: str) -> None:
+        if table == fault:
+            happens()
+
+    writer = open_for_writing(tables, "test")
+    progress = LoadProgress.read(TableReader(tables))
+    return MicroBatchApply(
+        writer=writer,
+        semantics=progress.semantics,
+        history=history,
+        progress=progress,
+        fault=after,
+        **options,
+    )
+
 
 _DEFAULTS: dict[str, Row] = {
     "group_offsets": {"metadata": "", "commit_timestamp": NOW, "record_offset": 0},

@@ -15,7 +15,7 @@ from tests.integration.command_line import command_of
 _AS_IT_CAME = frozenset(
     {
         *("updated_at", "batch_id", "query_id", "table_versions", "bytes_read", "leader_epoch"),
-        *("current_at", "reload_reason", "reloaded_at"),
+        *("current_at", "reload_reason", "reloaded_at", "writer_epoch"),
         # A group's record that another one of its micro-batch supersedes is not applied.
         *("records_applied", "records_superseded"),
     }

@@ -5,15 +5,13 @@ by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `of
 `group_events`, `quarantine`, `pending_offsets`, last `load_progress`. A table without changes is
 left alone.
 
-A log partition that is loaded again is held back until all of its log is read (`reloading`), and
-its rows then take the place of those that the tables have, in the same one commit per table.
+A log partition that is reloaded is held back until all of its log is read (`reloading`). Its rows
+then replace those of the tables, in the same one commit per table.
 
-A crash between any two writes leaves `load_progress` where it was, and the micro-batch runs again.
-It ends in the same tables because
-* rows below `next_offset` of their log partition are left out;
-* what waits and which groups exist is read at the table versions that `load_progress` pins, that
-  is, as it was before the micro-batch, never half way through;
-* every MERGE is guarded by record offsets, and every append by a Delta transaction id.
+After a crash between any two writes, `load_progress` still names the snapshot before the
+micro-batch. The next start rolls the tables back to it (`streaming.tables.unfinished`) and applies
+the records again, possibly in other micro-batches. Rows below `next_offset` of their log partition
+are left out, and every MERGE is guarded by record offsets.
 """
 
 from __future__ import annotations
@@ -45,21 +43,19 @@ from streaming.apply.offsets import plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
 from streaming.apply.reloading import Reloading, Taken
 from streaming.apply.table_writes import TableWrites
-from streaming.apply.unfinished import take_back
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.tables import delta
 from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
-    APPEND_TABLES,
     DEFAULT_OFFSETS_RETENTION_MS,
     GROUP_EVENTS,
     GROUP_OFFSETS,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
-    Table,
 )
+from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,13 +70,13 @@ logger = logging.getLogger(__name__)
 class MicroBatchApply:
     """Applies micro-batches, one after the other, to one tables folder.
 
-    `topic_names` tells the names of the cluster's topics by topic id, as far as it can.
-    `offsets_retention_ms` is the brokers' `offsets.retention.minutes`: by it an event says that an
-    offset expired. `fault` is called with the name of each table right after it is written; tests
-    crash there.
+    `progress` is that of the folder's newest snapshot; no table has rows after it. `topic_names`
+    gives the names of the cluster's topics by topic id, as far as it can. `offsets_retention_ms` is
+    the brokers' `offsets.retention.minutes`: by it an event says that an offset expired. `fault` is
+    called with the name of each table right after it is written; tests crash there.
     """
 
-    tables: str
+    writer: Writer
     semantics: Semantics
     history: str
     progress: LoadProgress
@@ -97,32 +93,18 @@ class MicroBatchApply:
     def __post_init__(self) -> None:
         self._reloading = Reloading(compacts=self.history != "all")
 
-    def recover(self, query_id: str) -> None:
-        """Read what waits and which groups exist; take back appends that will not come again.
-
-        `query_id` is the checkpoint's: the appends of a micro-batch are known by it and the batch
-        id.
-        """
+    def load(self, query_id: str) -> None:
+        """Read pending offsets, groups and committed offsets of the snapshot."""
         self._query_id = query_id
-        versions = self.progress.table_versions
+        tables, versions = self.writer.tables, self.progress.table_versions
         self._pending = read_pending(
-            delta.read(self.tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
+            delta.read(tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
         )
-        self._groups = GroupTables(self.tables).groups(versions)
+        self._groups = GroupTables(tables).groups(versions)
         if self._with_history:
             columns, version = CommittedOffsets.columns(), versions[GROUP_OFFSETS.name]
-            self._committed.load(delta.read(self.tables, GROUP_OFFSETS, columns, version=version))
-        coming = {table.name for table in APPEND_TABLES if self._comes_again(table)}
-        take_back(self.tables, self.progress, spared=coming)
+            self._committed.load(delta.read(tables, GROUP_OFFSETS, columns, version=version))
         self.progress.query_id = query_id
-
-    def _comes_again(self, table: Table) -> bool:
-        """Whether this checkpoint's query appended since the snapshot: it is skipped then."""
-        before, done = (
-            delta.last_transaction(self.tables, table, self._transaction, version=version)
-            for version in (self.progress.table_versions[table.name], None)
-        )
-        return done != before
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply one micro-batch of a query, whose rows are packed."""
@@ -138,16 +120,16 @@ class MicroBatchApply:
         read_at = datetime.now(timezone.utc)
         is_first = not self._query_id
         if is_first:
-            self.recover(query_id)
+            self.load(query_id)
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         self.progress.require_no_gap(reports)
         rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
         taken = self._reloading.take(rows, reports, self.progress)
         rows = self._not_applied(taken)
         counts = RecordCounts()
-        writes = TableWrites(self.tables, self.progress, frozenset(taken.replaced), self.fault)
+        writes = TableWrites(self.writer, self.progress, frozenset(taken.replaced), self.fault)
         self._forget(taken)
-        self._write(writes, rows, taken, counts, batch_id, is_first)
+        self._write(writes, rows, taken, counts, is_first)
         self.progress.begin_anew(taken.replaced, read_at)
         read = self.progress.advance(
             taken.reports,
@@ -158,7 +140,7 @@ class MicroBatchApply:
         )
         self.progress.batch_id = batch_id
         self.progress.updated_at = datetime.now(timezone.utc)
-        delta.overwrite(self.tables, LOAD_PROGRESS, self.progress.to_arrow())
+        self.progress.write(self.writer)
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, counts, read, writes.rows, started)
 
@@ -189,7 +171,6 @@ class MicroBatchApply:
         rows: pa.Table,
         taken: Taken,
         counts: RecordCounts,
-        batch_id: int,
         is_first: bool,
     ) -> None:
         plan = plan_offsets(
@@ -211,7 +192,7 @@ class MicroBatchApply:
             self._groups,
             self.semantics,
             plan,
-            GroupTables(self.tables),
+            GroupTables(self.writer.tables),
             replayed=planned.replayed,
             always=is_first,
         )
@@ -221,15 +202,13 @@ class MicroBatchApply:
                 self._groups.pop(identity, None)
             else:
                 self._groups[identity] = change.group
-        transaction = (self._transaction, batch_id)
         for table, history, column in (
             (OFFSET_COMMITS, plan.history, "outcome_record_offset"),
             (GROUP_EVENTS, events, "record_offset"),
         ):
-            writes.append(table, _history_rows(_lacking(history, column, taken)), transaction)
+            writes.append(table, _history_rows(_lacking(history, column, taken)))
         writes.quarantine(
             _quarantine_rows(rows, counts),
-            transaction,
             {r["log_partition"]: r["from_offset"] for r in taken.reports},
         )
         if plan.pending != self._pending or is_first or taken.replaced:
@@ -238,11 +217,6 @@ class MicroBatchApply:
         self._pending = plan.pending
         if self._with_history:
             self._committed.update(plan.changes)
-
-    @property
-    def _transaction(self) -> str:
-        """The application id of appends."""
-        return f"coordinator-state/{self._query_id}"
 
     @property
     def _with_history(self) -> bool:

@@ -30,26 +30,21 @@ from streaming.apply.exact_replay import RecordCounts
 from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupChange, GroupId, plan_records
 from streaming.apply.table_writes import TableWrites
-from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
-    COORDINATOR_RECORDS,
     GONE,
-    GROUP_MEMBERS,
     GROUP_OFFSETS,
-    GROUPS,
-    LOAD_PROGRESS,
     PENDING_OFFSETS,
     QUARANTINE,
 )
+from streaming.tables.writer import Writer
 
 Row = dict[str, Any]
 Place = tuple[int, int]
 """Log partition and record offset."""
 
 _MAX_OFFSET = (1 << 63) - 1
-_STATE_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, COORDINATOR_RECORDS, GROUPS, GROUP_MEMBERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +63,31 @@ class Redecoded:
 
 
 def redecode_quarantine(
-    tables: str,
+    writer: Writer,
     progress: LoadProgress,
     topic_names: AskTopicNames = lambda _topic_ids: {},
 ) -> Redecoded:
-    """Decode the quarantine of a folder again and move what can be decoded.
+    """Decode the quarantine of a folder again and move the records that can be decoded.
 
-    The records leave the quarantine last, when `load_progress` has all that they changed: after a
-    crash the same is done again, and ends alike.
+    `load_progress` is written last. After a crash before that, the next writer rolls the other
+    tables back.
+
+    Args:
+        writer: the writer of the tables, which have no unfinished micro-batch.
+        progress: that of the newest snapshot; it is changed.
+        topic_names: gives topic names by topic id, as far as it can.
 
     Raises:
-        ConfigurationError: the last micro-batch was not finished.
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be read or written.
     """
-    quarantined = _quarantined(tables, progress)
-    _restore(tables, progress)
+    tables = writer.tables
+    quarantined = _quarantined(tables)
     rows = _decoded(quarantined)
     records = plan_records(rows, RecordCounts())
     offsets = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_OFFSET)).to_pylist()
     stored = GroupTables(tables)
-    writes = TableWrites(tables, progress)
+    writes = TableWrites(writer, progress)
     writes.records(records)
     kept = stored.records({(row["log_partition"], row["group_id"]) for row in records})
     places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
@@ -95,10 +96,8 @@ def redecode_quarantine(
     writes.groups(_rebuilt(stored, groups, kept, progress.semantics), topic_names)
     moved = {*map(_place, records), *_superseded(stored, offsets)}
     _account(progress, quarantined, moved, applied)
-    delta.overwrite(tables, LOAD_PROGRESS, progress.to_arrow())
     writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_gone")
-    progress.table_versions[QUARANTINE.name] = delta.current_version(tables, QUARANTINE)
-    delta.overwrite(tables, LOAD_PROGRESS, progress.to_arrow())
+    progress.write(writer)
     decoded = {_place(row) for row in (*records, *offsets)}
     return Redecoded(
         applied=len(applied),
@@ -109,24 +108,9 @@ def redecode_quarantine(
     )
 
 
-def _restore(tables: str, progress: LoadProgress) -> None:
-    """Take back what an unfinished micro-batch wrote, which comes again; appends stay."""
-    for table in _STATE_TABLES:
-        pinned = progress.table_versions[table.name]
-        if delta.current_version(tables, table) > pinned:
-            progress.table_versions[table.name] = delta.restore(tables, table, pinned)
-
-
-def _quarantined(tables: str, progress: LoadProgress) -> list[Row]:
+def _quarantined(tables: str) -> list[Row]:
     in_log = ~pc.starts_with(pc.field("reason"), GONE)
-    rows: list[Row] = delta.read(tables, QUARANTINE, where=in_log).to_pylist()
-    ends = {log_partition: row.next_offset for log_partition, row in progress.rows.items()}
-    if any(row["record_offset"] >= ends.get(row["log_partition"], 0) for row in rows):
-        raise ConfigurationError(
-            f"the last micro-batch of {tables} was not finished: start `run` on it, which finishes "
-            "it, stop that, and redecode then"
-        )
-    return rows
+    return list(delta.read(tables, QUARANTINE, where=in_log).to_pylist())
 
 
 def _decoded(quarantined: list[Row]) -> pa.Table:
@@ -188,9 +172,9 @@ def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
 def _account(
     progress: LoadProgress, quarantined: list[Row], moved: set[Place], applied: set[Place]
 ) -> None:
-    """Move the counts along; once, should a crash have left the records in the quarantine.
+    """Move the counts of records along with the records.
 
-    Those that were not in the log any more when it was loaded again do not count.
+    Records that were lost from the log before a reload are quarantined, but not counted.
     """
     rows = Counter(row["log_partition"] for row in quarantined)
     applied_rows = Counter(log_partition for log_partition, _ in applied)

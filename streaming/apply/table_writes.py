@@ -17,10 +17,10 @@ from streaming.apply.group_rows import (
 )
 from streaming.apply.group_tables import GroupTables, described_groups
 from streaming.apply.groups import GroupChange, GroupId, records_table
-from streaming.tables import delta
 from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
+from streaming.tables.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TableWrites:
     name of each table right after it is written; tests crash there.
     """
 
-    tables: str
+    writer: Writer
     progress: LoadProgress
     replaced: frozenset[int] = frozenset()
     fault: Callable[[str], None] = lambda _table: None
@@ -41,35 +41,32 @@ class TableWrites:
     def merge(
         self, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
     ) -> None:
-        """MERGE rows; see `streaming.tables.delta.merge`."""
+        """MERGE rows; see `Writer.merge`."""
         if source.num_rows or self.replaced:
-            version = delta.merge(
-                self.tables, table, source, guard=guard, deletes=deletes, replaced=self.replaced
+            version = self.writer.merge(
+                table, source, guard=guard, deletes=deletes, replaced=self.replaced
             )
             self._wrote(table, version, source.num_rows)
         self.fault(table.name)
 
-    def append(self, table: Table, rows: pa.Table, transaction: tuple[str, int]) -> None:
-        """Append rows once per transaction."""
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Append rows."""
         if rows.num_rows:
-            version = delta.append(self.tables, table, rows, transaction=transaction)
+            version = self.writer.append(table, rows)
             self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
 
-    def quarantine(
-        self, rows: pa.Table, transaction: tuple[str, int], from_offsets: Mapping[int, int]
-    ) -> None:
+    def quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
         """Records that could not be decoded; `from_offsets` is where each log begins."""
         again = {p: from_offsets[p] for p in self.replaced}
         if again:
-            self.progress.table_versions[QUARANTINE.name] = delta.delete_from(
-                self.tables, QUARANTINE, again
-            )
-        self.append(QUARANTINE, rows, transaction)
+            version = self.writer.delete_from(QUARANTINE, again)
+            self.progress.table_versions[QUARANTINE.name] = version
+        self.append(QUARANTINE, rows)
 
     def overwrite(self, table: Table, rows: pa.Table) -> None:
         """Replace all rows of a small table."""
-        version = delta.overwrite(self.tables, table, rows)
+        version = self.writer.overwrite(table, rows)
         self._wrote(table, version, rows.num_rows)
 
     def records(self, records: list[dict[str, Any]]) -> None:
@@ -91,7 +88,7 @@ class TableWrites:
             deletes="is_gone",
         )
         members = member_rows(groups)
-        members += GroupTables(self.tables).members_gone(changes, members)
+        members += GroupTables(self.writer.tables).members_gone(changes, members)
         self.merge(
             GROUP_MEMBERS,
             pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),

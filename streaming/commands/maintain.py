@@ -29,13 +29,13 @@ from streaming.output import output_of
 def maintain(
     *, tables: str, history_retention: str, snapshot_retention: str | None, output: str
 ) -> None:
-    """Delete files that nobody reads any more and put small ones together.
+    """Delete files that no snapshot needs any more, and compact small ones.
 
-    `run` does it by itself every ten minutes; this is for a folder whose `run` has
-    `--upkeep-interval off`, or that no `run` writes to any more. Stop `run` before; to do it twice
-    does no harm. Tables of an earlier release are migrated first, as `run` does it. The snapshot
-    from which `run` goes on is kept, however old it is. The Python twin is
-    streaming.upkeep.maintain.
+    `run` does so itself every ten minutes. This command is for a folder whose `run` has
+    `--upkeep-interval off`, or that no `run` writes to any more. Stop a `run` on this machine
+    first; in a store, `maintain` works beside it. It can be repeated safely. Tables of an earlier
+    release are migrated first. The snapshot from which `run` continues is kept, however old it is.
+    The Python twin is streaming.upkeep.maintain.
 
     \b
     Examples:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 def redecode(
     *, tables: str, bootstrap_servers: str | None, kafka: Mapping[str, str], output: str
 ) -> None:
-    """Decode quarantined records again, after an upgrade that knows more.
+    """Decode quarantined records again, after an upgrade that knows more record types.
 
-    Records of groups that can be decoded now go into coordinator_records, and their groups are
-    built again. An offset leaves the quarantine where a later one of its key is in the tables; what
-    became of any other the tables do not say, and its log partition has to be loaded again. Stop
-    `run` before; to do it twice does no harm. With --bootstrap-servers the cluster is asked for the
-    names of topics. The Python twin is streaming.redecode.redecode.
+    Group records that can be decoded now go into coordinator_records, and their groups are rebuilt.
+    An offset leaves the quarantine if a later one of its key is in the tables. The tables do not
+    say whether any other offset is still valid: reload its log partition. Stop `run` first; in a
+    store, a `run` that still writes ends. It can be repeated safely. With --bootstrap-servers the
+    cluster is asked for topic names. The Python twin is streaming.redecode.redecode.
 
     \b
     Examples:

@@ -29,7 +29,6 @@ from streaming.lag.sample_runs import Sample
 from streaming.lag.sampling import rows_of
 from streaming.output import output_of, write_note
 from streaming.simulation.tables import SimulatedTables, simulated_tables
-from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 
@@ -79,7 +78,7 @@ def run_offline_demo(
             address = running.enter_context(serving(create_app({"demo": tables})))
             write_note(f"the page is at {address}")
             open_browser(address)
-        _let_run(workload, taking, tables, seconds, stop)
+        _let_run(workload, taking, seconds, stop)
         write_note("comparing the tables with the simulated coordinators ...")
         expected = model_answers(workload.coordinators.values())
         names = topic_names(workload.topics)
@@ -97,15 +96,13 @@ def run_offline_demo(
     return 0 if verification.is_equal else EXIT_DIFFERENT
 
 
-def _let_run(
-    workload: Workload, taking: SimulatedTables, tables: str, seconds: float, stop: Event
-) -> None:
+def _let_run(workload: Workload, taking: SimulatedTables, seconds: float, stop: Event) -> None:
     began = time.monotonic()
     number = 0
     while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
         _go_on(workload, taking)
         if number % _SAMPLE_EACH == 0:
-            delta.append(tables, LOG_OFFSETS, rows_of(list(_samples(workload))))
+            taking.writer.append(LOG_OFFSETS, rows_of(list(_samples(workload))))
         number += 1
         stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
     # However long the last step took, the groups have been at work for all of the time.

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, WriterFenced
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import Sample, SampleRuns
-from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS
+from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _MOST_MARKERS: Final = 16
 class LogOffsetsSampling:
     """Takes samples for one tables folder; close it at the end."""
 
-    tables: str
+    writer: Writer
     bootstrap_servers: str
     kafka_config: Mapping[str, Any]
     _client: LogOffsetsClient = field(init=False)
@@ -63,6 +63,8 @@ class LogOffsetsSampling:
         """
         try:
             self._sample()
+        except WriterFenced:
+            raise
         except Exception as error:
             if not self._is_failing:
                 first_line = (str(error) or type(error).__name__).splitlines()[0]
@@ -81,12 +83,12 @@ class LogOffsetsSampling:
         found = self._with_markers(self._client.sample(self._topic_partitions()))
         self._unwritten += self._runs.keep(sampled_at, found)
         if self._unwritten:
-            delta.append(self.tables, LOG_OFFSETS, rows_of(self._unwritten))
+            self.writer.append(LOG_OFFSETS, rows_of(self._unwritten))
             self._unwritten = []
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
         """Every topic partition with a committed offset, in the tables as they are now."""
-        reader = TableReader(self.tables)
+        reader = TableReader(self.writer.tables)
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
         if version != self._offsets_version:
             rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])

@@ -1,9 +1,11 @@
-"""The begin of a load: the tables say that it is under way before anything is read.
+"""The start of a reload: the tables say that it is under way before anything is read.
 
-Rows of history that are not of this log any more get the outcome `lost`, a row of `quarantine` says
-which records are gone, and `load_progress` takes the log partitions back to where their history is
-true, in state `loading`. A crash before that last write leaves the doubt to the next start; after
-it the load begins anew, however far it was.
+History rows that are no longer of this log get the outcome `lost`. A row of `quarantine` says which
+records are lost. `load_progress` moves the log partitions back to the record offset up to which
+their history is right, in state `loading`.
+
+After a crash before that last write, the next start rolls the other tables back and finds the doubt
+again. After it, the reload starts from the beginning, however far it was.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.groups import NO_RECORD_OFFSET
-from streaming.apply.unfinished import take_back
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.doubts import Doubt
 from streaming.tables import delta
 from streaming.tables.creation import set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
+    GONE,
     GROUP_EVENTS,
     KEY_TABLES,
     LOAD_PROGRESS,
@@ -31,33 +34,33 @@ from streaming.tables.schemas import (
     QUARANTINE,
     STATE_LOADING,
 )
+from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
 
 def begin_reload(
-    tables: str, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
+    writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
 ) -> None:
-    """Write it down that log partitions are loaded again.
+    """Record in the tables that log partitions are reloaded.
 
-    Those that the topic does not have any more lose their rows at once.
+    Log partitions that the topic no longer has lose their rows at once.
 
     Args:
-        tables: the tables folder.
+        writer: the writer of the tables, which have no unfinished micro-batch.
         progress: how far they are; it is moved back.
         doubts: the log partitions, and why.
         topic: as it is now.
 
     Raises:
-        TablesUnavailable: they cannot be written.
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be written.
     """
     for reason, log_partitions in _by_reason(doubts).items():
         logger.warning(
             "loaded again from the log start on: log partitions %(log_partitions)s, %(reason)s",
             {"log_partitions": log_partitions, "reason": reason},
         )
-    take_back(tables, progress)
-    _restore(tables, progress)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
@@ -66,38 +69,30 @@ def begin_reload(
     versions = progress.table_versions
     if lost:
         for table in (OFFSET_COMMITS, GROUP_EVENTS):
-            versions[table.name] = delta.mark_lost(tables, table, lost)
-        versions[QUARANTINE.name] = delta.delete_from(tables, QUARANTINE, lost)
+            versions[table.name] = writer.mark_lost(table, lost)
+        versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, lost)
     for log_partition, doubt in doubts.items():
-        _say_what_is_gone(tables, progress, log_partition, doubt, topic.topic_id)
         row = progress.rows[log_partition]
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
-    _drop(tables, progress, doubts.keys() - topic.leaders.keys())
+    _quarantine_gone(writer, progress, doubts)
+    _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.updated_at = datetime.now(timezone.utc)
     is_other_topic = progress.topic_id != topic.topic_id
     progress.topic_id = topic.topic_id
-    delta.overwrite(tables, LOAD_PROGRESS, progress.to_arrow())
+    progress.write(writer)
     if is_other_topic:
-        # Last: the doubt is in it.
-        set_properties(tables, LOAD_PROGRESS, {PROPERTY_TOPIC_ID: topic.topic_id})
+        # Last, because the old topic id is the doubt.
+        set_properties(writer.epoch, LOAD_PROGRESS, {PROPERTY_TOPIC_ID: topic.topic_id})
 
 
-def _restore(tables: str, progress: LoadProgress) -> None:
-    """What a micro-batch wrote that was not finished; it may be half of a replacement."""
-    for table in KEY_TABLES:
-        pinned = progress.table_versions[table.name]
-        if delta.current_version(tables, table) > pinned:
-            progress.table_versions[table.name] = delta.restore(tables, table, pinned)
-
-
-def _drop(tables: str, progress: LoadProgress, log_partitions: Collection[int]) -> None:
+def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int]) -> None:
     if not log_partitions:
         return
     for table in KEY_TABLES:
         nothing = table.schema.empty_table()
-        progress.table_versions[table.name] = delta.merge(
-            tables, table, nothing, guard="record_offset", replaced=log_partitions
+        progress.table_versions[table.name] = writer.merge(
+            table, nothing, guard="record_offset", replaced=log_partitions
         )
     for log_partition in log_partitions:
         del progress.rows[log_partition]
@@ -110,15 +105,16 @@ def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
     return found
 
 
-def _say_what_is_gone(
-    tables: str, progress: LoadProgress, log_partition: int, doubt: Doubt, topic_id: str
-) -> None:
-    if not doubt.gone:
-        return
-    row = {"log_partition": log_partition, "record_offset": NO_RECORD_OFFSET, "reason": doubt.gone}
-    # A crash before `load_progress` is written leads here again.
-    epoch = progress.rows[log_partition].leader_epoch
-    application = f"coordinator-state/gone/{topic_id}/{log_partition}/{epoch}/{doubt.gone}"
-    progress.table_versions[QUARANTINE.name] = delta.append(
-        tables, QUARANTINE, pa.Table.from_pylist([row]), transaction=(application, 0)
-    )
+def _quarantine_gone(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
+    """Say which records are gone; a reload that starts again says it once."""
+    is_gone = pc.starts_with(pc.field("reason"), GONE)
+    known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_gone)
+    said = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
+    rows = [
+        {"log_partition": p, "record_offset": NO_RECORD_OFFSET, "reason": doubt.gone}
+        for p, doubt in doubts.items()
+        if doubt.gone and (p, doubt.gone) not in said
+    ]
+    if rows:
+        version = writer.append(QUARANTINE, pa.Table.from_pylist(rows))
+        progress.table_versions[QUARANTINE.name] = version

@@ -1,4 +1,4 @@
-"""Noticing, while a query runs, what only its next start takes up."""
+"""Noticing, while a query runs, that it must start again or end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import LogClient
 from streaming.reload.requests import requested
+from streaming.tables.writer_epoch import WriterEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -18,21 +19,21 @@ _TRIES_ONCE_MS = 1
 
 
 class LogWatch:
-    """Looks whether log partitions are to be loaded again, or the topic has others by now.
+    """Checks for reload requests, other log partitions, and a newer writer.
 
-    `is_over` is set where the query is to start anew.
+    `is_over` is set if the query must start again, the epoch's `is_fenced` if it must end.
 
     Args:
-        tables: the tables folder.
+        epoch: the writer epoch of the run.
         bootstrap_servers: HOST:PORT, several with commas.
         kafka_config: keyword arguments for kafka-python.
     """
 
     def __init__(
-        self, tables: str, bootstrap_servers: str, kafka_config: Mapping[str, Any]
+        self, epoch: WriterEpoch, bootstrap_servers: str, kafka_config: Mapping[str, Any]
     ) -> None:
         self.is_over = threading.Event()
-        self._tables = tables
+        self._epoch = epoch
         # What does not answer now is asked at the next beat.
         self._new_client = partial(
             LogClient,
@@ -52,9 +53,10 @@ class LogWatch:
         self.is_over.clear()
 
     def look(self) -> None:
-        """Look once; what cannot be asked now is left to the next time."""
+        """Check once; a failed check is left to the next time."""
         try:
-            if requested(self._tables) & self._wanted:
+            self._epoch.require_current()
+            if requested(self._epoch.tables) & self._wanted:
                 logger.info("log partitions are to be loaded again; the query starts anew")
                 self.is_over.set()
                 return

@@ -12,9 +12,11 @@ from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
+from streaming.opening import open_for_writing
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import DEFAULT_SNAPSHOT_RETENTION
+from streaming.tables.writer import Writer
 
 CLUSTER_ID = "simulated"
 _QUERY = "simulation"
@@ -22,8 +24,9 @@ _QUERY = "simulation"
 
 @dataclass(slots=True)
 class SimulatedTables:
-    """Tables that take what was written to logs, a micro-batch at a time."""
+    """Tables that take the records that were written to logs, a micro-batch at a time."""
 
+    writer: Writer
     _apply: MicroBatchApply
     _has_all: bool
     _number: int = field(default=0)
@@ -46,13 +49,13 @@ def simulated_tables(
     history: str = "sampled",
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
 ) -> Iterator[SimulatedTables]:
-    """New tables, held against another writer meanwhile.
+    """New tables, under an epoch of their own.
 
     Raises:
         ConfigurationError: there are tables already, or the folder cannot be written.
     """
     with tables_folder.locked(tables):
-        if tables_folder.existing_progress(tables, cluster_id=CLUSTER_ID, semantics=semantics):
+        if tables_folder.has_tables(tables):
             raise ConfigurationError(f"{tables} holds tables already: name another folder")
         progress = LoadProgress.nothing(
             cluster_id=CLUSTER_ID, topic_id=CLUSTER_ID, semantics=semantics
@@ -63,10 +66,11 @@ def simulated_tables(
             log_partitions=log_partitions,
             snapshot_retention=snapshot_retention,
         )
+        writer = open_for_writing(tables, "simulate")
         apply = MicroBatchApply(
-            tables=tables,
+            writer=writer,
             semantics=semantics,
             history=history,
             progress=progress,
         )
-        yield SimulatedTables(apply, history == "all")
+        yield SimulatedTables(writer, apply, history == "all")

@@ -84,6 +84,19 @@ def read_checkpoint(location: str) -> Checkpoint | None:
         ) from error
 
 
+def require_same_cluster(checkpoint: Checkpoint, cluster_id: str) -> None:
+    """Refuse a checkpoint of another cluster.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if checkpoint.cluster_id not in ("", cluster_id):
+        raise ConfigurationError(
+            f"checkpoint {checkpoint.location} is of cluster {checkpoint.cluster_id}, but this is "
+            f"{cluster_id}: name another folder with --checkpoint"
+        )
+
+
 def misfit(
     checkpoint: Checkpoint, progress: LoadProgress, log_partitions: Collection[int]
 ) -> str | None:
@@ -99,11 +112,7 @@ def misfit(
     Raises:
         ConfigurationError: it is of another cluster.
     """
-    if checkpoint.cluster_id not in ("", progress.cluster_id):
-        raise ConfigurationError(
-            f"checkpoint {checkpoint.location} is of cluster {checkpoint.cluster_id}, but this is "
-            f"{progress.cluster_id}: name another folder with --checkpoint"
-        )
+    require_same_cluster(checkpoint, progress.cluster_id)
     if not checkpoint.query_id:
         return "it is not whole"
     if checkpoint.format_version != OFFSET_FORMAT_VERSION:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from streaming.tables import delta
 from streaming.tables.schemas import (
@@ -15,6 +16,7 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     Table,
 )
+from streaming.tables.writer_epoch import WriterEpoch, committed
 
 _PROPERTIES = {
     # Readers of the plain protocol know no deletion vectors.
@@ -57,17 +59,34 @@ def create_tables(
         own = dict(properties) if table.name == LOAD_PROGRESS.name else {}
         if change_data_feed:
             own[delta.CHANGE_DATA_FEED] = "true"
-        DeltaTable.create(
-            table.path(tables),
-            schema=table.schema,
-            mode="ignore",
-            partition_by=list(table.partition_by) or None,
-            configuration={**_PROPERTIES, **retention_properties(snapshot_retention), **own},
-            raise_if_key_not_exists=False,
-        )
+        create_table(tables, table, {**retention_properties(snapshot_retention), **own})
 
 
-def properties(tables: str, table: Table) -> dict[str, str]:
+def create_table(tables: str, table: Table, properties: Mapping[str, str]) -> None:
+    """Create a table unless it exists; another process may create it at the same time.
+
+    Raises:
+        TablesUnavailable: it cannot be created.
+    """
+    path = table.path(tables)
+    with delta.writing(path):
+        try:
+            DeltaTable.create(
+                path,
+                schema=table.schema,
+                mode="ignore",
+                partition_by=list(table.partition_by) or None,
+                configuration={**_PROPERTIES, **properties},
+                # Else delta-rs writes a second version 0 on top of the other process's.
+                commit_properties=CommitProperties(max_commit_retries=0),
+                raise_if_key_not_exists=False,
+            )
+        except CommitFailedError:
+            if not DeltaTable.is_deltatable(path):
+                raise
+
+
+def properties_of(tables: str, table: Table) -> dict[str, str]:
     """The properties of a table.
 
     Raises:
@@ -76,22 +95,32 @@ def properties(tables: str, table: Table) -> dict[str, str]:
     return dict(delta.open_table(tables, table).metadata().configuration)
 
 
-def set_properties(tables: str, table: Table, wanted: Mapping[str, str]) -> None:
-    """Set table properties."""
-    path = table.path(tables)
-    with delta.writing(path):
-        opened = DeltaTable(path)
-        opened.alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
+def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) -> int:
+    """Set table properties; return the table's version after it.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: the table cannot be written.
+    """
+
+    def action(opened: DeltaTable) -> None:
+        opened.alter.set_table_properties(
+            dict(wanted),
+            raise_if_not_exists=False,
+            commit_properties=epoch.maintenance(opened),
+        )
+
+    return committed(epoch.tables, table, action)
 
 
-def keep_snapshots(tables: str, retention: timedelta) -> None:
-    """Have the versions of all tables kept for so long; no one may be writing to them.
+def keep_snapshots(epoch: WriterEpoch, retention: timedelta) -> None:
+    """Set how long the versions of all tables are kept.
 
     Raises:
         ConfigurationError: there are no tables, or they cannot be written.
     """
     wanted = retention_properties(retention)
     for table in ALL_TABLES:
-        found = properties(tables, table)
+        found = properties_of(epoch.tables, table)
         if any(found.get(name) != value for name, value in wanted.items()):
-            set_properties(tables, table, wanted)
+            set_properties(epoch, table, wanted)

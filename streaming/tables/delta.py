@@ -1,33 +1,23 @@
-"""Delta tables, read and written by delta-rs: a commit takes some milliseconds.
-
-Spark's own MERGE of a thousand rows takes most of a second, and its smallest write half of one,
-however warm it is; and a micro-batch is on the driver anyway once it is planned. docs/speed.md has
-the figures.
-"""
+"""Delta tables, read by delta-rs. `writer` has the writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import tenacity
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.tables.columns import columns_of
 from streaming.tables.file_systems import file_system
-from streaming.tables.merging import merge_rows, merged
-from streaming.tables.schemas import GONE, LOST, Table
+from streaming.tables.schemas import Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
-_ATTEMPTS = 10
-_MOST_PAUSE_S = 0.1
 
 
 def files_of(
@@ -137,159 +127,6 @@ def has_change_data_feed(opened: DeltaTable) -> bool:
 def current_version(tables: str, table: Table) -> int:
     """The newest version of a table."""
     return open_table(tables, table).version()
-
-
-def merge(
-    tables: str,
-    table: Table,
-    source: pa.Table,
-    *,
-    guard: str,
-    deletes: str | None = None,
-    replaced: Collection[int] = (),
-) -> int:
-    """MERGE rows into a table by its key; give the version after it.
-
-    A row of a key that the table has takes its place, or takes it away, unless the table's is from
-    later in the log.
-
-    Args:
-        tables: the tables folder.
-        table: the table, which has a `record_offset`.
-        source: at most one row per key, with the table's columns and those that are named here;
-            columns of the table that it lacks become null.
-        guard: the column that the `record_offset` of the table's row must not be greater than.
-        deletes: the column that says whether a row only takes away, where there is one; null is no.
-        replaced: log partitions of which the table keeps nothing but the rows of `source`.
-    """
-
-    def action(opened: DeltaTable) -> None:
-        if has_change_data_feed(opened):
-            # Only a deletion must know what is there.
-            keys = None if deletes is None else rows_of(opened, tables, table, list(table.key))
-            merge_rows(opened, table, source, guard, deletes, replaced, keys)
-            return
-        target = rows_of(opened, tables, table)
-        if replaced:
-            is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
-            target = target.filter(pc.invert(is_theirs))
-        rows = merged(target, table, source, guard, deletes)
-        write_deltalake(opened, rows, mode="overwrite")
-
-    return _committed(table, tables, action)
-
-
-def append(
-    tables: str, table: Table, rows: pa.Table, *, transaction: tuple[str, int] | None = None
-) -> int:
-    """Append rows once per `transaction` (application id and version); give the version after it.
-
-    The table knows the last transaction of each application, so a micro-batch that runs again adds
-    nothing.
-    """
-
-    def action(opened: DeltaTable) -> None:
-        properties = None
-        if transaction is not None:
-            application, number = transaction
-            done = opened.transaction_version(application)
-            if done is not None and done >= number:
-                return
-            properties = CommitProperties(app_transactions=[Transaction(application, number)])
-        write_deltalake(
-            opened, columns_of(table, rows), mode="append", commit_properties=properties
-        )
-
-    return _committed(table, tables, action)
-
-
-def overwrite(tables: str, table: Table, rows: pa.Table) -> int:
-    """Replace all rows of a small table; give the version after it."""
-
-    def action(opened: DeltaTable) -> None:
-        write_deltalake(opened, columns_of(table, rows), mode="overwrite")
-
-    return _committed(table, tables, action)
-
-
-def restore(tables: str, table: Table, version: int) -> int:
-    """Make a table what it was at a version; give the version after it."""
-    return _committed(table, tables, lambda opened: opened.restore(version))
-
-
-def last_transaction(
-    tables: str, table: Table, application: str, *, version: int | None = None
-) -> int | None:
-    """The number of the last transaction that `append` did for an application.
-
-    Of those up to a version where one is given.
-    """
-    found: int | None = open_table(tables, table, version).transaction_version(application)
-    return found
-
-
-def delete_from(
-    tables: str, table: Table, next_offsets: Mapping[int, int], *, others: bool = False
-) -> int:
-    """Delete the rows at or past each log partition's next offset; give the version after it.
-
-    With `others` also all rows of log partitions that are not named. What tells of records that are
-    not in the log any more stays.
-
-    An append is a file of its own, which goes as a whole; only of files that were compacted since
-    the rest is written anew, with strings as views.
-    """
-    rows = [_from(table, *from_offset) for from_offset in sorted(next_offsets.items())]
-    if others:
-        known = ", ".join(map(str, sorted(next_offsets)))
-        rows.append(f"log_partition NOT IN ({known})" if known else "true")
-    predicate = f"({' OR '.join(rows)}) AND {_in_log(table)}"
-    return _committed(table, tables, lambda opened: opened.delete(predicate))
-
-
-def mark_lost(tables: str, table: Table, from_offsets: Mapping[int, int]) -> int:
-    """Give the rows from these record offsets on the outcome `lost`; give the version after it.
-
-    Strings of files that are written anew for it are views.
-    """
-    rows = " OR ".join(_from(table, *from_offset) for from_offset in sorted(from_offsets.items()))
-    lost = {"outcome": f"'{LOST}'"}
-    predicate = f"({rows}) AND {_in_log(table)}"
-    return _committed(table, tables, lambda opened: opened.update(lost, predicate=predicate))
-
-
-def _from(table: Table, log_partition: int, offset: int) -> str:
-    """The rows of a log partition that were appended when its log was read past an offset."""
-    names = table.schema.names
-    column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
-    return f"(log_partition = {log_partition} AND {column} >= {offset})"
-
-
-def _in_log(table: Table) -> str:
-    """The rows that do not tell of records that are not in the log any more."""
-    if "reason" in table.schema.names:
-        return f"reason NOT LIKE '{GONE}%'"
-    return f"(outcome IS NULL OR outcome <> '{LOST}')"
-
-
-def _committed(table: Table, tables: str, action: Callable[[DeltaTable], object]) -> int:
-    """Do something to a table; give the version after it. Again, where somebody was faster.
-
-    That is upkeep, which puts files together and deletes days that are over; it is not about the
-    rows of the query, the only other writer, but Delta cannot know.
-    """
-    path = table.path(tables)
-    with writing(path):
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(CommitFailedError),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random(max=_MOST_PAUSE_S),
-            reraise=True,
-        ):
-            with attempt:
-                opened = DeltaTable(path)
-                action(opened)
-    return opened.version()
 
 
 def said(error: BaseException) -> str:

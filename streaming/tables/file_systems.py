@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
@@ -38,14 +39,25 @@ class _Bytes(io.RawIOBase):
         super().close()
 
 
+def local_path(location: str) -> Path | None:
+    """The folder on this machine that a path or a `file:` address names; None for a store.
+
+    >>> local_path("file:///data/my%20tables"), local_path("file:/data/t"), local_path("s3://b/t")
+    (PosixPath('/data/my tables'), PosixPath('/data/t'), None)
+    """
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    return None if "://" in location else Path(location).absolute()
+
+
 def file_system(location: str) -> FileSystem:
     """The folder at a path or an address.
 
-    Arrow's own on this machine, delta-rs's for an address. delta-rs's is Python code that Arrow
-    calls on threads of its own; one of them may be left when the interpreter ends, which aborts the
+    Arrow's own on this machine, delta-rs's for a store. delta-rs's is Python code that Arrow calls
+    on threads of its own; one of them may be left when the interpreter ends, which aborts the
     process.
     """
-    path = location.removeprefix("file://")
-    if "://" in path:
+    path = local_path(location)
+    if path is None:
         return PyFileSystem(_Store(location))
-    return SubTreeFileSystem(str(Path(path).absolute()), LocalFileSystem())
+    return SubTreeFileSystem(str(path), LocalFileSystem())

@@ -1,4 +1,4 @@
-"""The tables folder: opened for writing by one process, made when it is not there."""
+"""The tables folder: locked on this machine, checked, created."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 
 from coordinator_state.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
+from streaming.tables.file_systems import local_path
+from streaming.tables.format_version import require_migratable
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -27,26 +28,26 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
+from streaming.tables.writer_epoch import WriterEpoch
 
 LOCK_FILE = "_coordinator_state.lock"
 
 
 @contextmanager
 def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
-    """Hold a folder against another writer on this machine, and make it where it is missing.
+    """Lock a folder of this machine against a second writer, and make it if it is missing.
 
-    Who writes other tables, or the checkpoint, has another `lock_file`.
-
-    Delta would notice two writers, but only after both did the work.
+    A store has no lock: there the writer epoch (`writer_epoch`) fences the older writer. Writers of
+    other tables, and of the checkpoint, have another `lock_file`.
 
     Raises:
-        ConfigurationError: another process has it, or it cannot be made.
+        ConfigurationError: another process holds the lock, or the folder cannot be made.
     """
-    if "://" in tables:
+    folder = local_path(tables)
+    if folder is None:
         yield
         return
     try:
-        folder = Path(tables)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / lock_file).open("w") as lock:
             try:
@@ -60,15 +61,19 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
         raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
 
 
-def existing_progress(tables: str, *, cluster_id: str, semantics: Semantics) -> LoadProgress | None:
-    """How far the tables of a folder are, None where there are none yet.
+def has_tables(tables: str) -> bool:
+    """Whether a folder has tables; `load_progress` is created last."""
+    return DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables))
+
+
+def require_same_source(tables: str, *, cluster_id: str, semantics: Semantics) -> None:
+    """Refuse a folder whose tables are of another cluster or semantics.
 
     Raises:
-        ConfigurationError: they are of another format version, cluster or semantics.
+        ConfigurationError: they are, or they cannot be migrated.
     """
-    if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables)):
-        return None
-    reader = TableReader(tables)
+    reader = TableReader(tables, any_format=True)
+    require_migratable(tables, reader.format_version)
     if reader.cluster_id != cluster_id:
         raise ConfigurationError(
             f"{tables} holds the tables of cluster {reader.cluster_id}, but this is {cluster_id}: "
@@ -79,12 +84,6 @@ def existing_progress(tables: str, *, cluster_id: str, semantics: Semantics) -> 
             f"{tables} was loaded with --semantics {reader.semantics}, now it is "
             f"{semantics.value}: pass --semantics {reader.semantics}, or load into another folder"
         )
-    return LoadProgress.from_arrow(
-        reader.read(LOAD_PROGRESS.name),
-        cluster_id=cluster_id,
-        topic_id=reader.topic_id,
-        semantics=semantics,
-    )
 
 
 def create(
@@ -96,33 +95,45 @@ def create(
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables of a folder that has none, and keep what may change up to date.
+    """Create the tables of a folder that has none; `progress` says which log they are for.
 
-    A folder that lacks some of its tables is not made whole: they would be empty.
+    Two processes may do so at the same time: each table is created once.
 
     Raises:
-        TablesUnavailable: some table is not there.
+        TablesUnavailable: a table cannot be created.
     """
-    properties = {
-        PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
-        PROPERTY_CLUSTER_ID: progress.cluster_id,
-        PROPERTY_TOPIC_ID: progress.topic_id,
-        PROPERTY_LOG_PARTITIONS: str(log_partitions),
-        PROPERTY_SEMANTICS: progress.semantics.value,
-        PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
-    }
-    if not DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables)):
-        create_tables(
-            tables,
-            properties,
-            snapshot_retention=snapshot_retention,
-            change_data_feed=change_data_feed,
-        )
-    keep_snapshots(tables, snapshot_retention)
-    reader = TableReader(tables)
+    create_tables(
+        tables,
+        {
+            PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+            PROPERTY_CLUSTER_ID: progress.cluster_id,
+            PROPERTY_TOPIC_ID: progress.topic_id,
+            PROPERTY_LOG_PARTITIONS: str(log_partitions),
+            PROPERTY_SEMANTICS: progress.semantics.value,
+            PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
+        },
+        snapshot_retention=snapshot_retention,
+        change_data_feed=change_data_feed,
+    )
+
+
+def keep_up_to_date(
+    epoch: WriterEpoch,
+    *,
+    log_partitions: int,
+    offsets_retention_ms: int,
+    snapshot_retention: timedelta,
+) -> None:
+    """Set the properties of the tables that may change from one run to the next.
+
+    Raises:
+        TablesUnavailable: a table is missing, or cannot be written.
+    """
+    keep_snapshots(epoch, snapshot_retention)
+    reader = TableReader(epoch.tables)
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
     ):
         if found != wanted:
-            set_properties(tables, LOAD_PROGRESS, {name: str(wanted)})
+            set_properties(epoch, LOAD_PROGRESS, {name: str(wanted)})

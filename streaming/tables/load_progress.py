@@ -13,7 +13,9 @@ import pyarrow as pa
 from coordinator_state.offsets import Semantics
 from streaming.apply.exact_replay import RecordCounts
 from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, STATE_CURRENT, STATE_LOADING, TABLES
+from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +107,16 @@ class LoadProgress:
             topic_id=topic_id,
             semantics=semantics,
             table_versions={table.name: 0 for table in TABLES if table is not LOAD_PROGRESS},
+        )
+
+    @classmethod
+    def read(cls, reader: TableReader) -> LoadProgress:
+        """What a folder holds as of a snapshot."""
+        return cls.from_arrow(
+            reader.read(LOAD_PROGRESS.name),
+            cluster_id=reader.cluster_id,
+            topic_id=reader.topic_id,
+            semantics=Semantics(reader.semantics),
         )
 
     @classmethod
@@ -212,12 +224,21 @@ class LoadProgress:
                 )
         return read_in_all
 
-    def to_arrow(self) -> pa.Table:
-        """The rows to write."""
+    def write(self, writer: Writer) -> None:
+        """Write the rows; this makes a new snapshot.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
+            TablesUnavailable: the table cannot be written.
+        """
+        writer.overwrite(LOAD_PROGRESS, self._to_arrow(writer.epoch.number))
+
+    def _to_arrow(self, writer_epoch: int) -> pa.Table:
         shared: dict[str, Any] = {
             "cluster_id": self.cluster_id,
             "topic_id": self.topic_id,
             "semantics": self.semantics.value,
+            "writer_epoch": writer_epoch,
             "query_id": self.query_id,
             "batch_id": self.batch_id,
             "table_versions": sorted(self.table_versions.items()),

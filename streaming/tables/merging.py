@@ -1,4 +1,4 @@
-"""MERGE of a micro-batch's rows into a table, in memory or by delta-rs; see `delta.merge`."""
+"""MERGE of a micro-batch's rows into a table, in memory or by delta-rs; see `Writer.merge`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
 from streaming.tables.columns import column_of, columns_of
 from streaming.tables.schemas import Table
@@ -46,6 +46,8 @@ def merge_rows(
     deletes: str | None,
     replaced: Collection[int],
     keys: pa.Table | None,
+    *,
+    properties: CommitProperties,
 ) -> None:
     """delta-rs's own MERGE, which tells the change data feed of each row.
 
@@ -78,6 +80,7 @@ def merge_rows(
         source_alias="s",
         target_alias="t",
         streamed_exec=False,
+        commit_properties=properties,
     )
     merging = merging.when_matched_delete(f"{gone} AND {is_newer}")
     merging = merging.when_matched_update(values, f"NOT {gone} AND {is_newer}")

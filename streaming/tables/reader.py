@@ -25,6 +25,7 @@ from coordinator_state.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
+from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_current
 from streaming.tables.schemas import (
     ALERTS,
@@ -322,7 +323,8 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(path, version=version)
     except TableNotFoundError as error:
-        if "://" not in tables and not Path(tables).exists():
+        folder = local_path(tables)
+        if folder is not None and not folder.exists():
             message = f"there is no folder {tables}: coordinator-state run makes it"
         else:
             message = f"{path} is no Delta table: {tables} holds no tables of coordinator-state"

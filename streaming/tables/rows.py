@@ -236,6 +236,7 @@ class LoadProgress:
     current_at: datetime | None
     reload_reason: str | None
     reloaded_at: datetime | None
+    writer_epoch: int | None
     query_id: str
     batch_id: int
     table_versions: dict[str, int] | None

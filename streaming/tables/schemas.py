@@ -16,9 +16,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-FORMAT_VERSION = "5"
-"""Changes when a program of before could not read or write the tables of after;
-`streaming.migration` has what is done to those of before."""
+FORMAT_VERSION = "6"
+"""Changes when earlier releases can no longer read or must no longer write the tables;
+`streaming.migration` migrates earlier versions."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
 PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"
@@ -319,6 +319,7 @@ LOAD_PROGRESS = Table(
             _nullable("current_at", TIMESTAMP),
             _nullable("reload_reason", pa.string()),
             _nullable("reloaded_at", TIMESTAMP),
+            _nullable("writer_epoch", pa.int64()),
             _column("query_id", pa.string()),
             _column("batch_id", pa.int64()),
             _nullable("table_versions", pa.map_(pa.string(), pa.int64())),

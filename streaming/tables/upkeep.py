@@ -35,6 +35,7 @@ from streaming.tables import delta
 from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, Table
+from streaming.tables.writer_epoch import WriterEpoch
 
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 """Files below this are put together, to up to four times as much."""
@@ -61,22 +62,25 @@ class TableUpkeep:
         return not (self.days_deleted or self.files_compacted or self.files_deleted)
 
 
-def upkeep(tables: str, history_retention: timedelta, *, now: datetime) -> Iterator[TableUpkeep]:
-    """Do it for each table.
+def upkeep(
+    epoch: WriterEpoch, history_retention: timedelta, *, now: datetime
+) -> Iterator[TableUpkeep]:
+    """Do the upkeep of each table.
 
     How long snapshots are kept is a property of the tables (`creation.retention_properties`).
 
     Args:
-        tables: the folder, or an address that delta-rs can open.
+        epoch: the writer epoch of the folder.
         history_retention: how long days of history are kept.
         now: the current time.
 
     Raises:
         ConfigurationError: there are no tables.
+        WriterFenced: a newer writer has taken over.
     """
     for table in ALL_TABLES:
-        # Asked for each anew: the query goes on meanwhile.
-        yield _upkeep_of(tables, table, _pinned(tables, table), now - history_retention)
+        # Read for each table, because the query writes meanwhile.
+        yield _upkeep_of(epoch, table, _pinned(epoch.tables, table), now - history_retention)
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -89,9 +93,9 @@ def _pinned(tables: str, table: Table) -> int:
     return reader.table_versions.get(table.name, 0)
 
 
-def _upkeep_of(tables: str, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
-    """Each step by itself: one that fails is no reason to leave out the others."""
-    path = table.path(tables)
+def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
+    """Each step by itself: the others are done if one fails."""
+    path = table.path(epoch.tables)
     done: dict[str, int] = {}
     errors: list[str] = []
 
@@ -102,8 +106,8 @@ def _upkeep_of(tables: str, table: Table, pinned: int, kept_since: datetime) -> 
             errors.append(f"cannot tidy up {path}: {delta.said(error)}")
 
     if _DAY in table.partition_by:
-        step("days_deleted", lambda: _delete_days(DeltaTable(path), kept_since))
-    step("files_compacted", lambda: _compact(DeltaTable(path)))
+        step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
+    step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(DeltaTable(path), path, pinned))
     # Of the version that is named: what leads to it stays.
     step("log_cleaned", lambda: DeltaTable(path, version=pinned).cleanup_metadata())
@@ -111,17 +115,17 @@ def _upkeep_of(tables: str, table: Table, pinned: int, kept_since: datetime) -> 
     return TableUpkeep(table=table.name, error="; ".join(errors), **done)
 
 
-def _delete_days(opened: DeltaTable, kept_since: datetime) -> int:
+def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -> int:
     first_kept = kept_since.date().isoformat()
     days = {str(values[_DAY]) for values in opened.partitions()}
     over = {day for day in days if day < first_kept}
     if over:
         # Whole files: no row is read.
-        opened.delete(f"{_DAY} < '{first_kept}'")
+        opened.delete(f"{_DAY} < '{first_kept}'", commit_properties=epoch.maintenance(opened))
     return len(over)
 
 
-def _compact(opened: DeltaTable) -> int:
+def _compact(epoch: WriterEpoch, opened: DeltaTable) -> int:
     """Put small files together where they are many, those of each day."""
     small = Counter(
         file.get(f"partition.{_DAY}")
@@ -133,7 +137,9 @@ def _compact(opened: DeltaTable) -> int:
         if count > MOST_SMALL_FILES:
             of_day = None if day is None else [(_DAY, "=", str(day))]
             done: Mapping[str, Any] = opened.optimize.compact(
-                partition_filters=of_day, target_size=_LARGE_FILE_BYTES
+                partition_filters=of_day,
+                target_size=_LARGE_FILE_BYTES,
+                commit_properties=epoch.maintenance(opened),
             )
             compacted += int(done["numFilesRemoved"])
     return compacted

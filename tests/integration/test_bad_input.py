@@ -14,6 +14,7 @@ from coordinator_state.record_batch_writer import write_record_batch
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command
 from tests.logs import group_record_value, offset_key, offset_value
@@ -106,6 +107,15 @@ def test_every_bad_record_is_a_row_and_the_log_goes_on(
         "quarantined": len(BAD_RECORDS) + 1,
         "pending": 0,
     }
+
+
+def test_a_second_run_on_a_folder_is_refused(bad_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    with locked(str(tables)):
+        for name in (str(tables), f"file://{tables}"):
+            refused = _run(bad_broker, name, "--checkpoint", str(tmp_path / "another"))
+            assert refused.returncode == 2
+            assert "another run is writing to" in refused.stderr.splitlines()[-1]
 
 
 def _counts(row: dict[str, Any]) -> dict[str, int]:

@@ -15,7 +15,7 @@ PLAN = (
     "in creation of a table",
     "after load_progress",
     NEXT_READ,
-    "in take-back",
+    "in roll-back",
     RANDOM_MOMENT,
 )
 

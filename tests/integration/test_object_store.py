@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
 
 from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jars import Dependency, JarSet, cached_jars
@@ -18,6 +15,7 @@ from streaming.tables.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker
+from tests.object_store import served_object_store
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -48,37 +46,13 @@ S3A_JARS = JarSet(
 )
 
 
-# In a process of its own: delta-rs's file system keeps the interpreter's lock while it waits.
-_SERVER = """
-import logging
-from moto.server import ThreadedMotoServer
-logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(*server.get_host_and_port(), sep=":", flush=True)
-input()
-"""
-
-
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an S3 with an empty bucket, told to delta-rs and the SDKs by environment."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdout is not None
-        endpoint = f"http://{server.stdout.readline().strip()}"
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ALLOW_HTTP": "true",
-        }.items():
+    """The address of an S3 with an empty bucket, given to delta-rs and the SDKs by environment."""
+    with served_object_store() as environment:
+        for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        requests.put(f"{endpoint}/bucket", timeout=10).raise_for_status()
-        yield endpoint
-        server.kill()
+        yield environment["AWS_ENDPOINT_URL"]
 
 
 def test_tables_and_checkpoint_are_in_an_object_store(

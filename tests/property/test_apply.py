@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,17 +29,19 @@ from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import compare
 from streaming.apply.group_events import EVENT_SCHEMA
 from streaming.apply.micro_batch import MicroBatchApply
+from streaming.errors import WriterFenced
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import APPEND_TABLES, GONE, LOST, TABLES
+from streaming.tables.schemas import APPEND_TABLES, GONE, LOAD_PROGRESS, LOST, TABLES
 from tests.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.logs import Event, segment
 from tests.plan_tables import RETENTION_MS, PlanTables
 from tests.random_logs import logs
+from tests.tables_folder import Crash, start_apply
 
 LOGS_PER_RUN = 25
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
@@ -46,31 +49,9 @@ MICRO_BATCHES = 3
 WORKLOADS = max(1, RUNS // 3)
 
 
-class Crash(Exception):
-    """Stands for a killed process: nothing after it happens."""
-
-
-def _start(tables: str, semantics: Semantics, history: str, fault: str = "") -> MicroBatchApply:
+def _start(tables: str, history: str, fault: str = "") -> MicroBatchApply:
     """A new process: everything it knows, it reads from the tables."""
-    progress = _progress(tables, semantics)
-
-    def crash(table: str) -> None:
-        if table == fault:
-            raise Crash(table)
-
-    return MicroBatchApply(
-        tables=tables,
-        semantics=semantics,
-        history=history,
-        progress=progress,
-        offsets_retention_ms=RETENTION_MS,
-        fault=crash,
-    )
-
-
-def _progress(tables: str, semantics: Semantics) -> LoadProgress:
-    found = tables_folder.existing_progress(tables, cluster_id="c", semantics=semantics)
-    return found or LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
+    return start_apply(tables, history=history, fault=fault, offsets_retention_ms=RETENTION_MS)
 
 
 def _micro_batch(
@@ -146,7 +127,7 @@ def _check(
     history = choose.choice(["sampled", "all"])
     segments = {p: segment(events) for p, events in drawn.items()}
     _load(tables, semantics, segments, history, choose)
-    _reload(tables, semantics, drawn, segments, history, choose)
+    _reload(tables, drawn, segments, history, choose)
     _assert_loaded(tables, semantics, segments, history)
 
 
@@ -158,14 +139,14 @@ def _load(
     choose: random.Random,
 ) -> None:
     """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints."""
-    apply = _start(tables, semantics, history)
     # With the feed, rows are merged in another way.
     tables_folder.create(
         tables,
-        apply.progress,
+        LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics),
         log_partitions=len(segments),
         change_data_feed=choose.random() < 0.2,
     )
+    apply = _start(tables, history)
     cuts = {
         p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
         for p, (_, end) in segments.items()
@@ -175,25 +156,50 @@ def _load(
         ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
         batch = _micro_batch(segments, ranges, history)
         if choose.random() < 0.5:
-            fault = choose.choice([table.name for table in TABLES])
-            with pytest.raises(Crash):
-                _start(tables, semantics, history, fault).apply(batch, number, query)
-            apply = _start(tables, semantics, history)
+            _interrupt(tables, history, batch, number, query, choose)
             if choose.random() < 0.3:
                 for table in APPEND_TABLES:
                     DeltaTable(table.path(tables)).optimize.compact()
+            apply = _start(tables, history)
             if choose.random() < 0.3:
                 query = f"without the checkpoint {number}"
         apply.apply(batch, number, query)
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
-            apply = _start(tables, semantics, history)
+            apply = _start(tables, history)
             apply.apply(batch, number, query)
     _assert_loaded(tables, semantics, segments, history)
 
 
+def _interrupt(
+    tables: str, history: str, batch: pa.Table, number: int, query: str, choose: random.Random
+) -> None:
+    """Let a run crash in a micro-batch, or let another run take over and finish it or crash."""
+    fault = choose.choice([table.name for table in TABLES])
+    if choose.random() < 0.5:
+        with pytest.raises(Crash):
+            _start(tables, history, fault).apply(batch, number, query)
+        return
+    is_finished = choose.random() < 0.5
+    rival_fault = "" if is_finished else choose.choice([table.name for table in TABLES])
+
+    def take_over() -> None:
+        with nullcontext() if is_finished else pytest.raises(Crash):
+            _start(tables, history, rival_fault).apply(batch, 0, "of the newer run")
+
+    fenced = start_apply(
+        tables,
+        history=history,
+        fault=fault,
+        happens=take_over,
+        offsets_retention_ms=RETENTION_MS,
+    )
+    # The last table is written already when the newer run takes over.
+    with nullcontext() if fault == LOAD_PROGRESS.name else pytest.raises(WriterFenced):
+        fenced.apply(batch, number, query)
+
+
 def _reload(
     tables: str,
-    semantics: Semantics,
     drawn: dict[int, list[Event]],
     segments: dict[int, tuple[bytes, int]],
     history: str,
@@ -211,13 +217,14 @@ def _reload(
         kept_below = segment(kept)[1] if is_truncated else segments[p][1]
         doubts[p] = Doubt(reason="a test", kept_below=kept_below, gone=f"{GONE}{kept_below}")
         segments[p] = segment([*kept, *other])
-    begin_reload(tables, _progress(tables, semantics), doubts, topic)
+    apply = _start(tables, history)
+    begin_reload(apply.writer, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
-        apply = _start(tables, semantics, history)
+        apply = _start(tables, history)
         fault = choose.choice([table.name for table in TABLES])
         is_last = query != "reload"
         if not is_last:
-            apply = _start(tables, semantics, history, fault)
+            apply = _start(tables, history, fault)
         cuts = {
             p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
             if p in doubts
@@ -231,7 +238,8 @@ def _reload(
                 apply.apply(batch, number, query)
             except Crash:
                 break
-        progress = _progress(tables, semantics)
+        apply = _start(tables, history)
+        progress = apply.progress
         states = {p: row.state for p, row in progress.rows.items()}
         assert not is_last or set(states.values()) == {"current"}
         again = {
@@ -241,7 +249,7 @@ def _reload(
         }
         assert all(states[p] == "loading" for p in again)
         if again:
-            begin_reload(tables, progress, again, topic)
+            begin_reload(apply.writer, progress, again, topic)
         if not again:
             break
     said = TableReader(tables).read("quarantine")["reason"].to_pylist()

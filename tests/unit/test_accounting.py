@@ -14,7 +14,6 @@ from coordinator_state.offsets import Semantics
 from streaming.apply import micro_batch
 from streaming.apply.exact_replay import RecordCounts
 from streaming.apply.groups import plan_records
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.dashboard.app import create_app
 from streaming.metrics.collector import TablesCollector
 from streaming.progress import ProgressEvent
@@ -23,6 +22,7 @@ from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 from tests.command_line import call, json_lines
 from tests.log_rows import LOG_PARTITION, Row, commit, marker, table_of
+from tests.tables_folder import Crash, start_apply
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
@@ -30,10 +30,6 @@ IDENTITY: dict[str, Any] = {
     "semantics": Semantics.COORDINATOR,
 }
 LOST = "a kind of row that nobody counts"
-
-
-class Crash(Exception):
-    """The process is killed."""
 
 
 @pytest.fixture
@@ -47,23 +43,8 @@ def apply_rows(
     tables: str, batch_id: int, from_offset: int, *rows: Row, fault: str = ""
 ) -> ProgressEvent | None:
     """One micro-batch of a new process; `fault` is the table behind which it is killed."""
-
-    def crash(table: str) -> None:
-        if table == fault:
-            raise Crash
-
-    progress = tables_folder.existing_progress(
-        tables, cluster_id=IDENTITY["cluster_id"], semantics=IDENTITY["semantics"]
-    )
     events: list[ProgressEvent] = []
-    apply = MicroBatchApply(
-        tables=tables,
-        semantics=Semantics.COORDINATOR,
-        history="all",
-        progress=progress or LoadProgress.nothing(**IDENTITY),
-        on_progress=events.append,
-        fault=crash,
-    )
+    apply = start_apply(tables, fault=fault, on_progress=events.append)
     to_offset = from_offset + len(rows)
     report = {
         **{"row_kind": "progress", "log_partition": LOG_PARTITION, "record_offset": to_offset},

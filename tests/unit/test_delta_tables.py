@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
-from streaming.errors import ConfigurationError
+from streaming.errors import TablesUnavailable
 from streaming.tables import delta
-from streaming.tables.creation import create_tables
+from streaming.tables import writer as writer_module
+from streaming.tables.creation import create_tables, properties_of, set_properties
 from streaming.tables.schemas import ALL_TABLES, GROUP_OFFSETS, OFFSET_COMMITS
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 CHANGES = pa.schema(
@@ -47,9 +52,15 @@ def history(log_partition: int, record_offset: int) -> dict[str, Any]:
     }
 
 
+def writer_of(tables: str) -> Writer:
+    epoch = WriterEpoch.take(tables, "test")
+    epoch.fence([GROUP_OFFSETS, OFFSET_COMMITS], "test")
+    return Writer.of(epoch)
+
+
 def merge(tables: str, *changes: dict[str, Any]) -> int:
     source = pa.Table.from_pylist(list(changes), schema=CHANGES)
-    return delta.merge(tables, GROUP_OFFSETS, source, guard="position", deletes="is_tombstone")
+    return writer_of(tables).merge(GROUP_OFFSETS, source, guard="position", deletes="is_tombstone")
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "with change data feed"])
@@ -74,7 +85,7 @@ def test_merge_replaces_takes_away_and_adds(tables: str) -> None:
     rows = delta.read(tables, GROUP_OFFSETS, ["partition", "committed_offset"]).to_pylist()
     found = {row["partition"]: row["committed_offset"] for row in rows}
     assert found == {0: 20, 2: 12, 3: 13, 4: 99, 5: 22}
-    assert version == delta.current_version(tables, GROUP_OFFSETS) == 2
+    assert version == delta.current_version(tables, GROUP_OFFSETS)
 
 
 def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
@@ -83,7 +94,7 @@ def test_the_feed_tells_of_the_rows_that_changed(tmp_path: Path) -> None:
     merge(tables, commit(0, 10), commit(1, 11), commit(2, 12))
     merge(tables, commit(0, 20), tombstone(1, 21))
     opened = DeltaTable(GROUP_OFFSETS.path(tables))
-    feed = pa.table(opened.load_cdf(starting_version=2).read_all()).to_pylist()
+    feed = pa.table(opened.load_cdf(starting_version=opened.version()).read_all()).to_pylist()
     assert sorted((row["_change_type"], row["record_offset"]) for row in feed) == [
         ("delete", 11),
         ("update_postimage", 20),
@@ -104,33 +115,60 @@ def test_any_reader_can_filter_what_was_merged(tmp_path: Path) -> None:
     assert dataset.to_table(filter=pc.field("group_id") == "g").num_rows == 1
 
 
-def test_an_append_is_done_once_for_its_transaction(tables: str) -> None:
+def test_an_append_is_done_once_for_its_number(tables: str) -> None:
     rows = pa.Table.from_pylist([history(0, 1)])
-    for transaction in (("a", 0), ("a", 0), ("b", 0), ("a", 1)):
-        version = delta.append(tables, OFFSET_COMMITS, rows, transaction=transaction)
-    assert version == delta.current_version(tables, OFFSET_COMMITS) == 3
-    done = [delta.last_transaction(tables, OFFSET_COMMITS, name) for name in ("a", "b", "c")]
-    assert done == [1, 0, None]
-    assert delta.restore(tables, OFFSET_COMMITS, 1) == 4
+    writer = writer_of(tables)
+    before = delta.current_version(tables, OFFSET_COMMITS)
+    number = writer.next_number()
+    for _ in range(2):
+        assert writer.append(OFFSET_COMMITS, rows, number=number) == before + 1
+    assert writer.append(OFFSET_COMMITS, rows) == before + 2
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 2
+    assert writer.restore(OFFSET_COMMITS, before + 1) == before + 3
     assert delta.read(tables, OFFSET_COMMITS).num_rows == 1
 
 
-def test_what_was_appended_past_an_offset_goes(tables: str) -> None:
-    for number, places in enumerate(([(0, 5), (1, 9)], [(0, 10), (1, 10), (2, 0)])):
+def test_a_commit_that_reported_a_failure_is_not_repeated(
+    tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a store answers too late: the client retries a PUT that was done."""
+    rows = pa.Table.from_pylist([history(0, 1)])
+    writer = writer_of(tables)
+
+    def failing_once(*arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        write_deltalake(*arguments, **options)
+        raise CommitFailedError("the version exists already")
+
+    monkeypatch.setattr(writer_module, "write_deltalake", failing_once)
+    writer.append(OFFSET_COMMITS, rows)
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 1
+
+
+def test_restored_tables_keep_their_properties(tables: str) -> None:
+    writer = writer_of(tables)
+    set_properties(writer.epoch, OFFSET_COMMITS, {"delta.checkpointInterval": "7"})
+    writer.append(OFFSET_COMMITS, pa.Table.from_pylist([history(0, 1)]))
+    writer.restore(OFFSET_COMMITS, 0)
+    assert delta.read(tables, OFFSET_COMMITS).num_rows == 0
+    assert properties_of(tables, OFFSET_COMMITS)["delta.checkpointInterval"] == "7"
+
+
+def test_rows_at_or_past_an_offset_are_deleted_or_lost(tables: str) -> None:
+    writer = writer_of(tables)
+    for places in ([(0, 5), (1, 9)], [(0, 10), (1, 10), (2, 0)]):
         rows = pa.Table.from_pylist([history(p, record_offset) for p, record_offset in places])
-        delta.append(tables, OFFSET_COMMITS, rows, transaction=("a", number))
+        writer.append(OFFSET_COMMITS, rows)
     before = set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris())
-    delta.delete_from(tables, OFFSET_COMMITS, {0: 6, 1: 10}, others=True)
+    writer.delete_from(OFFSET_COMMITS, {0: 6, 1: 10, 2: 0})
     found = delta.read(tables, OFFSET_COMMITS, ["log_partition", "record_offset"]).to_pylist()
     assert sorted(tuple(row.values()) for row in found) == [(0, 5), (1, 9)]
-    # Files that stay are as they were: delta-rs would write strings as views.
+    # The other files are not rewritten: delta-rs would write strings as views.
     assert set(DeltaTable(OFFSET_COMMITS.path(tables)).file_uris()) < before
-    delta.mark_lost(tables, OFFSET_COMMITS, {0: 5})
-    delta.delete_from(tables, OFFSET_COMMITS, {0: 0, 1: 0})
+    writer.mark_lost(OFFSET_COMMITS, {0: 5})
+    writer.delete_from(OFFSET_COMMITS, {0: 0, 1: 0})
     found = delta.read(tables, OFFSET_COMMITS, ["record_offset", "outcome"]).to_pylist()
     assert found == [{"record_offset": 5, "outcome": "lost"}]
-    delta.delete_from(tables, OFFSET_COMMITS, {}, others=True)
-    assert delta.read(tables, OFFSET_COMMITS).num_rows == 1, "what is lost stays"
 
 
 def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:
@@ -145,5 +183,9 @@ def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot write .*group_offsets: "):
-        merge(str(tmp_path), commit(0, 1))
+    tables = str(tmp_path)
+    create_tables(tables, {})
+    writer = writer_of(tables)
+    shutil.rmtree(GROUP_OFFSETS.path(tables))
+    with pytest.raises(TablesUnavailable, match=r"cannot write .*group_offsets: "):
+        writer.overwrite(GROUP_OFFSETS, GROUP_OFFSETS.schema.empty_table())

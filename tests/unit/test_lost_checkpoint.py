@@ -8,22 +8,18 @@ from typing import Any
 import pytest
 
 from coordinator_state.offsets import OffsetKey, Semantics
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, OFFSET_COMMITS
 from tests.log_rows import LOG_PARTITION, commit, table_of
+from tests.tables_folder import Crash, start_apply
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "c",
     "topic_id": "t",
     "semantics": Semantics.COORDINATOR,
 }
-
-
-class Crash(Exception):
-    """Stands for a killed process."""
 
 
 class Runs:
@@ -43,14 +39,6 @@ class Runs:
             self._apply(record_offset, batch_id, query_id, table)
 
     def _apply(self, record_offset: int, batch_id: int, query_id: str, fault: str) -> None:
-        def crash(table: str) -> None:
-            if table == fault:
-                raise Crash
-
-        progress = tables_folder.existing_progress(
-            self.tables, cluster_id="c", semantics=Semantics.COORDINATOR
-        )
-        assert progress is not None
         report = {
             "row_kind": "progress",
             "log_partition": LOG_PARTITION,
@@ -63,13 +51,7 @@ class Runs:
             "bytes_read": 1,
         }
         row = commit(record_offset, record_offset, key=OffsetKey("g", "t", 0))
-        MicroBatchApply(
-            tables=self.tables,
-            semantics=Semantics.COORDINATOR,
-            history="all",
-            progress=progress,
-            fault=crash,
-        ).apply(table_of([row, report]), batch_id, query_id)
+        start_apply(self.tables, fault=fault).apply(table_of([row, report]), batch_id, query_id)
 
     @property
     def history(self) -> list[int]:

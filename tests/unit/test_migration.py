@@ -15,11 +15,10 @@ from coordinator_state.kernel import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import Semantics
 from streaming import migration
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
-from streaming.migration import migrate
+from streaming.opening import open_for_writing
 from streaming.tables import folder as tables_folder
-from streaming.tables.creation import properties
+from streaming.tables.creation import properties_of
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -33,6 +32,7 @@ from streaming.tables.schemas import (
 )
 from tests.command_line import call
 from tests.loader_log import COMMITTED, OTHERS, Log, commits, group_record
+from tests.tables_folder import start_apply
 
 ADDED: dict[int, dict[str, Collection[str]]] = {
     3: {"group_members": ("subscription_json", "assignment_json")},
@@ -40,9 +40,10 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
     5: {
         "load_progress": ("records_unaccounted", "current_at", "reload_reason", "reloaded_at"),
     },
+    6: {"load_progress": ("writer_epoch",)},
 }
 """The columns, or the table, that came with a format version."""
-OLD = (2, 3, 4)
+OLD = (2, 3, 4, 5)
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
     "topic_id": "topic",
@@ -87,15 +88,7 @@ def apply_micro_batch(tables: str, number: int, log: tuple[Log, int]) -> None:
         **{"high_watermark": end, "log_leader_epoch": 0, "records_read": decoded.records_read},
         **{"records_superseded": decoded.records_superseded, "bytes_read": 1},
     }
-    progress = tables_folder.existing_progress(
-        tables, cluster_id=IDENTITY["cluster_id"], semantics=IDENTITY["semantics"]
-    )
-    apply = MicroBatchApply(
-        tables=tables,
-        semantics=Semantics.COORDINATOR,
-        history="all",
-        progress=progress or LoadProgress.nothing(**IDENTITY),
-    )
+    apply = start_apply(tables)
     rows = [decoded.rows, pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)]
     apply.apply(pa.Table.from_batches(rows), number, "query")
 
@@ -104,8 +97,8 @@ def rows_of(tables: str) -> Rows:
     reader = TableReader(tables)
     found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
     for row in found["load_progress"]:
-        # When and of which versions, and null for the 0 of before.
-        del row["updated_at"], row["current_at"], row["table_versions"]
+        # Differ between two loads, and null for the 0 of before.
+        del row["updated_at"], row["current_at"], row["table_versions"], row["writer_epoch"]
         row["records_unaccounted"] = row["records_unaccounted"] or 0
     return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
@@ -138,7 +131,9 @@ def write_old(folder: Path, version: int, rows: Rows) -> str:
         of_table = [dict(row) for row in rows.get(table.name, ())]
         if table is LOAD_PROGRESS:
             for row in of_table:
-                row.update(table_versions=versions, updated_at=0, current_at=None)
+                row.update(table_versions=versions, updated_at=0)
+                row.setdefault("current_at")
+                row.setdefault("writer_epoch")
         found = pa.Table.from_pylist(
             [{name: row[name] for name in schema.names} for row in of_table], schema=schema
         )
@@ -168,11 +163,11 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     with pytest.raises(ConfigurationError, match=f"version {version}, .* maintain"):
         TableReader(tables)
 
-    migrate(tables)
+    open_for_writing(tables, "test")
 
     begins_with_it: Rows = {"group_events": []} if version < 4 else {}
     assert rows_of(tables) == {**current[0], **begins_with_it}
-    assert properties(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == FORMAT_VERSION
+    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == FORMAT_VERSION
     assert TableReader(tables).offsets_retention_ms == (1_000 if version >= 4 else 604_800_000)
     for table in ALL_TABLES:
         opened = DeltaTable(table.path(tables))
@@ -190,7 +185,8 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     # As they were before, what came later is null.
     before = TableReader(tables, as_of=1)
     assert before.read("group_members").num_rows == len(current[0]["group_members"])
-    assert before.read("load_progress")["records_unaccounted"].to_pylist() == [None]
+    unaccounted = before.read("load_progress")["records_unaccounted"].to_pylist()
+    assert unaccounted == [None if version < 5 else 0]
 
 
 def test_one_that_was_ended_in_the_middle_is_done_again(
@@ -203,24 +199,25 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(migration, "set_properties", crash)
-        migrate(tables)
-    assert properties(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
-    migrate(tables)
+        open_for_writing(tables, "test")
+    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
+    open_for_writing(tables, "test")
     assert rows_of(tables) == {**current[0], "group_events": []}
     versions = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
-    migrate(tables)
-    assert versions == {t.name: DeltaTable(t.path(tables)).version() for t in ALL_TABLES}
+    open_for_writing(tables, "test")
+    fenced = {t.name: DeltaTable(t.path(tables)).version() - 1 for t in ALL_TABLES}
+    assert versions == fenced, "a folder of the current format is only fenced"
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(1, "cannot be migrated"), (6, "which a newer release made")]
+    ("version", "said"), [(1, "cannot be migrated"), (7, "which a newer release made")]
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
 ) -> None:
     tables = write_old(tmp_path, version, current[0])
     with pytest.raises(ConfigurationError, match=said):
-        migrate(tables)
+        open_for_writing(tables, "test")
     assert DeltaTable(LOAD_PROGRESS.path(tables)).version() == 1
     for command in ("maintain", "show groups", "redecode"):
         refused = call(*command.split(), "--tables", tables, exit_code=2)
@@ -233,8 +230,8 @@ def test_maintain_migrates_what_no_run_writes_to_any_more(
 ) -> None:
     tables = write_old(tmp_path, 3, current[0])
     assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
-    assert "from format version 3 to 5" in call("maintain", "--tables", tables).stderr
+    assert "from format version 3 to 6" in call("maintain", "--tables", tables).stderr
     shown = call("show", "members", "--tables", tables, "--output", "json").stdout
     members = [json.loads(line)["member_id"] for line in shown.splitlines()]
     assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])
-    assert PROPERTY_OFFSETS_RETENTION_MS in properties(tables, LOAD_PROGRESS)
+    assert PROPERTY_OFFSETS_RETENTION_MS in properties_of(tables, LOAD_PROGRESS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,22 @@ from coordinator_state.log_decoder import decode_record_set
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.offsets import Semantics
 from coordinator_state.share_groups import ShareGroup
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.apply.redecode import Redecoded, redecode_quarantine
-from streaming.errors import ConfigurationError
-from streaming.tables import delta
+from streaming.opening import open_for_writing
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUPS,
+    LOAD_PROGRESS,
+    QUARANTINE,
+    Table,
+)
+from streaming.tables.writer import Writer
 from tests.logs import Event, group_value, offset_key, offset_value, segment
 from tests.modern_records import KeyAndValue, ModernRecords
+from tests.tables_folder import Crash, start_apply
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
@@ -113,13 +119,7 @@ class Tables:
             "bytes_read": 0,
         }
         batch = pa.Table.from_pylist([*rows, progress], schema=LOG_ROW_SCHEMA)
-        apply = MicroBatchApply(
-            tables=self.folder,
-            semantics=Semantics.COORDINATOR,
-            history="all",
-            progress=self.progress(),
-        )
-        apply.apply(batch, start, "query")
+        start_apply(self.folder).apply(batch, start, "query")
 
     def _row(self, row: dict[str, Any], undecodable: Collection[int]) -> dict[str, Any]:
         offset = row["record_offset"]
@@ -131,11 +131,11 @@ class Tables:
         return {**{name: row[name] for name in kept}, **why, "producer_id": -1}
 
     def progress(self) -> LoadProgress:
-        rows = TableReader(self.folder).read(LOAD_PROGRESS.name)
-        return LoadProgress.from_arrow(rows, **IDENTITY)
+        return LoadProgress.read(TableReader(self.folder))
 
     def redecode(self) -> Redecoded:
-        return redecode_quarantine(self.folder, self.progress())
+        writer = open_for_writing(self.folder, "redecode")
+        return redecode_quarantine(writer, self.progress())
 
     def rows(self) -> dict[str, list[str]]:
         """The rows of the tables.
@@ -156,30 +156,18 @@ class Tables:
         return decoded, row.records_quarantined, row.records_read
 
 
-def _failing_after(times: int) -> Callable[..., int]:
-    """`delta.overwrite` that works so often."""
-    overwrite, left = delta.overwrite, iter(range(times))
-
-    def fail(*arguments: Any) -> int:
-        if next(left, None) is None:
-            raise RuntimeError("the power went out")
-        return overwrite(*arguments)
-
-    return fail
-
-
-def test_redecoded_tables_are_those_of_a_release_that_knew_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "table", [COORDINATOR_RECORDS, GROUPS, QUARANTINE, LOAD_PROGRESS], ids=lambda table: table.name
+)
+def test_redecode_is_repeated_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
 ) -> None:
     new, old = _of_two_releases(tmp_path)
-    for progress_writes in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr(delta, "overwrite", _failing_after(progress_writes))
-            with pytest.raises(RuntimeError, match="the power"):
-                old.redecode()
-    # What the second attempt did is whole but for the version of the quarantine.
+    _, undisturbed = _of_two_releases(tmp_path / "undisturbed")
+    _crash_before(table, old, monkeypatch)
     found = old.redecode()
-    assert (found.applied, found.superseded, found.waiting) == (0, 0, {0: 1})
+    assert found == undisturbed.redecode()
+    assert (found.applied > 0, found.superseded > 0, found.waiting) == (True, True, {0: 1})
     assert sum(found.undecodable.values()) == 1
     _assert_same(old, new)
 
@@ -189,26 +177,36 @@ def test_redecoded_tables_are_those_of_a_release_that_knew_all(
     found = old.redecode()
     assert (found.applied, found.superseded, found.groups) == (3, 0, 2)
     _assert_same(old, new)
-
-    # A micro-batch that was not finished has rows past where the load is.
-    unfinished = old.progress()
-    unfinished.rows[0].next_offset -= 50
-    with pytest.raises(ConfigurationError, match="was not finished: start `run` on it"):
-        redecode_quarantine(old.folder, unfinished)
+    assert old.redecode().applied == 0
 
 
-def test_a_run_goes_on_where_redecode_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("table", [QUARANTINE, LOAD_PROGRESS], ids=lambda table: table.name)
+def test_a_run_rolls_an_interrupted_redecode_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
 ) -> None:
     new, old = _of_two_releases(tmp_path)
-    with monkeypatch.context() as patch:
-        # The quarantine is written, but not that it is.
-        patch.setattr(delta, "overwrite", _failing_after(1))
-        with pytest.raises(RuntimeError, match="the power"):
-            old.redecode()
+    before = old.rows()
+    _crash_before(table, old, monkeypatch)
+    assert old.rows() == before
     new.apply(THIRD)
     old.apply(THIRD)
+    old.redecode()
     _assert_same(old, new)
+
+
+def _crash_before(table: Table, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `redecode` crash just before it commits to a table."""
+    commit = Writer._commit
+
+    def crash(self: Writer, written: Table, *arguments: Any) -> int:
+        if written is table:
+            raise Crash
+        return commit(self, written, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_commit", crash)
+        with pytest.raises(Crash):
+            tables.redecode()
 
 
 def _of_two_releases(folder: Path) -> tuple[Tables, Tables]:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from coordinator_state.offsets import Semantics
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
@@ -22,6 +21,7 @@ from streaming.tables.load_progress import LoadProgress, Progress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_OFFSETS, OFFSET_COMMITS
 from tests.log_rows import commit, table_of
+from tests.tables_folder import Crash, start_apply
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 DAY_MS = 24 * 60 * 60 * 1000
@@ -100,26 +100,18 @@ class Tables:
 
     def __init__(self, folder: Path) -> None:
         self.tables = str(folder / "tables")
+        nothing = LoadProgress.nothing(
+            cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR
+        )
+        tables_folder.create(self.tables, nothing, log_partitions=2)
         self.start()
-        tables_folder.create(self.tables, self.apply.progress, log_partitions=2)
 
     def start(self, fault: str = "") -> None:
         """A new process, which is killed behind the table of this name."""
+        self.apply = start_apply(self.tables, fault=fault)
 
-        def crash(table: str) -> None:
-            if table == fault:
-                raise KeyboardInterrupt
-
-        semantics = Semantics.COORDINATOR
-        progress = tables_folder.existing_progress(self.tables, cluster_id="c", semantics=semantics)
-        self.apply = MicroBatchApply(
-            tables=self.tables,
-            semantics=semantics,
-            history="all",
-            progress=progress
-            or LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=semantics),
-            fault=crash,
-        )
+    def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
+        begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
 
     def micro_batch(self, at: int, batch_id: int, query_id: str) -> None:
         rows = [{**commit(at, at), "log_partition": p} for p in TOPIC.leaders]
@@ -142,11 +134,10 @@ def test_what_was_not_finished_is_taken_back_first(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     tables.micro_batch(0, 0, "query")
     tables.start(fault=GROUP_EVENTS.name)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Crash):
         tables.micro_batch(1, 1, "query")
     tables.start()
-    progress = tables.apply.progress
-    begin_reload(tables.tables, progress, {0: Doubt(reason="r", kept_below=0)}, TOPIC)
+    tables.reload({0: Doubt(reason="r", kept_below=0)})
     tables.start()
     tables.micro_batch(1, 0, "another query")
     assert [row for row in tables.history() if row[0] == 1] == [
@@ -159,11 +150,10 @@ def test_half_of_a_replacement_is_not_shown(tmp_path: Path) -> None:
     tables = Tables(tmp_path)
     tables.micro_batch(0, 0, "query")
     tables.start(fault=GROUP_OFFSETS.name)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Crash):
         tables.micro_batch(1, 1, "query")
     tables.start()
-    progress = tables.apply.progress
-    begin_reload(tables.tables, progress, {0: Doubt(reason="r", kept_below=1)}, TOPIC)
+    tables.reload({0: Doubt(reason="r", kept_below=1)})
     found = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
     assert found == [0, 0], "as the snapshot has it"
 
@@ -175,14 +165,14 @@ def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Pat
     log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
     progress = tables.apply.progress
     doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
-    begin_reload(tables.tables, progress, doubts, topic)
+    tables.reload(doubts, topic)
     reader = TableReader(tables.tables)
     assert (reader.topic_id, set(reader.load_states)) == ("new", {0})
     assert reader.read("group_offsets")["log_partition"].to_pylist() == [0]
     assert tables.history() == [(0, 0, "lost"), (1, 0, "lost")]
     gone = reader.read("quarantine")
     assert sorted(gone["log_partition"].to_pylist()) == [0, 1]
-    begin_reload(tables.tables, progress, {0: doubts[0]}, topic)
+    tables.reload({0: doubts[0]}, topic)
     assert TableReader(tables.tables).read("quarantine").num_rows == 2, "said twice"
 
 

@@ -12,7 +12,8 @@ import pytest
 from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag.sampling import LogOffsetsSampling
-from streaming.tables import delta
+from streaming.opening import open_for_writing
+from streaming.tables.writer import Writer
 from tests.tables_folder import apply_micro_batch, create_tables
 
 
@@ -26,7 +27,7 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
         progress=[{"log_partition": 0}],
         group_offsets=[{**offset, "partition": 3}, {**offset, "partition": 3, "group_id": "h"}],
     )
-    sampling = LogOffsetsSampling(tables, "localhost:1", {})
+    sampling = LogOffsetsSampling(open_for_writing(tables, "test"), "localhost:1", {})
     asked: list[list[TopicPartition]] = []
     written: list[Any] = []
     answers: list[Any] = [TimeoutError("nobody answers\nfor long"), OSError("x"), [], None]
@@ -47,7 +48,7 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
         if len(written) == 1:
             raise OSError("the disk is full")
 
-    monkeypatch.setattr(delta, "append", append)
+    monkeypatch.setattr(Writer, "append", append)
     caplog.set_level(logging.WARNING, "streaming.lag.sampling")
     for _ in range(5):
         sampling.sample()
@@ -79,7 +80,7 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
             {**offset, "committed_offset": 9, "group_id": "i"},
         ],
     )
-    sampling = LogOffsetsSampling(tables, "localhost:1", {})
+    sampling = LogOffsetsSampling(open_for_writing(tables, "test"), "localhost:1", {})
     ends = iter([9, 9, 9, 30, 30, 9, 9])
     asked: list[Any] = []
     written: list[Any] = []
@@ -98,7 +99,7 @@ def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
 
     monkeypatch.setattr(sampling._client, "sample", sample)
     monkeypatch.setattr(sampling._client, "end_markers", end_markers)
-    monkeypatch.setattr(delta, "append", lambda *arguments: written.append(arguments[-1]))
+    monkeypatch.setattr(Writer, "append", lambda *arguments: written.append(arguments[-1]))
     for _ in range(7):
         sampling.sample()
     sampling.close()

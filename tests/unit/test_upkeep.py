@@ -17,11 +17,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from coordinator_state.offsets import OffsetKey, Semantics
-from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
-from streaming.tables import delta
 from streaming.tables import folder as tables_folder
 from streaming.tables import upkeep as upkeep_of_tables
+from streaming.tables import writer_epoch
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -33,9 +32,11 @@ from streaming.tables.schemas import (
     Table,
 )
 from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
+from streaming.tables.writer_epoch import WriterEpoch
 from streaming.upkeep import maintain, tidy_up_beside
 from tests.command_line import call, json_lines
 from tests.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
+from tests.tables_folder import Crash, start_apply
 
 NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
 DAY_MS = 24 * 60 * 60 * 1000
@@ -45,10 +46,6 @@ IDENTITY: dict[str, Any] = {
     "semantics": Semantics.COORDINATOR,
 }
 KEYS = [OffsetKey("g", "t", partition) for partition in range(10)]
-
-
-class Crash(Exception):
-    """Stands for a killed process."""
 
 
 class Query:
@@ -70,21 +67,7 @@ class Query:
 
     def start(self, fault: str = "") -> None:
         """A new process, which is killed behind the table of this name."""
-
-        def crash(table: str) -> None:
-            if table == fault:
-                raise Crash
-
-        progress = tables_folder.existing_progress(
-            self.tables, cluster_id="c", semantics=Semantics.COORDINATOR
-        )
-        self.apply = MicroBatchApply(
-            tables=self.tables,
-            semantics=Semantics.COORDINATOR,
-            history="all",
-            progress=progress or LoadProgress.nothing(**IDENTITY),
-            fault=crash,
-        )
+        self.apply = start_apply(self.tables, fault=fault)
 
     def micro_batch(self, at_ms: int = NOW_MS, group_id: str = "g") -> None:
         start = self.number * len(KEYS)
@@ -109,8 +92,12 @@ class Query:
         self.apply.apply(table_of([*rows, progress]), self.number, "query")
         self.number += 1
 
+    @property
+    def epoch(self) -> WriterEpoch:
+        return self.apply.writer.epoch
+
     def upkeep(self) -> dict[str, TableUpkeep]:
-        done = upkeep(self.tables, timedelta(days=7), now=NOW)
+        done = upkeep(self.epoch, timedelta(days=7), now=NOW)
         return {one.table: one for one in done}
 
     def committed(self) -> set[int]:
@@ -274,13 +261,13 @@ def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
         query.micro_batch(at_ms=time.time_ns() // 1_000_000)
     compact = upkeep_of_tables._compact
 
-    def conflict(opened: DeltaTable) -> int:
+    def conflict(epoch: WriterEpoch, opened: DeltaTable) -> int:
         if opened.table_uri.rstrip("/").endswith(GROUP_OFFSETS.name):
             raise DeltaError("a concurrent transaction deleted data")
-        return compact(opened)
+        return compact(epoch, opened)
 
     monkeypatch.setattr(upkeep_of_tables, "_compact", conflict)
-    assert tidy_up_beside(query.tables, timedelta(days=7)) is False
+    assert tidy_up_beside(query.epoch, timedelta(days=7)) is False
     assert "group_offsets: a concurrent transaction deleted data; trying again" in caplog.text
     assert len(data_files_of(query, GROUP_OFFSETS)) == 1
     versions = DeltaTable(OFFSET_COMMITS.path(query.tables)).history()
@@ -316,10 +303,10 @@ def test_the_query_goes_on_where_upkeep_was_faster(
         if not arguments and not rest and not met[name]:
             met[name] += 1
             table = next(table for table in ALL_TABLES if table.name == name)
-            upkeep_of_tables._upkeep_of(query.tables, table, opened.version(), NOW)
+            upkeep_of_tables._upkeep_of(query.epoch, table, opened.version(), NOW)
         return opened
 
-    monkeypatch.setattr(delta, "DeltaTable", overtaken)
+    monkeypatch.setattr(writer_epoch, "DeltaTable", overtaken)
     query.micro_batch(group_id="g0")
     assert {GROUP_OFFSETS.name, OFFSET_COMMITS.name} <= set(met)
     monkeypatch.undo()

@@ -1,0 +1,219 @@
+"""The writer epoch of a tables folder: only its newest writer can commit.
+
+Whoever opens a folder for writing takes the next epoch. It commits the epoch to `load_progress`
+first and then to every other table: the fence. Every later commit checks the epoch.
+
+* A commit that is prepared after the fence finds the newer epoch in the table.
+* A commit that was prepared before the fence conflicts with it, because both carry the same Delta
+  transaction id (`SetTransaction.appId`).
+
+An older writer therefore cannot commit to a table once a newer one has fenced it, on any store that
+Delta can write to. The newer writer reads the tables after it has fenced all of them.
+
+Source: `checkForUpdatedApplicationTransactionIdsThatCurrentTxnDependsOn` in
+spark/src/main/scala/org/apache/spark/sql/delta/ConflictChecker.scala of Delta 4.4.0, and the
+method of the same name in delta-rs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Final
+
+import tenacity
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from streaming.errors import WriterFenced
+from streaming.tables import delta
+from streaming.tables.schemas import LOAD_PROGRESS, Table
+
+WRITER: Final = "coordinator-state/writer"
+"""Transaction id of fences and of commits that change rows.
+
+Its version is `epoch << NUMBER_BITS`, plus the number of the write within the epoch; a fence is
+write 0."""
+MAINTENANCE: Final = "coordinator-state/maintenance"
+"""Transaction id of fences and of commits that change no rows: compaction, properties, old days.
+
+Its version is the epoch. It differs from `WRITER`, or each of them would conflict with the writes
+of the micro-batch that runs at the same time."""
+ROWS: Final = "coordinator-state/rows"
+"""Transaction id of fences: the last write before the fence that changed rows."""
+NUMBER_BITS: Final = 32
+
+_HOLDER: Final = "coordinator_state.writer"
+"""Where the commit info of a fence says who wrote it."""
+_COMMITS_SEARCHED: Final = 100
+_ATTEMPTS: Final = 10
+_MOST_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class WriterEpoch:
+    """The epoch under which a process writes to a folder.
+
+    `is_fenced` is set when a newer epoch is found; the process must end then.
+    """
+
+    tables: str
+    number: int
+    is_fenced: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    @classmethod
+    def take(cls, tables: str, holder: str, first: Table = LOAD_PROGRESS) -> WriterEpoch:
+        """Take the next epoch of a folder and fence the first table with it.
+
+        Args:
+            tables: the tables folder.
+            holder: the command that takes it, for the message of the writer that is fenced.
+            first: the table whose fence decides between two that take an epoch at the same time.
+
+        Raises:
+            TablesUnavailable: the table cannot be written.
+        """
+        taken = 0
+
+        def take_next(opened: DeltaTable) -> None:
+            nonlocal taken
+            taken = epoch_of(opened) + 1
+            _write_fence(opened, first, taken, holder)
+
+        committed(tables, first, take_next)
+        return cls(tables, taken)
+
+    @classmethod
+    def current(cls, tables: str) -> WriterEpoch:
+        """The epoch that a folder has now, for work beside its writer that changes no rows.
+
+        Raises:
+            TablesUnavailable: `load_progress` cannot be read.
+        """
+        return cls(tables, epoch_of(delta.open_table(tables, LOAD_PROGRESS)))
+
+    def fence(self, others: Sequence[Table], holder: str) -> None:
+        """Fence the other tables.
+
+        Raises:
+            WriterFenced: a newer writer has fenced one of them.
+            TablesUnavailable: a table is missing or cannot be written.
+        """
+        for table in others:
+
+            def write(opened: DeltaTable, table: Table = table) -> None:
+                if self.last_write(opened) < self.number << NUMBER_BITS:
+                    _write_fence(opened, table, self.number, holder)
+
+            committed(self.tables, table, write)
+
+    def last_write(self, opened: DeltaTable) -> int:
+        """The `WRITER` version of an opened table; 0 if it has none.
+
+        Raises:
+            WriterFenced: a newer writer has fenced the table.
+        """
+        last = _writer_version(opened)
+        if last >> NUMBER_BITS > self.number:
+            self.is_fenced.set()
+            raise WriterFenced(self.tables, _holder_of(opened))
+        return last
+
+    def require_current(self) -> None:
+        """Check that no newer writer has taken over.
+
+        Raises:
+            WriterFenced: one has.
+            TablesUnavailable: `load_progress` cannot be read.
+        """
+        self.last_write(delta.open_table(self.tables, LOAD_PROGRESS))
+
+    def maintenance(self, opened: DeltaTable) -> CommitProperties:
+        """The properties of a commit that changes no rows of a snapshot.
+
+        Raises:
+            WriterFenced: a newer writer has fenced the table.
+        """
+        self.last_write(opened)
+        return CommitProperties(app_transactions=[Transaction(MAINTENANCE, self.number)])
+
+
+def committed(tables: str, table: Table, action: Callable[[DeltaTable], object]) -> int:
+    """Open a table and commit an action; return the version after it.
+
+    A commit that conflicts with another one is retried on the newer version of the table. That is
+    usual: upkeep compacts files and deletes old days while the query writes.
+
+    Raises:
+        TablesUnavailable: the table cannot be written.
+    """
+    path = table.path(tables)
+    with delta.writing(path):
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(CommitFailedError),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random(max=_MOST_PAUSE_S),
+            reraise=True,
+        ):
+            with attempt:
+                opened = DeltaTable(path)
+                action(opened)
+    return opened.version()
+
+
+def epoch_of(opened: DeltaTable) -> int:
+    """The newest epoch that has fenced a table; 0 if none has."""
+    return _writer_version(opened) >> NUMBER_BITS
+
+
+def last_row_write(opened: DeltaTable) -> int:
+    """The last write that changed rows, up to an opened version of a table.
+
+    Two versions of a table with the same value have the same rows. It is the `WRITER` version of
+    that write, or the table version if no writer with an epoch has written yet.
+    """
+    last: int | None = opened.transaction_version(WRITER)
+    if last is None:
+        return opened.version()
+    is_fence = last % (1 << NUMBER_BITS) == 0
+    return (opened.transaction_version(ROWS) or 0) if is_fence else last
+
+
+def _writer_version(opened: DeltaTable) -> int:
+    return opened.transaction_version(WRITER) or 0
+
+
+def _write_fence(opened: DeltaTable, table: Table, epoch: int, holder: str) -> None:
+    """Commit an epoch without any file."""
+    transactions = [
+        Transaction(WRITER, epoch << NUMBER_BITS),
+        Transaction(MAINTENANCE, epoch),
+        Transaction(ROWS, last_row_write(opened)),
+    ]
+    who = f"{holder} on {socket.gethostname()}, process {os.getpid()}"
+    opened.create_write_transaction(
+        [],
+        mode="append",
+        schema=table.schema,
+        partition_by=list(table.partition_by),
+        commit_properties=CommitProperties(
+            app_transactions=transactions, custom_metadata={_HOLDER: who}
+        ),
+    )
+
+
+def _holder_of(opened: DeltaTable) -> str:
+    """Who fenced a table last, and when."""
+    try:
+        for commit in opened.history(_COMMITS_SEARCHED):
+            if _HOLDER in commit:
+                at = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
+                return f"{commit[_HOLDER]}, at {at:%Y-%m-%dT%H:%M:%SZ}"
+    except (DeltaError, OSError):
+        # The store fails between two requests; the epoch itself was read.
+        pass
+    return "unknown"

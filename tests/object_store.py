@@ -1,0 +1,42 @@
+"""An S3 on this machine, served by moto, for tables and checkpoints in an object store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import requests
+
+# In a process of its own: delta-rs's file system holds the interpreter's lock while it waits.
+_SERVER = """
+import logging
+from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(*server.get_host_and_port(), sep=":", flush=True)
+input()
+"""
+
+
+@contextmanager
+def served_object_store(bucket: str = "bucket") -> Iterator[dict[str, str]]:
+    """Serve an S3 with an empty bucket; give the environment that delta-rs and the SDKs read."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        endpoint = f"http://{server.stdout.readline().strip()}"
+        try:
+            requests.put(f"{endpoint}/{bucket}", timeout=10).raise_for_status()
+            yield {
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "secret",
+                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ALLOW_HTTP": "true",
+            }
+        finally:
+            server.kill()
