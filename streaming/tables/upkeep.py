@@ -1,25 +1,26 @@
-"""Upkeep of a tables folder: what nobody reads any more goes, and small files become large ones.
+"""Upkeep of a tables folder: files that no snapshot needs are deleted, small ones compacted.
 
 A table of keys is replaced as a whole with every micro-batch that changes it, and a table of
 history grows by a file; after a week of a micro-batch a second that is 600,000 files each. So
 
-* files that only snapshots older than the snapshots' retention are made of are deleted, and so are
-  the entries of Delta's log that lead to them;
-* days of history that are over for longer than the history's retention are deleted;
-* small files are put together, of history those of each day: Delta's own MERGE, which tells the
-  change data feed, makes them as well.
+* files that only snapshots older than the retention of snapshots are made of are deleted, and so
+  are the entries of Delta's log that lead to them;
+* days of history that are older than the retention of history are deleted;
+* small files are compacted, those of history by day: Delta's own MERGE, which writes the change
+  data feed, makes small files as well.
 
-Whatever the snapshot that `load_progress` names is made of stays, however old it is: a query that
-was down for long, or was killed in the middle of a micro-batch, goes on from there. delta-rs's own
-clean-up of the log with each checkpoint does not know of it and is therefore off.
+The files of the snapshot that `load_progress` names stay, however old they are: a query that was
+down for long, or was killed in a micro-batch, continues from it. delta-rs's own clean-up of the log
+with each checkpoint does not know of it and is therefore off.
 
-All of it may be done while the query writes. What it commits (days that go, files put together) may
-meet with a commit of the query, and is left to the next time then. Files are deleted without a
-commit: VACUUM's own only say that it ran, and on a busy table they fail of the query's.
+All of this may be done while the query writes. Its commits (deleted days, compaction) may conflict
+with a commit of the query; the next round retries them. Files are deleted without a commit: those
+of VACUUM only say that it ran, and on a busy table they conflict with the query's.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,14 +33,23 @@ from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileInfo, FileSystem
 
 from streaming.tables import delta
+from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, Table
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    DEFAULT_SNAPSHOT_RETENTION,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    Table,
+)
 from streaming.tables.writer_epoch import WriterEpoch
 
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 """Files below this are put together, to up to four times as much."""
 _LARGE_FILE_BYTES: Final = 4 * SMALL_FILE_BYTES
+UNREFERENCED_KEPT: Final = timedelta(hours=1)
+"""For so long a file that no version names is kept, however short the snapshots' retention is."""
 MOST_SMALL_FILES: Final = 16
 """So many are left alone."""
 _DAY: Final = "day"
@@ -108,7 +118,7 @@ def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: dateti
     if _DAY in table.partition_by:
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
     step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
-    step("files_deleted", lambda: _delete_files(DeltaTable(path), path, pinned))
+    step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
     # Of the version that is named: what leads to it stays.
     step("log_cleaned", lambda: DeltaTable(path, version=pinned).cleanup_metadata())
     done.pop("log_cleaned", None)
@@ -151,16 +161,29 @@ def _files(opened: DeltaTable) -> list[dict[str, Any]]:
     return actions.select(wanted).to_pylist()
 
 
-def _delete_files(opened: DeltaTable, path: str, pinned: int) -> int:
-    """Delete files that neither the current version nor the one that is named is made of.
+def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
+    """Delete files that neither the current version nor the pinned one is made of.
 
-    VACUUM names them. All are listed, for a checkpoint of Delta's log forgets what was removed
-    as soon as it may be deleted; this also finds what a killed writer left behind. delta-rs goes on
-    to name what is deleted already.
+    VACUUM names them. Files that Delta's log names as removed go after the table's retention. A
+    file that the log does not name may belong to a commit under way, whose duration nothing bounds
+    but the fence: it stays for at least an hour. Such files are left behind by killed writers and
+    by checkpoints of Delta's log, which forget removed files that may be deleted. delta-rs names
+    files that are deleted already, too.
     """
-    named = opened.vacuum(full=True, keep_versions=[pinned])
-    folder = file_system(path)
-    there = [file for file in folder.get_file_info(named) if file.is_file] if named else []
+    epoch.last_write(opened)
+    retention = snapshot_retention(opened.metadata().configuration) or DEFAULT_SNAPSHOT_RETENTION
+    hours = math.ceil(max(retention, UNREFERENCED_KEPT) / timedelta(hours=1))
+    named = {
+        *opened.vacuum(keep_versions=[pinned]),
+        *opened.vacuum(
+            full=True,
+            keep_versions=[pinned],
+            retention_hours=hours,
+            enforce_retention_duration=False,
+        ),
+    }
+    folder = file_system(opened.table_uri)
+    there = [file for file in folder.get_file_info(sorted(named)) if file.is_file] if named else []
     if there:
         _delete(folder, there)
     return len(there)

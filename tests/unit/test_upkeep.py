@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
 from streaming.tables import upkeep as upkeep_of_tables
-from streaming.tables import writer_epoch
+from streaming.tables import writer, writer_epoch
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -39,6 +40,7 @@ from tests.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
 from tests.tables_folder import Crash, start_apply
 
 NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
+HOUR = timedelta(hours=1)
 DAY_MS = 24 * 60 * 60 * 1000
 IDENTITY: dict[str, Any] = {
     "cluster_id": "c",
@@ -116,13 +118,21 @@ def data_files_of(query: Query, table: Table) -> list[Path]:
     return [file for file in query.data_files(table) if "_delta_log" not in file.parts]
 
 
+def age(*files: Path, by: timedelta) -> None:
+    at = (datetime.now(timezone.utc) - by).timestamp()
+    for file in files:
+        os.utime(file, (at, at))
+
+
 def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", timedelta(0))
     for _ in range(2):
         for _ in range(60):
             query.micro_batch()
+        # A checkpoint of Delta's log forgets removed files; they go after an hour.
+        for table in (GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS):
+            age(*query.data_files(table), by=2 * HOUR)
         done = query.upkeep()
-        # Nothing but the current version is as young as no time at all.
         assert len(data_files_of(query, GROUP_OFFSETS)) == 1
         assert len(data_files_of(query, LOAD_PROGRESS)) == 1
         # What the newest snapshot is made of is kept, and what it was put together to.
@@ -234,8 +244,7 @@ def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) ->
     left_behind, being_written = folder / "left.parquet", folder / "being-written.parquet"
     for file in (left_behind, being_written):
         file.write_bytes(b"PAR1")
-    two_hours_ago = time.time() - 2 * 60 * 60
-    os.utime(left_behind, (two_hours_ago, two_hours_ago))
+    age(left_behind, by=2 * HOUR)
 
     rows = json_lines(call("maintain", "--tables", query.tables, "--output", "json"))
     assert {row["table"]: row["files_deleted"] for row in rows}[GROUP_OFFSETS.name] == 1
@@ -274,6 +283,36 @@ def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
     assert versions[0]["operation"] == "OPTIMIZE"
     refused = call("maintain", "--tables", query.tables, exit_code=2)
     assert "cannot tidy up" in refused.stderr
+
+
+@pytest.mark.parametrize("retention_s", [0, 60])
+def test_a_commit_under_way_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention_s: int
+) -> None:
+    """Upkeep runs between the moment a file is written and its commit, however long that takes."""
+    query = Query(tmp_path / "tables", timedelta(seconds=retention_s))
+    query.micro_batch()
+    kept = []
+
+    def slow(opened: DeltaTable, rows: pa.Table, **options: Any) -> None:
+        """Write the files and commit them; upkeep runs ten minutes later, before the commit."""
+        folder = Path(opened.table_uri.removeprefix("file://"))
+        before = {*folder.rglob("*.parquet")}
+        write_deltalake(opened, rows, **options)
+        written = {*folder.rglob("*.parquet")} - before
+        age(*written, by=HOUR / 6)
+        entry = folder / "_delta_log" / f"{opened.version():020}.json"
+        held = entry.rename(entry.with_suffix(".held"))
+        query.upkeep()
+        held.rename(entry)
+        kept.append(written <= {*folder.rglob("*.parquet")})
+
+    monkeypatch.setattr(writer, "write_deltalake", slow)
+    query.micro_batch()
+    monkeypatch.undo()
+    assert kept == [True] * 3
+    assert query.committed() == {1}
+    assert TableReader(query.tables).read(OFFSET_COMMITS.name).num_rows == 2 * len(KEYS)
 
 
 def test_files_go_without_a_commit(tmp_path: Path) -> None:
