@@ -23,18 +23,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from streaming.apply.group_rows import member_json
-from streaming.tables import delta
-from streaming.tables.creation import (
-    create_tables,
-    properties_of,
-    set_properties,
-    snapshot_retention,
-)
+from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_OFFSETS_RETENTION_MS,
-    DEFAULT_SNAPSHOT_RETENTION,
     FORMAT_VERSION,
     GROUP_MEMBERS,
     GROUPS,
@@ -50,21 +43,6 @@ from streaming.tables.writer_epoch import WriterEpoch, committed
 logger = logging.getLogger(__name__)
 
 _WITH_MEMBER_JSON: Final = 3
-
-
-def create_missing(tables: str) -> None:
-    """Create the tables that a folder of an earlier release lacks.
-
-    Raises:
-        TablesUnavailable: one cannot be created.
-    """
-    known = properties_of(tables, LOAD_PROGRESS)
-    create_tables(
-        tables,
-        {},
-        snapshot_retention=snapshot_retention(known) or DEFAULT_SNAPSHOT_RETENTION,
-        change_data_feed=known.get(delta.CHANGE_DATA_FEED) == "true",
-    )
 
 
 def migrate(writer: Writer, found: str) -> None:

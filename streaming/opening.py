@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from streaming.migration import add_columns, create_missing, migrate
+from deltalake import DeltaTable
+
+from streaming.migration import add_columns, migrate
+from streaming.tables.creation import create_missing
+from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_migratable
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, FORMAT_VERSION, LOAD_PROGRESS
 from streaming.tables.unfinished import pin, roll_back
 from streaming.tables.writer import Writer
-from streaming.tables.writer_epoch import WriterEpoch
+from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 
 
 def open_for_writing(tables: str, holder: str) -> Writer:
@@ -25,7 +29,7 @@ def open_for_writing(tables: str, holder: str) -> Writer:
     """
     found = TableReader(tables, any_format=True).format_version
     require_migratable(tables, found)
-    epoch = WriterEpoch.take(tables, holder)
+    epoch = WriterEpoch.take(tables, holder, at_least=_newest_epoch(tables))
     if found != FORMAT_VERSION:
         create_missing(tables)
     epoch.fence([table for table in ALL_TABLES if table is not LOAD_PROGRESS], holder)
@@ -50,3 +54,11 @@ def recover(writer: Writer) -> None:
         # A table that nothing was written to since its migration is restored to before that.
         add_columns(writer.epoch)
         pin(writer)
+
+
+def _newest_epoch(tables: str) -> int:
+    """The newest epoch in any table: a power loss may have taken that of `load_progress`."""
+    if local_path(tables) is None:
+        return 0
+    paths = [table.path(tables) for table in ALL_TABLES]
+    return max(epoch_of(DeltaTable(path)) for path in paths if DeltaTable.is_deltatable(path))

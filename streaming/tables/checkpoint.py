@@ -4,7 +4,8 @@ It may always be discarded: the tables know where they are, and a query goes on 
 
 A checkpoint folder holds `metadata` with the query's id, and one file per planned micro-batch in
 `offsets`: a version line, a line of Spark's own JSON, then one line per source, ours being the
-offset JSON of `coordinator_log`; `commits` has a file per finished one.
+offset JSON of `coordinator_log`; `commits` has a file per finished one. Spark does not sync them: a
+power loss may leave them missing, empty, cut or full of zeros.
 
 Source: sql/core/src/main/scala/org/apache/spark/sql/execution/streaming/checkpointing/
 OffsetSeqLog.scala at 4.2.0.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyarrow.fs import FileSelector, FileSystem
 
@@ -24,13 +25,17 @@ from streaming.source import OFFSET_FORMAT_VERSION
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_progress import LoadProgress
 
+_VERSION_LINE: Final = "v1"
+_CHECKSUM_HEADER: Final = b"crc\0"
+"""Of the file that Hadoop's `ChecksumFileSystem` writes beside each file on local disks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """`next_offsets` are where the micro-batch after the last finished one begins.
 
-    `log_partitions` are those of the last planned one; the query id is empty where a checkpoint was
-    being discarded.
+    `log_partitions` are those of the last planned one. The query id is empty where the checkpoint
+    is not whole: it was being discarded, or a power loss damaged it.
     """
 
     location: str
@@ -51,32 +56,9 @@ def read_checkpoint(location: str) -> Checkpoint | None:
     """
     try:
         # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
-        folder = file_system(location)
-        metadata = _read(folder, "metadata")
-        planned = _numbers(folder, "offsets")
-        if metadata is None and not planned:
-            return None
-        query_id = "" if metadata is None else json.loads(metadata)["id"]
-        if not planned:
-            return Checkpoint(location=location, query_id=query_id, next_offsets={})
-        newest = _offset(folder, planned[-1])
-        if newest["v"] != OFFSET_FORMAT_VERSION:
-            return Checkpoint(
-                location=location,
-                query_id=query_id,
-                next_offsets={},
-                format_version=newest["v"],
-            )
-        finished = _numbers(folder, "commits")
-        position = _offset(folder, finished[-1])["p"] if finished else {}
-        return Checkpoint(
-            location=location,
-            query_id=query_id,
-            next_offsets={int(p): next_offset for p, (next_offset, _) in position.items()},
-            log_partitions=frozenset(map(int, newest["p"])),
-            cluster_id=newest["cluster_id"],
-            topic_id=newest["topic_id"],
-        )
+        return _read_whole(file_system(location), location)
+    except _NotWhole:
+        return Checkpoint(location=location, query_id="", next_offsets={})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ConfigurationError(
             f"{location} is not a checkpoint of this program ({error}): name another folder "
@@ -159,16 +141,81 @@ def discard(checkpoint: Checkpoint) -> None:
         ) from error
 
 
+class _NotWhole(Exception):
+    """A file of a checkpoint is missing or damaged."""
+
+
+def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
+    planned = _numbers(folder, "offsets")
+    finished = _numbers(folder, "commits")
+    if not planned and not finished and _read(folder, "metadata") is None:
+        return None
+    (metadata,) = _json_lines(folder, "metadata", 1)
+    if not planned and not finished:
+        return Checkpoint(location=location, query_id=metadata["id"], next_offsets={})
+    # Spark plans one micro-batch at a time, and reads what it planned before when it starts.
+    if not planned or not 0 <= planned[-1] - (finished or [-1])[-1] <= 1:
+        raise _NotWhole
+    *_, newest = [_offset(folder, batch_id) for batch_id in planned[-2:]]
+    if newest["v"] != OFFSET_FORMAT_VERSION:
+        return Checkpoint(
+            location=location,
+            query_id=metadata["id"],
+            next_offsets={},
+            format_version=newest["v"],
+        )
+    position = {}
+    if finished:
+        _json_lines(folder, f"commits/{finished[-1]}", 2)
+        position = _offset(folder, finished[-1])["p"]
+    return Checkpoint(
+        location=location,
+        query_id=metadata["id"],
+        next_offsets={int(p): next_offset for p, (next_offset, _) in position.items()},
+        log_partitions=frozenset(map(int, newest["p"])),
+        cluster_id=newest["cluster_id"],
+        topic_id=newest["topic_id"],
+    )
+
+
 def _offset(folder: FileSystem, batch_id: int) -> Any:
     """The offset at which a micro-batch ends."""
-    planned = _read(folder, f"offsets/{batch_id}") or ""
-    return json.loads(planned.splitlines()[2])
+    return _json_lines(folder, f"offsets/{batch_id}", 3)[2]
 
 
-def _read(folder: FileSystem, name: str) -> str | None:
+def _json_lines(folder: FileSystem, name: str, count: int) -> list[Any]:
+    """The first lines of a file, parsed; a version line is left as it is.
+
+    Raises:
+        _NotWhole: the file is missing, empty, cut or full of zeros, or its checksums are.
+        ValueError: it is another kind of file.
+    """
+    text = _read(folder, name)
+    parent, _, own_name = name.rpartition("/")
+    checksums = _read(folder, f"{parent}/.{own_name}.crc".lstrip("/"))
+    if checksums is not None and not checksums.startswith(_CHECKSUM_HEADER):
+        raise _NotWhole
+    lines = (text or b"").decode().split("\n")[:count]
+    if "\0" in lines[0] or (len(lines) < count and _VERSION_LINE.startswith(lines[0])):
+        raise _NotWhole
+    return [_parsed(line) for line in lines]
+
+
+def _parsed(line: str) -> Any:
+    if line == _VERSION_LINE:
+        return line
+    try:
+        return json.loads(line)
+    except ValueError:
+        if not line or line.startswith("{"):
+            raise _NotWhole from None
+        raise
+
+
+def _read(folder: FileSystem, name: str) -> bytes | None:
     try:
         with folder.open_input_file(name) as file:
-            return str(file.read().decode())
+            return bytes(file.read())
     except FileNotFoundError:
         return None
 

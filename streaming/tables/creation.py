@@ -62,6 +62,21 @@ def create_tables(
         create_table(tables, table, {**retention_properties(snapshot_retention), **own})
 
 
+def create_missing(tables: str) -> None:
+    """Create the tables that a folder with `load_progress` lacks: later releases have more.
+
+    Raises:
+        TablesUnavailable: one cannot be created.
+    """
+    known = properties_of(tables, LOAD_PROGRESS)
+    create_tables(
+        tables,
+        {},
+        snapshot_retention=snapshot_retention(known) or DEFAULT_SNAPSHOT_RETENTION,
+        change_data_feed=known.get(delta.CHANGE_DATA_FEED) == "true",
+    )
+
+
 def create_table(tables: str, table: Table, properties: Mapping[str, str]) -> None:
     """Create a table unless it exists; another process may create it at the same time.
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from coordinator_state.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
+from streaming.tables.damage import cut_damaged_logs
 from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_migratable
 from streaming.tables.load_progress import LoadProgress
@@ -38,10 +39,12 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
     """Lock a folder of this machine against a second writer, and make it if it is missing.
 
     A store has no lock: there the writer epoch (`writer_epoch`) fences the older writer. Writers of
-    other tables, and of the checkpoint, have another `lock_file`.
+    other tables have another `lock_file`. The holder is alone, so damage by a power loss is removed
+    here (`damage`).
 
     Raises:
-        ConfigurationError: another process holds the lock, or the folder cannot be made.
+        ConfigurationError: another process holds the lock, the folder cannot be made, or its tables
+            are damaged.
     """
     folder = local_path(tables)
     if folder is None:
@@ -56,6 +59,8 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
                 raise ConfigurationError(
                     f"another run is writing to {tables}: stop it, or name another folder"
                 ) from error
+            if lock_file == LOCK_FILE:
+                cut_damaged_logs(tables)
             yield
     except OSError as error:
         raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error

@@ -145,16 +145,8 @@ class TableReader:
 
     @cached_property
     def table_versions(self) -> dict[str, int]:
-        """The Delta version of each table in this snapshot.
-
-        A row of `load_progress` keeps the versions of the last micro-batch that touched its log
-        partition; versions only grow, so the greatest is that of the newest micro-batch.
-        """
-        versions: dict[str, int] = {}
-        for pairs in self._progress["table_versions"].to_pylist():
-            for name, version in pairs or ():
-                versions[name] = max(version, versions.get(name, version))
-        return versions
+        """The Delta version of each table in this snapshot."""
+        return pinned_versions(self._progress)
 
     @property
     def moment(self) -> datetime:
@@ -281,6 +273,19 @@ class TableReader:
             raise ConfigurationError(
                 f"{self.tables} has nothing as of {as_of}: it begins at {first.isoformat()}"
             )
+
+
+def pinned_versions(progress: pa.Table) -> dict[str, int]:
+    """The Delta version of each table in a snapshot, by the rows of its `load_progress`.
+
+    A table that no row names was empty then. A row keeps the versions of the last micro-batch that
+    wrote it, and versions only grow.
+    """
+    versions: dict[str, int] = {}
+    for pairs in progress["table_versions"].to_pylist():
+        for name, version in pairs or ():
+            versions[name] = max(version, versions.get(name, version))
+    return versions
 
 
 def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:

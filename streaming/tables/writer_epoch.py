@@ -66,13 +66,16 @@ class WriterEpoch:
     is_fenced: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @classmethod
-    def take(cls, tables: str, holder: str, first: Table = LOAD_PROGRESS) -> WriterEpoch:
+    def take(
+        cls, tables: str, holder: str, first: Table = LOAD_PROGRESS, at_least: int = 0
+    ) -> WriterEpoch:
         """Take the next epoch of a folder and fence the first table with it.
 
         Args:
             tables: the tables folder.
             holder: the command that takes it, for the message of the writer that is fenced.
             first: the table whose fence decides between two that take an epoch at the same time.
+            at_least: an epoch that was taken before; the next one is greater.
 
         Raises:
             TablesUnavailable: the table cannot be written.
@@ -81,7 +84,7 @@ class WriterEpoch:
 
         def take_next(opened: DeltaTable) -> None:
             nonlocal taken
-            taken = epoch_of(opened) + 1
+            taken = max(epoch_of(opened), at_least) + 1
             _write_fence(opened, first, taken, holder)
 
         committed(tables, first, take_next)

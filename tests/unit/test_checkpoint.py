@@ -20,8 +20,9 @@ def _write(folder: Path, *, next_offset: int, committed: bool = True) -> str:
         (folder / name).mkdir(parents=True)
     (folder / "metadata").write_text(json.dumps({"id": "query"}))
     position = {"v": 1, "cluster_id": "c", "topic_id": "t", "p": {"7": [next_offset, 0]}}
-    (folder / "offsets" / "3").write_text(f"v1\n{{}}\n{json.dumps(position)}")
-    (folder / "offsets" / ".3.crc").write_bytes(b"")
+    batch_id = "3" if committed else "0"
+    (folder / "offsets" / batch_id).write_text(f"v1\n{{}}\n{json.dumps(position)}")
+    (folder / "offsets" / f".{batch_id}.crc").write_bytes(b"crc\0\0\0\2\0????")
     if committed:
         (folder / "commits" / "3").write_text("v1\n{}")
     return str(folder)
@@ -107,6 +108,41 @@ def test_discarding_leaves_what_is_not_of_the_checkpoint(tmp_path: Path) -> None
 def test_one_that_was_being_discarded_does_not_fit(tmp_path: Path) -> None:
     folder = _write(tmp_path, next_offset=9)
     (tmp_path / "metadata").unlink()
+    assert _misfit(folder, _progress(9)) == "it is not whole"
+
+
+_METADATA, _OFFSETS, _COMMITS, _CHECKSUMS = "metadata", "offsets/3", "commits/3", "offsets/.3.crc"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((name, None) for name in (_METADATA, _OFFSETS, _COMMITS)),
+        *((name, b"") for name in (_METADATA, _OFFSETS, _COMMITS, _CHECKSUMS)),
+        *((name, bytes(40)) for name in (_METADATA, _OFFSETS, _COMMITS, _CHECKSUMS)),
+        *((name, b"v") for name in (_OFFSETS, _COMMITS)),
+        *((name, b"v1\n{") for name in (_OFFSETS, _COMMITS)),
+        (_METADATA, b'{"id": "qu'),
+        (_OFFSETS, b'v1\n{}\n{"v": 1, '),
+        (_CHECKSUMS, b"cr"),
+    ],
+)
+def test_one_that_a_power_loss_damaged_does_not_fit(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    assert _misfit(folder, _progress(9)) == "it is not whole"
+
+
+def test_one_with_a_missing_micro_batch_does_not_fit(tmp_path: Path) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    position = {"v": 1, "cluster_id": "c", "topic_id": "t", "p": {"7": [20, 0]}}
+    for batch_id in (4, 5):
+        (tmp_path / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(position)}")
     assert _misfit(folder, _progress(9)) == "it is not whole"
 
 

@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.errors import WriterFenced
 from streaming.opening import open_for_writing
-from streaming.tables import folder as tables_folder
 from streaming.tables import writer as writer_module
 from streaming.tables.creation import keep_snapshots
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -35,15 +32,9 @@ from streaming.tables.schemas import (
 from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from streaming.upkeep import maintain
-from tests.log_rows import LOG_PARTITION, commit, marker, record, table_of
-from tests.logs import group_value
+from tests.every_table import apply_next, assert_undisturbed, create
 from tests.object_store import served_object_store
 from tests.tables_folder import Crash, start_apply
-from tests.undisturbed import differences, table_rows
-
-NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-RECORDS = 6
-"""Of a micro-batch."""
 
 
 @pytest.fixture(scope="module")
@@ -64,44 +55,6 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     for name, value in request.getfixturevalue("object_store").items():
         monkeypatch.setenv(name, value)
     return f"s3a://bucket/{tmp_path.name}"
-
-
-def create(tables: str) -> None:
-    tables_folder.create(tables, NOTHING, log_partitions=50)
-
-
-def apply_next(apply: MicroBatchApply) -> None:
-    """One micro-batch that writes every table, from where the tables are."""
-    row = apply.progress.rows.get(LOG_PARTITION)
-    start = 0 if row is None else row.next_offset
-    number = start // RECORDS
-    rows = [
-        commit(start, number),
-        commit(start + 1, number, key=OffsetKey("g", "u", number)),
-        record(start + 2, group_value([f"member-{number}"])),
-        commit(start + 3, number, producer_id=9, key=OffsetKey("g", "in transaction", number)),
-        *([marker(start + 4, 9)] if number % 2 else [commit(start + 4, None)]),
-        {**commit(start + 5, 0), "row_kind": "undecodable", "reason": "damaged"},
-    ]
-    report = {
-        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
-        **{"record_offset": start + RECORDS, "high_watermark": start + RECORDS},
-        **{"records_read": RECORDS, "records_superseded": 0, "bytes_read": 1},
-        **{"log_leader_epoch": 0},
-    }
-    apply.apply(table_of([*rows, report]), number, "query")
-
-
-def assert_undisturbed(tables: str, folder: Path) -> None:
-    """Every row is that of a load of as many micro-batches that nobody disturbed."""
-    undisturbed = str(folder / "undisturbed")
-    create(undisturbed)
-    apply = start_apply(undisturbed)
-    for _ in range(TableReader(tables).load_states[LOG_PARTITION].next_offset // RECORDS):
-        apply_next(apply)
-    found = table_rows(tables)
-    assert all(rows for name, rows in found.items() if name != PENDING_OFFSETS.name)
-    assert list(differences(found, table_rows(undisturbed))) == []
 
 
 @pytest.mark.parametrize(
