@@ -20,7 +20,7 @@ from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
 from streaming.snapshot import Snapshot
-from streaming.sql import check
+from streaming.sql.query import check
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from streaming.errors import ConfigurationError
 from streaming.snapshot import Snapshot
-from streaming.sql import query
+from streaming.sql.query import query
 
 _COLUMNS: Final = ("group_id", "topic", "partition", "value", "reason")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {

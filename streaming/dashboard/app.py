@@ -20,8 +20,10 @@ from streaming.dashboard.cluster import Cluster
 from streaming.dashboard.moments import moment_of
 from streaming.dashboard.shown import add_filters
 from streaming.errors import ConfigurationError
+from streaming.slots import Busy
 
 DEFAULT_REFRESH_S = 5.0
+_RETRY_AFTER_S = 5
 
 
 def create_app(
@@ -42,6 +44,7 @@ def create_app(
     (access or Access("127.0.0.1")).guard(app)
     add_filters(app)
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
+    app.extensions[queries.PROCESSES] = queries.sql_processes(clusters.values())
     app.before_request(lambda: _find_cluster(known, refresh_s))
     app.url_value_preprocessor(_note_cluster)
     app.url_defaults(_stay)
@@ -51,6 +54,7 @@ def create_app(
         for address, name, view in page.PAGES:
             app.add_url_rule(f"/c/<cluster>/{address}", name, view)
     app.register_error_handler(ConfigurationError, _refused)
+    app.register_error_handler(Busy, _busy)
     app.register_error_handler(HTTPException, _failed)
     return app
 
@@ -95,6 +99,11 @@ def _index() -> str | Response:
 
 def _refused(error: ConfigurationError) -> tuple[str, int]:
     return render_template("error.html", title="This cannot be shown", message=str(error)), 400
+
+
+def _busy(error: Busy) -> tuple[str, int, dict[str, str]]:
+    shown = render_template("error.html", title="Too much at once", message=str(error))
+    return shown, 503, {"Retry-After": str(_RETRY_AFTER_S)}
 
 
 def _failed(error: HTTPException) -> tuple[str, int]:

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from datetime import timedelta, timezone
 from html import unescape
 from html.parser import HTMLParser
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
+import requests
 from flask.testing import FlaskClient
 from markupsafe import escape
+from werkzeug.test import TestResponse
 
+from streaming.dashboard import queries
 from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
+from streaming.dashboard.server import serving
 from streaming.errors import ConfigurationError
 from streaming.output import printable
 from streaming.questions import QUESTIONS, Question
 from streaming.tables.reader import TableReader
+from tests.conftest import Eventually
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -28,6 +39,7 @@ from tests.dashboard_tables import (
     DashboardTables,
     create_dashboard_tables,
 )
+from tests.integration.command_line import command_of
 
 PAGES = (
     "/c/prod/",
@@ -71,6 +83,11 @@ def text_of(client: FlaskClient, address: str, status: int = 200) -> str:
     answer = client.get(address)
     assert answer.status_code == status, answer.text
     return answer.text
+
+
+def file_of(client: FlaskClient, asked: dict[str, str]) -> TestResponse:
+    # What is sent is closed as a server does it.
+    return client.get(f"/c/prod/sql?{urlencode(asked)}", buffered=True)
 
 
 def groups_of(page: str) -> list[str]:
@@ -220,10 +237,11 @@ def test_every_example_of_sql_can_be_asked(client: FlaskClient, question: Questi
 def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     select = {"query": f"SELECT '{REWOUND}' AS group_id"}
     assert f"<td>{REWOUND}</td>" in text_of(client, f"/c/prod/sql?{urlencode(select)}")
-    csv = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'csv'})}")
+    csv = file_of(client, {**select, "format": "csv"})
     assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
     assert csv.text == f"group_id\r\n{REWOUND}\r\n"
-    parquet = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'parquet'})}")
+    assert csv.headers["Content-Length"] == str(len(csv.data))
+    parquet = file_of(client, {**select, "format": "parquet"})
     assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": REWOUND}]
     twice = {"query": "SELECT 1 AS a, 2 AS a"}
     page = text_of(client, f"/c/prod/sql?{urlencode(twice)}")
@@ -237,7 +255,7 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
 def test_what_cannot_be_shown_is_said(client: FlaskClient, select: str) -> None:
     for as_file in ("", "csv"):
         asked = urlencode({"query": f"SELECT {select} AS a", "format": as_file})
-        page = client.get(f"/c/prod/sql?{asked}")
+        page = client.get(f"/c/prod/sql?{asked}", buffered=True)
         assert page.status_code == 200
         assert 'role="alert"' in page.text or "1 rows" in page.text or as_file
 
@@ -252,6 +270,52 @@ def test_wrong_sql_is_said(client: FlaskClient) -> None:
     assert 'role="alert">Catalog Error: Table with name nothing does not exist!' in page
     long = {"query": "SELECT range AS a FROM range(2000)"}
     assert "1,000 rows; there are more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
+
+
+def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
+    def shown(select: str) -> str:
+        return text_of(client, f"/c/prod/sql?{urlencode({'query': select})}")
+
+    columns = ", ".join(f"range AS c{number}" for number in range(500))
+    wide = f"SELECT {columns} FROM range(1000000)"  # noqa: S608 - of numbers
+    assert "100 rows; there are more" in shown(wide)
+    (cell,) = re.findall("<td>(x+… .*)</td>", shown("SELECT repeat('x', 100000) AS a"))
+    assert cell.strip("x") == "… (100,000 characters)"
+    assert "there are more" in shown("SELECT repeat('x', 9000) AS a FROM range(900)")
+    columns = ", ".join(f"1 AS c{number}" for number in range(1001))
+    assert "1,001 columns and the page shows at most 1,000" in shown(f"SELECT {columns}")
+    assert "No rows." in shown("SELECT 1 AS a WHERE false")
+
+
+def test_hostile_queries_hold_up_no_page(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "SHOWN_LIMITS", replace(queries.SHOWN_LIMITS, within_s=600))
+    hostile = (
+        "SELECT * FROM range(sleep_ms(600000))",
+        "SELECT levenshtein(repeat('a', 10000000), repeat('b', 10000000))",
+        "SELECT sum(hash(range)) FROM range(1000000000000000)",
+    )
+    app = create_app({"prod": tables.folder})
+    with serving(app) as address, ThreadPoolExecutor(8) as pool:
+
+        def get(page: str, **arguments: str) -> requests.Response:
+            return requests.get(f"{address}c/prod/{page}", params=arguments, timeout=120)
+
+        jobs = [pool.submit(get, "sql", query=hostile[number % 3]) for number in range(8)]
+        try:
+            done = as_completed(jobs)
+            refused = [next(done).result() for _ in range(8 - queries.AT_ONCE)]
+            assert [answer.status_code for answer in refused] == [503] * len(refused)
+            assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
+            assert "queries: 3 at once" in refused[0].text
+            for page in ("", "health", "transactions", "sql"):
+                assert get(page).status_code == 200
+            # Meanwhile, each of the others goes on.
+            assert sum(job.done() for job in jobs) == len(refused)
+        finally:
+            app.extensions[queries.PROCESSES].close()
+    assert sum(job.result().status_code == 200 for job in jobs) == queries.AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -349,3 +413,35 @@ def test_nothing_is_written(client: FlaskClient, tables: DashboardTables) -> Non
     assert sorted(Path(tables.folder).rglob("*")) == files
     assert client.post("/c/prod/").status_code == 405
     assert TableReader(tables.folder).version == 2
+
+
+def test_ctrl_c_ends_it_with_the_queries_it_answers(
+    tables: DashboardTables, eventually: Eventually
+) -> None:
+    command = command_of("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as page:
+        try:
+            assert page.stderr is not None
+            address = page.stderr.readline().split()[-1]
+            host, port = urlsplit(address).hostname, urlsplit(address).port
+            asks = HTTPConnection(str(host), port, timeout=60)
+            select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
+            asks.request("GET", f"/c/tables/sql?{select}")
+            tasks = Path(f"/proc/{page.pid}/task")
+
+            def started() -> list[int]:
+                """What the page started: the process that answers."""
+                found = [(task / "children").read_text().split() for task in tasks.iterdir()]
+                return [int(pid) for pids in found for pid in pids]
+
+            answering = eventually(started)
+            # As a terminal does it: everything that it started there is told.
+            os.killpg(page.pid, signal.SIGINT)
+            assert page.wait(30) == 0
+            assert page.stderr.read() == ""
+            asks.close()
+        finally:
+            page.kill()
+    eventually(lambda: not [pid for pid in answering if Path(f"/proc/{pid}/cmdline").exists()])
