@@ -41,6 +41,7 @@ class _File(NamedTuple):
 
 _FILES: Final[Mapping[str, _File]] = {
     "csv": _File(Form.CSV, "text/csv; charset=utf-8", "query.csv"),
+    "spreadsheet": _File(Form.SPREADSHEET, "text/csv; charset=utf-8", "query-spreadsheet.csv"),
     "parquet": _File(Form.PARQUET, "application/vnd.apache.parquet", "query.parquet"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from itertools import chain, islice
 from typing import Any, BinaryIO, Final
 
@@ -48,10 +49,12 @@ def write_arrow(answer: Answer, file: BinaryIO, most_rows: int) -> None:
             stream.write_batch(batch)
 
 
-def write_csv(answer: Answer, file: BinaryIO, most_rows: int) -> None:
+def write_csv(
+    answer: Answer, file: BinaryIO, most_rows: int, *, for_spreadsheets: bool = False
+) -> None:
     """RFC 4180; see `streaming.output.csv_lines`."""
     rows = islice(_rows(answer), most_rows)
-    for line in csv_lines(rows, answer.schema.names):
+    for line in csv_lines(rows, answer.schema.names, for_spreadsheets=for_spreadsheets):
         file.write(line.encode())
 
 
@@ -108,6 +111,7 @@ FORMS: Final[Mapping[Form, Write]] = {
     Form.ARROW: write_arrow,
     Form.SHOWN: write_shown,
     Form.CSV: write_csv,
+    Form.SPREADSHEET: partial(write_csv, for_spreadsheets=True),
     Form.PARQUET: write_parquet,
 }
 

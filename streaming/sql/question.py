@@ -19,6 +19,8 @@ class Form(str, Enum):
     ARROW = "arrow"
     SHOWN = "shown"
     CSV = "csv"
+    SPREADSHEET = "spreadsheet"
+    """CSV without a cell that a spreadsheet takes for a formula."""
     PARQUET = "parquet"
 
 

@@ -195,11 +195,14 @@ def test_sql_is_run_and_taken_away(open_page: Callable[..., Page], tmp_path: Pat
     page.get_by_role("textbox", name=re.compile("^A SELECT")).fill("SELECT 6 * 7 AS answer")
     page.keyboard.press("Control+Enter")
     expect(page.locator("main td")).to_have_text("42")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").click()
-    file = tmp_path / "query.csv"
-    download.value.save_as(file)
-    assert file.read_bytes() == b"answer\r\n42\r\n"
+    formula = "SELECT '=6*7' AS answer"
+    page.get_by_role("textbox", name=re.compile("^A SELECT")).fill(formula)
+    for button, cell in (("CSV", b"=6*7"), ("CSV for spreadsheets", b"'=6*7")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=button, exact=True).click()
+        file = tmp_path / "query.csv"
+        download.value.save_as(file)
+        assert file.read_bytes() == b"answer\r\n" + cell + b"\r\n"
 
 
 def test_it_refreshes_unless_it_is_told_not_to(

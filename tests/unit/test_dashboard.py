@@ -241,6 +241,11 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
     assert csv.text == f"group_id\r\n{REWOUND}\r\n"
     assert csv.headers["Content-Length"] == str(len(csv.data))
+    formulas = {"query": "SELECT '=1+1' AS \"@a\", -1 AS b, '-1' AS c"}
+    assert file_of(client, {**formulas, "format": "csv"}).text == "@a,b,c\r\n=1+1,-1,-1\r\n"
+    safe = file_of(client, {**formulas, "format": "spreadsheet"})
+    assert safe.headers["Content-Disposition"].endswith('"query-spreadsheet.csv"')
+    assert safe.text == "'@a,b,c\r\n'=1+1,-1,'-1\r\n"
     parquet = file_of(client, {**select, "format": "parquet"})
     assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": REWOUND}]
     twice = {"query": "SELECT 1 AS a, 2 AS a"}

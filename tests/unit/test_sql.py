@@ -116,6 +116,8 @@ class TestCommand:
         assert json_lines(call(*self.arguments(folder, "--output", "json"))) == rows
         csv = call(*self.arguments(folder, "--output", "csv")).stdout
         assert csv.split() == ["group_id,lag", "back,94", "idle,0"]
+        safe = call(*self.arguments(folder, "--output", "spreadsheet-csv")).stdout
+        assert safe == csv
         file = tmp_path / "rows.parquet"
         assert call(*self.arguments(folder, "--parquet", str(file))).stdout == ""
         assert pq.read_table(file).to_pylist() == rows
