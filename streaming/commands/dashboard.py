@@ -41,6 +41,13 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
     help="A header that a reverse proxy puts into every request of who may see the page.",
 )
 @option(
+    "--allowed-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name that the page answers to, besides localhost, --host and IP addresses; repeatable. "
+    "Others are refused, since a site could give its own name to this machine.",
+)
+@option(
     "--refresh",
     type=Duration(),
     default="5s",
@@ -61,6 +68,7 @@ def dashboard(
     host: str,
     token: str | None,
     auth_header: str | None,
+    allowed_host: tuple[str, ...],
     refresh: float,
     browser: bool,
 ) -> None:
@@ -75,6 +83,7 @@ def dashboard(
       coordinator-state dashboard --tables tables
       coordinator-state dashboard --tables prod=/data/prod --tables stage=/data/stage
       coordinator-state dashboard --tables tables --port 9000 --no-browser
+      coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
     from streaming.dashboard.access import Access
     from streaming.dashboard.app import create_app
@@ -88,7 +97,7 @@ def dashboard(
     clusters = _clusters(tables)
     for folder in clusters.values():
         TableReader(folder)
-    access = Access(host, token, auth_header)
+    access = Access(host, token, auth_header, allowed_host)
     app = create_app(clusters, access=access, refresh_s=refresh)
     with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
         write_note(f"the page is at {address}")

@@ -1,8 +1,8 @@
 """Who may see the page: on this machine everybody, from elsewhere whoever has the token.
 
-A page on 127.0.0.1 takes no other name for it, so that no site can read it through a visitor's
-browser (DNS rebinding). One that listens elsewhere asks for a token, or takes the word of a reverse
-proxy that puts a header into every request.
+The page answers to names of its own only, see `streaming.dashboard.own_names`. One that listens
+elsewhere than on 127.0.0.1 asks for a token, or takes the word of a reverse proxy that puts a
+header into every request.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import hmac
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from ipaddress import ip_address
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from flask import Flask, Response, abort, redirect, render_template, request, session, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
+from streaming.dashboard.own_names import OwnNames, is_loopback
 from streaming.errors import ConfigurationError
 
 _POLICY = "; ".join(
@@ -36,19 +36,7 @@ _COSTLY = frozenset({"sql", "group_chart"})
 """No site may have a visitor's browser ask for them."""
 _OWN_PAGE = re.compile(r"/c/[!-\[\]-~]*")
 """Printable ASCII but for the backslash, which browsers take for a slash."""
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only.
-
-    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host in _LOOPBACK_NAMES
+_ADVICE = "Use localhost, an IP address, or a name that --allowed-host gave to the page."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +47,7 @@ class Access:
         host: the address to listen on.
         token: to be given once per browser, or as a bearer token with each request.
         auth_header: a header that a reverse proxy puts into the requests of those it let in.
+        allowed_hosts: names that the page answers to, besides localhost, `host` and IP addresses.
 
     Raises:
         ConfigurationError: the page would be open to others without a token or a proxy.
@@ -67,6 +56,7 @@ class Access:
     host: str
     token: str | None = None
     auth_header: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if any(given is not None and not given.strip() for given in (self.token, self.auth_header)):
@@ -83,13 +73,13 @@ class Access:
         # Another token ends every session.
         app.secret_key = sha256(f"session {self.token}".encode()).digest()
         app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax")
+        names = (self.host, *self.allowed_hosts)
+        app.wsgi_app = OwnNames(app.wsgi_app, names, advice=_ADVICE)  # type: ignore[method-assign]
         app.before_request(self._check)
         app.after_request(_limit)
         app.add_url_rule("/login", "login", self._login, methods=["GET", "POST"])
 
     def _check(self) -> AnyResponse | None:
-        if is_loopback(self.host) and not self._is_own_name(request.host):
-            abort(403, "This page answers to 127.0.0.1 and localhost only.")
         if request.endpoint in _COSTLY and request.headers.get("Sec-Fetch-Site") == "cross-site":
             abort(403, "Another site asked for this.")
         if self.auth_header is not None and not request.headers.get(self.auth_header):
@@ -100,12 +90,6 @@ class Access:
             query = request.query_string.decode("ascii", "replace")
             return redirect(url_for("login", to=f"{quote(request.path)}?{query}"))
         abort(401, "A bearer token is needed.")
-
-    def _is_own_name(self, given: str) -> bool:
-        try:
-            return urlsplit(f"//{given}").hostname in {*_LOOPBACK_NAMES, self.host}
-        except ValueError:
-            return False
 
     def _has_token(self) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")

@@ -9,18 +9,21 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
+from typing import TYPE_CHECKING
 
-from flask import Flask
 from waitress.server import create_server
 
 from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 _THREADS = 8
 
 
 @contextmanager
 def serving(
-    app: Flask, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
+    app: WSGIApplication, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
 ) -> Iterator[str]:
     """Serve while the block runs; gives the address, port 0 takes any free one.
 

@@ -355,10 +355,6 @@ def test_several_clusters(tables: DashboardTables, tmp_path: Path) -> None:
 
 
 class TestAccess:
-    def test_a_page_for_this_machine_answers_to_no_other_name(self, client: FlaskClient) -> None:
-        assert client.get("/c/prod/", headers={"Host": "evil.example"}).status_code == 403
-        assert client.get("/c/prod/", headers={"Host": "127.0.0.1:8050"}).status_code == 200
-
     def test_elsewhere_it_needs_a_token_or_a_proxy(self) -> None:
         with pytest.raises(ConfigurationError, match="others could see the page: set a token"):
             Access("0.0.0.0")  # noqa: S104 - that it is refused
@@ -387,9 +383,9 @@ class TestAccess:
 
     @pytest.mark.parametrize("empty", ["", " "])
     def test_nothing_is_no_token(self, empty: str) -> None:
-        for given in ({"token": empty}, {"auth_header": empty}):
+        for token, auth_header in ((empty, None), (None, empty)):
             with pytest.raises(ConfigurationError, match="is not empty"):
-                Access("0.0.0.0", **given)  # noqa: S104 - that it is refused
+                Access("0.0.0.0", token, auth_header)  # noqa: S104 - that it is refused
 
     def test_nobody_learns_what_there_is(self, tables: DashboardTables) -> None:
         access = Access("0.0.0.0", token="s3cr3t")  # noqa: S104, S106 - of this test
