@@ -46,4 +46,7 @@ class Slots:
             self._places.release()
 
     def _busy(self) -> Busy:
-        return Busy(f"{self._what}: {self._at_once} at once, and no place became free")
+        return Busy(
+            f"{self._what}: at most {self._at_once} are computed at once, and no place is free. "
+            "Try again in some seconds."
+        )

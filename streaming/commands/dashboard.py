@@ -86,8 +86,8 @@ def dashboard(
       coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
     from streaming.dashboard.access import Access
-    from streaming.dashboard.app import create_app
-    from streaming.dashboard.server import open_browser, serving
+    from streaming.dashboard.app import serving_page
+    from streaming.dashboard.server import open_browser
     from streaming.tables.reader import TableReader
 
     if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
@@ -98,8 +98,10 @@ def dashboard(
     for folder in clusters.values():
         TableReader(folder)
     access = Access(host, token, auth_header, allowed_host)
-    app = create_app(clusters, access=access, refresh_s=refresh)
-    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
+    with (
+        stop_on_signals() as stop,
+        serving_page(clusters, access=access, refresh_s=refresh, port=port) as address,
+    ):
         write_note(f"the page is at {address}")
         if browser:
             open_browser(address)

@@ -32,8 +32,8 @@ _POLICY = "; ".join(
     )
 )
 _OPEN = frozenset({"login", "static"})
-_COSTLY = frozenset({"sql", "group_chart"})
-"""No site may have a visitor's browser ask for them."""
+_NO_LINKS = frozenset({"sql", "group_chart"})
+"""Not even a link of another site leads there: it would have the visitor's browser send a query."""
 _OWN_PAGE = re.compile(r"/c/[!-\[\]-~]*")
 """Printable ASCII but for the backslash, which browsers take for a slash."""
 _ADVICE = "Use localhost, an IP address, or a name that --allowed-host gave to the page."
@@ -80,7 +80,7 @@ class Access:
         app.add_url_rule("/login", "login", self._login, methods=["GET", "POST"])
 
     def _check(self) -> AnyResponse | None:
-        if request.endpoint in _COSTLY and request.headers.get("Sec-Fetch-Site") == "cross-site":
+        if _is_of_another_site():
             abort(403, "Another site asked for this.")
         if self.auth_header is not None and not request.headers.get(self.auth_header):
             abort(403, "Come here through the reverse proxy.")
@@ -108,6 +108,24 @@ class Access:
         session["may_see"] = True
         to = request.args.get("to", "/")
         return redirect(to if _OWN_PAGE.fullmatch(to) else "/")
+
+
+def _is_of_another_site() -> bool:
+    """Whether a page of another site has the visitor's browser ask for this.
+
+    A link that the visitor follows may lead here. An image, a frame, a script or a form may not:
+    pages compute much, and a site could ask for many. Browsers say by `Sec-Fetch-Site` who asks,
+    other programs do not; a site on another port of this machine is `same-site`.
+    """
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    if site in {"none", "same-origin"}:
+        return False
+    is_link = (
+        request.method == "GET"
+        and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        and request.headers.get("Sec-Fetch-Dest") == "document"
+    )
+    return not is_link or (site == "cross-site" and request.endpoint in _NO_LINKS)
 
 
 def _limit(response: Response) -> Response:

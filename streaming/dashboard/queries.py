@@ -54,7 +54,7 @@ def sql_processes(tables: Collection[str]) -> SqlProcesses:
 def page() -> str | Response:
     """Answer the query of the address."""
     select = request.args.get("query", "")
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    snapshot: PageSnapshot = g.cluster.opened(g.at)
     as_file = _FILES.get(request.args.get("format", ""))
     found, fault = None, ""
     if not select.strip():
@@ -94,7 +94,8 @@ def _sent(answer: BinaryIO, file: _File) -> Response:
     sent = Response(
         wrap_file(request.environ, answer), mimetype=file.media_type, direct_passthrough=True
     )
-    sent.content_length = os.fstat(answer.fileno()).st_size
+    sent.content_length = answer.seek(0, os.SEEK_END)
+    answer.seek(0)
     sent.headers["Content-Disposition"] = f'attachment; filename="{file.name}"'
     return sent
 

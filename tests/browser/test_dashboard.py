@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from flask import Response
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from streaming.dashboard.app import create_app
+from streaming.dashboard.queries import PROCESSES
+from streaming.dashboard.server import serving
 from streaming.output import printable
 from tests.browser.chromium import CHROMIUM, FLAGS, needs_chromium
+from tests.conftest import Eventually
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -219,3 +228,62 @@ def test_it_refreshes_unless_it_is_told_not_to(
     expect(facts).not_to_contain_text("1,900")
     page.get_by_role("button", name="Paused").click()
     expect(facts).to_contain_text("1,900", timeout=20_000)
+
+
+@contextmanager
+def other_site(address: str) -> Iterator[int]:
+    """The port of a page that shows eight expensive pages as images, and links to some."""
+    images = "".join(
+        f'<img src="{address}changes?since=2026-01-01T00:00:0{number}Z">'
+        f'<img src="{address}?at=2026-01-01T00:00:0{number}Z">'
+        for number in range(4)
+    )
+    links = f'<a href="{address}changes">changes</a> <a href="{address}sql">sql</a>'
+    html = f'<!doctype html>{images}<iframe src="{address}"></iframe>{links}'.encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("site", ["localhost", "127.0.0.1"])
+def test_another_site_can_link_here_and_nothing_else(
+    browser: Browser, tables: DashboardTables, eventually: Eventually, site: str
+) -> None:
+    """To the browser localhost is another site, and 127.0.0.1 another port of the same one."""
+    app = create_app({"tables": tables.folder})
+    statuses: list[int] = []
+
+    def note(response: Response) -> Response:
+        statuses.append(response.status_code)
+        return response
+
+    app.after_request(note)
+    with serving(app) as address, other_site(f"{address}c/tables/") as port:
+        page = browser.new_page()
+        page.goto(f"http://{site}:{port}/")
+        eventually(lambda: len(statuses) == 9)
+        assert statuses == [403] * 9
+        page.get_by_role("link", name="changes").click()
+        expect(page.locator("h1")).to_have_text("What changed")
+        page.go_back()
+        page.get_by_role("link", name="sql").click()
+        expect(page.locator("h1")).to_have_text("Forbidden" if site == "localhost" else "SQL")
+        page.close()
+    app.extensions[PROCESSES].close()

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import signal
-import subprocess
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
 from datetime import timedelta, timezone
 from html import unescape
 from html.parser import HTMLParser
-from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pyarrow.parquet as pq
 import pytest
-import requests
 from flask.testing import FlaskClient
 from markupsafe import escape
 from werkzeug.test import TestResponse
 
-from streaming.dashboard import queries
 from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
-from streaming.dashboard.server import serving
+from streaming.dashboard.queries import PROCESSES
 from streaming.errors import ConfigurationError
 from streaming.output import printable
 from streaming.questions import QUESTIONS, Question
+from streaming.slots import Slots
+from streaming.sql.processes import SqlProcesses
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -39,7 +32,6 @@ from tests.dashboard_tables import (
     DashboardTables,
     create_dashboard_tables,
 )
-from tests.integration.command_line import command_of
 
 PAGES = (
     "/c/prod/",
@@ -58,7 +50,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
 
 @pytest.fixture(scope="module")
 def client(tables: DashboardTables) -> FlaskClient:
-    return create_app({"prod": tables.folder}).test_client()
+    app = create_app({"prod": tables.folder})
+    # Each query in a process of its own is for `test_dashboard_limits.py`: starting takes a second.
+    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [tables.folder], is_reused=True)
+    return app.test_client()
 
 
 class Page(HTMLParser):
@@ -292,37 +287,6 @@ def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
     assert "No rows." in shown("SELECT 1 AS a WHERE false")
 
 
-def test_hostile_queries_hold_up_no_page(
-    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "SHOWN_LIMITS", replace(queries.SHOWN_LIMITS, within_s=600))
-    hostile = (
-        "SELECT * FROM range(sleep_ms(600000))",
-        "SELECT levenshtein(repeat('a', 10000000), repeat('b', 10000000))",
-        "SELECT sum(hash(range)) FROM range(1000000000000000)",
-    )
-    app = create_app({"prod": tables.folder})
-    with serving(app) as address, ThreadPoolExecutor(8) as pool:
-
-        def get(page: str, **arguments: str) -> requests.Response:
-            return requests.get(f"{address}c/prod/{page}", params=arguments, timeout=120)
-
-        jobs = [pool.submit(get, "sql", query=hostile[number % 3]) for number in range(8)]
-        try:
-            done = as_completed(jobs)
-            refused = [next(done).result() for _ in range(8 - queries.AT_ONCE)]
-            assert [answer.status_code for answer in refused] == [503] * len(refused)
-            assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-            assert "queries: 3 at once" in refused[0].text
-            for page in ("", "health", "transactions", "sql"):
-                assert get(page).status_code == 200
-            # Meanwhile, each of the others goes on.
-            assert sum(job.done() for job in jobs) == len(refused)
-        finally:
-            app.extensions[queries.PROCESSES].close()
-    assert sum(job.result().status_code == 200 for job in jobs) == queries.AT_ONCE
-
-
 @pytest.mark.parametrize(
     ("address", "status", "message"),
     [
@@ -395,10 +359,26 @@ class TestAccess:
             assert answer.status_code == 401
             assert "prod" not in answer.text
 
-    def test_no_other_site_sends_queries(self, client: FlaskClient) -> None:
-        other = {"Sec-Fetch-Site": "cross-site"}
-        assert client.get("/c/prod/sql?query=SELECT+1", headers=other).status_code == 403
-        assert client.get("/c/prod/", headers=other).status_code == 200
+    @pytest.mark.parametrize(
+        "page", ["", "changes", "?at=2999-01-01", "group/chart?group=x", "sql"]
+    )
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    def test_no_other_site_has_a_browser_ask(
+        self, client: FlaskClient, page: str, site: str
+    ) -> None:
+        def status(mode: str, dest: str, method: str = "GET") -> int:
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+            return client.open(f"/c/prod/{page}", method=method, headers=headers).status_code
+
+        image, frame = status("no-cors", "image"), status("navigate", "iframe")
+        form = status("navigate", "document", "POST")
+        assert (image, frame, form) == (403, 403, 403)
+        is_query = page.startswith(("sql", "group/chart"))
+        is_refused = is_query and site == "cross-site"
+        assert (status("navigate", "document") == 403) == is_refused
+        for own in ("same-origin", "none"):
+            headers = {"Sec-Fetch-Site": own, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+            assert client.get(f"/c/prod/{page}", headers=headers).status_code != 403
 
     def test_a_proxy_lets_in(self, tables: DashboardTables) -> None:
         access = Access("0.0.0.0", auth_header="X-User")  # noqa: S104 - of this test
@@ -414,35 +394,3 @@ def test_nothing_is_written(client: FlaskClient, tables: DashboardTables) -> Non
     assert sorted(Path(tables.folder).rglob("*")) == files
     assert client.post("/c/prod/").status_code == 405
     assert TableReader(tables.folder).version == 2
-
-
-def test_ctrl_c_ends_it_with_the_queries_it_answers(
-    tables: DashboardTables, eventually: Eventually
-) -> None:
-    command = command_of("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as page:
-        try:
-            assert page.stderr is not None
-            address = page.stderr.readline().split()[-1]
-            host, port = urlsplit(address).hostname, urlsplit(address).port
-            asks = HTTPConnection(str(host), port, timeout=60)
-            select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
-            asks.request("GET", f"/c/tables/sql?{select}")
-            tasks = Path(f"/proc/{page.pid}/task")
-
-            def started() -> list[int]:
-                """What the page started: the process that answers."""
-                found = [(task / "children").read_text().split() for task in tasks.iterdir()]
-                return [int(pid) for pids in found for pid in pids]
-
-            answering = eventually(started)
-            # As a terminal does it: everything that it started there is told.
-            os.killpg(page.pid, signal.SIGINT)
-            assert page.wait(30) == 0
-            assert page.stderr.read() == ""
-            asks.close()
-        finally:
-            page.kill()
-    eventually(lambda: not [pid for pid in answering if Path(f"/proc/{pid}/cmdline").exists()])

@@ -248,7 +248,7 @@ def test_as_many_as_may_are_answered_at_once(
     thread.start()
     try:
         eventually(lambda: children() - before)
-        with pytest.raises(Busy, match="queries: 1 at once"):
+        with pytest.raises(Busy, match="queries: at most 1 are computed at once"):
             processes.answer(question(tables, "SELECT 1"))
     finally:
         processes.close()

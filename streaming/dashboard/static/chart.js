@@ -13,6 +13,10 @@ function drawCharts(root) {
 async function draw(place) {
   try {
     const answer = await fetch(place.dataset.chart);
+    if (answer.status === 503) {
+      setTimeout(() => place.isConnected && draw(place), 1000 * Number(answer.headers.get("Retry-After")));
+      return;
+    }
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     show(place, await answer.json());
   } catch (error) {

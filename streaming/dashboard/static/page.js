@@ -90,6 +90,8 @@
       location.reload();
       return;
     }
+    // Too much at once: the page stays as it is, and asks again.
+    if (answer.status === 503) throw new Error("busy");
     const html = await answer.text();
     if (number === asked && isWanted()) replaceMain(html);
   }
