@@ -32,8 +32,8 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 )
 @option(
     "--token",
-    help="What visitors have to give; not on the command line, which others can read, but as "
-    "COORDINATOR_STATE_TOKEN or in the config file.",
+    help="What visitors have to give, at least 16 characters; not on the command line, which "
+    "others can read, but as COORDINATOR_STATE_TOKEN or in the config file.",
 )
 @option(
     "--auth-header",

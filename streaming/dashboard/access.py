@@ -8,14 +8,17 @@ header into every request.
 from __future__ import annotations
 
 import hmac
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import quote
 
 from flask import Flask, Response, abort, redirect, render_template, request, session, url_for
+from werkzeug.exceptions import TooManyRequests
 from werkzeug.wrappers import Response as AnyResponse
 
+from streaming.dashboard.attempts import Attempts, TooManyAttempts
 from streaming.dashboard.own_names import OwnNames, is_loopback
 from streaming.errors import ConfigurationError
 
@@ -31,6 +34,7 @@ _POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+SHORTEST_TOKEN = 16
 _OPEN = frozenset({"login", "static"})
 _NO_LINKS = frozenset({"sql", "group_chart"})
 """Not even a link of another site leads there: it would have the visitor's browser send a query."""
@@ -50,17 +54,24 @@ class Access:
         allowed_hosts: names that the page answers to, besides localhost, `host` and IP addresses.
 
     Raises:
-        ConfigurationError: the page would be open to others without a token or a proxy.
+        ConfigurationError: the page would be open to others without a token or a proxy, or the
+            token is so short that it can be guessed.
     """
 
     host: str
     token: str | None = None
     auth_header: str | None = None
     allowed_hosts: tuple[str, ...] = ()
+    _attempts: Attempts = field(init=False, default_factory=Attempts)
 
     def __post_init__(self) -> None:
         if any(given is not None and not given.strip() for given in (self.token, self.auth_header)):
             raise ConfigurationError("a token, or the name of a header, is not empty")
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise ConfigurationError(
+                f"the token has {len(self.token)} characters and needs at least {SHORTEST_TOKEN}, "
+                "so that nobody guesses it: `openssl rand -hex 16` makes one"
+            )
         if self.token is None and self.auth_header is None and not is_loopback(self.host):
             raise ConfigurationError(
                 f"on {self.host} others could see the page: set a token "
@@ -96,7 +107,16 @@ class Access:
         return bool(session.get("may_see")) or (scheme == "Bearer" and self._is_token(given))
 
     def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), (self.token or "").encode())
+        # Digests are of one length: the time of a comparison says nothing of the token's.
+        digests = (sha256(text.encode()).digest() for text in (given, self.token or ""))
+        try:
+            return self._attempts.judge(
+                request.remote_addr or "", lambda: hmac.compare_digest(*digests)
+            )
+        except TooManyAttempts as error:
+            raise TooManyRequests(
+                f"There were {error}.", retry_after=math.ceil(error.wait_s)
+            ) from error
 
     def _login(self) -> AnyResponse | tuple[str, int] | str:
         if self.token is None:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from flask import Flask, abort, current_app, g, redirect, render_template, request, url_for
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from werkzeug.wrappers import Response
 
 from streaming.dashboard import changes, group, health, overview, queries, topic
@@ -148,10 +148,10 @@ def _refused(error: ConfigurationError) -> tuple[str, int]:
 
 
 def _busy(error: Busy) -> tuple[str, int, dict[str, str]]:
-    shown = render_template("error.html", title="Too much at once", message=str(error))
-    return shown, 503, {"Retry-After": str(_RETRY_AFTER_S)}
+    return _failed(ServiceUnavailable(str(error), retry_after=_RETRY_AFTER_S))
 
 
-def _failed(error: HTTPException) -> tuple[str, int]:
-    title = error.name or "Error"
-    return render_template("error.html", title=title, message=error.description), error.code or 500
+def _failed(error: HTTPException) -> tuple[str, int, dict[str, str]]:
+    shown = render_template("error.html", title=error.name, message=error.description)
+    wait_s = getattr(error, "retry_after", None)
+    return shown, error.code or 500, {} if wait_s is None else {"Retry-After": str(wait_s)}
