@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,11 +16,12 @@ from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import read_alerts, tidy_alerts, write_alerts
 from streaming.alerts.delivery import DeliveryError, SinkAway
-from streaming.alerts.facts import Facts, check_sql
+from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.notices import Notice
 from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
+from streaming.alerts.sql_rules import SqlRules
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 
@@ -66,6 +67,7 @@ class AlertRun:
     tables: str
     rules_file: str
     stop: threading.Event = field(default_factory=threading.Event)
+    _sql: SqlRules = field(init=False)
     rules: AlertRules = field(init=False)
     alerts: dict[AlertKey, Alert] = field(init=False)
     _cluster_id: str = field(init=False)
@@ -78,6 +80,7 @@ class AlertRun:
     """What was told and is not over."""
 
     def __post_init__(self) -> None:
+        self._sql = SqlRules(self.tables)
         self._read_rules()
         reader = TableReader(self.tables)
         self._cluster_id = reader.cluster_id
@@ -89,7 +92,7 @@ class AlertRun:
         Raises:
             ConfigurationError: another process runs rules over this folder.
         """
-        with locked(self.tables, LOCK_FILE):
+        with closing(self._sql), locked(self.tables, LOCK_FILE):
             # The run that this one takes over from may have told somebody since.
             self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
@@ -114,7 +117,7 @@ class AlertRun:
         self._rules_mtime_ns = _mtime_ns(self.rules_file)
         self._rules_read_at = time.monotonic()
         rules = load_rules(self.rules_file)
-        check_sql(rules)
+        self._sql.check(rules.rules)
         self.rules = rules
 
     def _reload(self) -> None:
@@ -128,7 +131,13 @@ class AlertRun:
         reader = TableReader(self.tables)
         now = reader.moment
         facts = Facts(reader, now, self.rules.status_rules)
-        findings = {rule.name: self._findings(facts, rule) for rule in self.rules.rules}
+        findings = {
+            rule.name: self._findings(facts, rule) for rule in self.rules.rules if rule.sql is None
+        }
+        self._sql.ask(self.rules.rules, facts.snapshot)
+        for rule in self.rules.rules:
+            if rule.sql is not None:
+                findings[rule.name] = self._sql_findings(rule, rule.sql)
         self._cluster_id = reader.cluster_id
         self._keep(next_alerts(self.alerts, findings, self.rules, now))
 
@@ -136,6 +145,16 @@ class AlertRun:
         found = None
         with self._noting(f"rule {rule.name}"):
             found = facts.findings(rule)
+        return found
+
+    def _sql_findings(self, rule: Rule, sql: str) -> Sequence[Finding] | None:
+        """None where the query has not been answered since the last round, or fails."""
+        if not self._sql.is_answered(sql):
+            return None
+        found = None
+        with self._noting(f"rule {rule.name}"):
+            answer = self._sql.answer(sql)
+            found = None if answer is None else sql_findings(rule, answer)
         return found
 
     def _keep(self, alerts: dict[AlertKey, Alert]) -> None:

@@ -47,6 +47,10 @@ _OWN: Final = {
 }
 
 
+class QueryTooSlow(ConfigurationError):
+    """A query took more time than it may."""
+
+
 class SqlProcesses:
     """Processes that answer queries, a spare one among them that has started already.
 
@@ -82,8 +86,9 @@ class SqlProcesses:
         Raises:
             Busy: as many queries as may are being answered.
             TablesUnavailable: the tables cannot be read.
-            ConfigurationError: the query cannot be understood, fails, is no SELECT, or takes more
-                than it may.
+            QueryTooSlow: it takes more time than it may.
+            ConfigurationError: the query cannot be understood, fails, is no SELECT, or needs more
+                memory than it may.
         """
         with self._slots.taken():
             process = self._taken()
@@ -175,7 +180,7 @@ class _Process:
             raise (ConfigurationError if said == REFUSED else TablesUnavailable)(refusal)
         ending = self._ending()
         if took_s >= limits.within_s:
-            raise ConfigurationError(f"the query took more than {limits.within_s:g} s")
+            raise QueryTooSlow(f"the query took more than {limits.within_s:g} s")
         raise ConfigurationError(
             f"the query needs more than {limits.memory_bytes >> 20:,} MB of memory, or makes its "
             f"process fail ({ending})"

@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from http.client import HTTPConnection
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -24,6 +23,7 @@ from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 from tests.dashboard_tables import GROUPS, DashboardTables, create_dashboard_tables
 from tests.integration.command_line import command_of
+from tests.processes import children, is_there
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +121,7 @@ def test_ctrl_c_ends_it_with_the_queries_it_answers(
             asks = HTTPConnection(str(host), port, timeout=60)
             select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
             asks.request("GET", f"/c/tables/sql?{select}")
-            tasks = Path(f"/proc/{page.pid}/task")
-
-            def started() -> list[int]:
-                """What the page started: the process that answers."""
-                found = [(task / "children").read_text().split() for task in tasks.iterdir()]
-                return [int(pid) for pids in found for pid in pids]
-
-            answering = eventually(started)
+            answering = eventually(lambda: children(page.pid))
             # As a terminal does it: everything that it started there is told.
             os.killpg(page.pid, signal.SIGINT)
             assert page.wait(30) == 0
@@ -136,4 +129,4 @@ def test_ctrl_c_ends_it_with_the_queries_it_answers(
             asks.close()
         finally:
             page.kill()
-    eventually(lambda: not [pid for pid in answering if Path(f"/proc/{pid}/cmdline").exists()])
+    eventually(lambda: not [pid for pid in answering if is_there(pid)])

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from streaming.snapshot import SnapshotPlace
 from streaming.sql.processes import SqlProcesses
 from streaming.sql.question import Form, Question, SqlLimits
 from tests.conftest import Eventually
+from tests.processes import children, is_there, open_file_count, open_files
 from tests.status_tables import NOW, VERSION, create_status_tables
 
 BINDS_FOR_EVER = "SELECT * FROM range(sleep_ms(60000))"
@@ -62,31 +62,6 @@ def question(
 def answer(processes: SqlProcesses, asked: Question) -> pa.Table:
     with processes.answer(asked) as file:
         return pa.ipc.open_stream(file).read_all()
-
-
-def children() -> set[int]:
-    """Processes of this one, those that nobody has waited for among them."""
-    me = Path(f"/proc/{os.getpid()}/task")
-    return {int(pid) for task in me.iterdir() for pid in (task / "children").read_text().split()}
-
-
-def open_file_count() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def open_files(pid: int) -> Iterator[str]:
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        # It opens and closes some while it starts.
-        with suppress(OSError):
-            yield str(file.readlink())
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process runs; one whose end nobody asked for does not."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
 
 
 def test_the_answer_is_that_of_this_process(
@@ -345,11 +320,9 @@ def test_no_process_outlives_its_starter(folder: str, eventually: Eventually, sq
         try:
             assert starter.stdout is not None
             assert starter.stdout.readline() == b"warm\n"
-            task = Path(f"/proc/{starter.pid}/task/{starter.pid}/children")
 
             def answering() -> list[int]:
-                found = [int(pid) for pid in task.read_text().split()]
-                return [pid for pid in found if is_answering(pid)]
+                return [pid for pid in children(starter.pid) if is_answering(pid)]
 
             found = eventually(answering)
         finally:
