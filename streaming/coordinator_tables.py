@@ -29,7 +29,7 @@ from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_
 from streaming.lag.group_lag import group_lag, lag_totals
 from streaming.lag.group_status import group_statuses, partition_statuses
 from streaming.snapshot import Snapshot
-from streaming.sql import query
+from streaming.sql.query import query
 from streaming.tables import rows
 from streaming.tables.reader import AsOf, TableReader, parse_as_of
 

@@ -27,6 +27,9 @@ from pythonjsonlogger.json import JsonFormatter
 
 Row = Mapping[str, Any]
 
+_FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Of text that a spreadsheet takes for a formula; the last four are full-width."""
+
 
 def printable(text: str) -> str:
     r"""The text with what a terminal would act on written as escapes, without ambiguity.
@@ -49,16 +52,24 @@ def json_line(value: Any) -> str:
     return json.dumps(value, default=_json_value, separators=(",", ":"))
 
 
-def csv_lines(rows: Iterable[Row], columns: Sequence[str]) -> Iterator[str]:
+def csv_lines(
+    rows: Iterable[Row], columns: Sequence[str], *, for_spreadsheets: bool = False
+) -> Iterator[str]:
     r"""Rows as CSV, the names first.
+
+    A spreadsheet takes text that begins with `=` and the like for a formula. For spreadsheets such
+    text begins with an apostrophe, names of columns too; numbers stay as they are.
 
     >>> list(csv_lines([{"a": 'x"y', "b": None}, {"a": 1, "b": [2]}], ["a", "b"]))
     ['a,b\r\n', '"x""y",\r\n', '1,[2]\r\n']
+    >>> list(csv_lines([{"a": "=1+1"}, {"a": -1}], ["a"], for_spreadsheets=True))
+    ['a\r\n', "'=1+1\r\n", '-1\r\n']
     """
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
-    for cells in chain([columns], ([_csv_cell(row[name]) for name in columns] for row in rows)):
-        writer.writerow(cells)
+    cell = _spreadsheet_cell if for_spreadsheets else _csv_cell
+    for cells in chain([columns], ([row[name] for name in columns] for row in rows)):
+        writer.writerow(map(cell, cells))
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
@@ -122,12 +133,20 @@ class TextOutput(Output):
 class CsvOutput(Output):
     """RFC 4180 with a line of names; null is empty, what is nested is JSON."""
 
+    for_spreadsheets = False
+
     def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
-        for line in csv_lines(rows, columns):
+        for line in csv_lines(rows, columns, for_spreadsheets=self.for_spreadsheets):
             click.echo(line, nl=False)
 
     def result(self, fields: Row, _text: str, /) -> None:
         self.rows([fields], list(fields))
+
+
+class SpreadsheetOutput(CsvOutput):
+    """The same with no cell that a spreadsheet takes for a formula."""
+
+    for_spreadsheets = True
 
 
 OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
@@ -230,6 +249,14 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool | list | dict | bytes | date | time | Decimal):
         return json_line(value).strip('"')
     return value
+
+
+def _spreadsheet_cell(value: Any) -> Any:
+    cell = _csv_cell(value)
+    if cell is None or isinstance(value, int | float | Decimal):
+        return cell
+    text = str(cell)
+    return f"'{text}" if text.startswith(_FORMULA_BEGINS) else text
 
 
 def _cell(value: Any) -> str:

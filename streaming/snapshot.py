@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,9 +20,36 @@ from streaming.lag.group_status import (
     judged_groups,
     judged_partitions,
 )
-from streaming.sql import Queried, query
+from streaming.sql.query import Queried, query
 from streaming.tables.reader import TableReader
 from streaming.views import SELECTS, VIEWS
+
+_COMPUTED: Final = {
+    "group_lag": "lags",
+    "group_status": "groups",
+    "partition_status": "partitions",
+    "expiring_offsets": "expiring",
+}
+"""The attributes of a snapshot that views are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlace:
+    """Where another process finds the same snapshot."""
+
+    tables: str
+    version: int
+    at: datetime
+    status_rules: StatusRules
+
+    def open(self, views: Mapping[str, pa.Table]) -> Snapshot:
+        """The snapshot; `views` are those that somebody has computed already.
+
+        Raises:
+            ConfigurationError: the tables cannot be read.
+        """
+        reader = TableReader(self.tables, as_of=self.version)
+        return Snapshot(reader, at=self.at, status_rules=self.status_rules, views=views)
 
 
 class Snapshot:
@@ -30,6 +59,7 @@ class Snapshot:
         reader: the tables.
         at: the moment to which ages are measured, in place of the reader's.
         status_rules: the limits of statuses, in place of the defaults.
+        views: those that are computed already.
     """
 
     def __init__(
@@ -38,6 +68,7 @@ class Snapshot:
         *,
         at: datetime | None = None,
         status_rules: StatusRules | None = None,
+        views: Mapping[str, pa.Table] | None = None,
     ) -> None:
         self.reader = reader
         self.at = at or reader.moment
@@ -49,7 +80,23 @@ class Snapshot:
             "expiring_offsets": lambda: self.expiring,
             **{name: partial(self._selected, name) for name in SELECTS},
         }
-        self._found: dict[str, Queried] = {}
+        self._found: dict[str, Queried] = dict(views or {})
+
+    @property
+    def place(self) -> SnapshotPlace:
+        """Where another process finds it."""
+        tables = self.reader.tables
+        if "://" not in tables:
+            tables = str(Path(tables).absolute())
+        return SnapshotPlace(tables, self.reader.version, self.at, self._status_rules)
+
+    def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
+        """Those of some views that need not be computed any more."""
+        return {
+            name: self.queried(name)
+            for name, attribute in _COMPUTED.items()
+            if name in names and attribute in self.__dict__
+        }
 
     @cached_property
     def lags(self) -> pa.Table:

@@ -7,22 +7,27 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+
+from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import read_alerts, tidy_alerts, write_alerts
 from streaming.alerts.delivery import DeliveryError, SinkAway
-from streaming.alerts.facts import Facts, check_sql
+from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.notices import Notice
-from streaming.alerts.rules import AlertRules, Rule
+from streaming.alerts.rules import AlertRules, TablesUnreadable
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
+from streaming.alerts.sql_rules import SqlRules
+from streaming.errors import TablesUnavailable
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +71,7 @@ class AlertRun:
     tables: str
     rules_file: str
     stop: threading.Event = field(default_factory=threading.Event)
+    _sql: SqlRules = field(init=False)
     rules: AlertRules = field(init=False)
     alerts: dict[AlertKey, Alert] = field(init=False)
     _cluster_id: str = field(init=False)
@@ -73,11 +79,13 @@ class AlertRun:
     _rules_read_at: float = field(init=False)
     _tidied_at: float = field(default_factory=time.monotonic)
     _is_unwritten: bool = False
+    _can_be_opened: bool = False
     _patience: dict[str, _Patience] = field(default_factory=dict)
     _troubles: dict[str, str] = field(default_factory=dict)
     """What was told and is not over."""
 
     def __post_init__(self) -> None:
+        self._sql = SqlRules(self.tables)
         self._read_rules()
         reader = TableReader(self.tables)
         self._cluster_id = reader.cluster_id
@@ -89,7 +97,7 @@ class AlertRun:
         Raises:
             ConfigurationError: another process runs rules over this folder.
         """
-        with locked(self.tables, LOCK_FILE):
+        with closing(self._sql), locked(self.tables, LOCK_FILE):
             # The run that this one takes over from may have told somebody since.
             self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
@@ -103,7 +111,7 @@ class AlertRun:
         """Look once; whatever goes wrong is said once, and tried again with the next round."""
         with self._noting(_RULES):
             self._reload()
-        with self._noting("tables"):
+        with self._noting("alerts"):
             self._look()
         with self._noting("notices"):
             self._tell()
@@ -114,7 +122,7 @@ class AlertRun:
         self._rules_mtime_ns = _mtime_ns(self.rules_file)
         self._rules_read_at = time.monotonic()
         rules = load_rules(self.rules_file)
-        check_sql(rules)
+        self._sql.check(rules.rules)
         self.rules = rules
 
     def _reload(self) -> None:
@@ -125,17 +133,36 @@ class AlertRun:
 
     def _look(self) -> None:
         """The alerts after a look at the tables."""
-        reader = TableReader(self.tables)
-        now = reader.moment
-        facts = Facts(reader, now, self.rules.status_rules)
-        findings = {rule.name: self._findings(facts, rule) for rule in self.rules.rules}
-        self._cluster_id = reader.cluster_id
+        now = datetime.now(timezone.utc)
+        findings: dict[str, Sequence[Finding] | None] = {}
+        unreadable: list[str] = []
+        self._can_be_opened = False
+        with self._noting("tables", unreadable):
+            reader = TableReader(self.tables)
+            self._can_be_opened = True
+            self._cluster_id, now = reader.cluster_id, reader.moment
+            facts = Facts(reader, now, self.rules.status_rules)
+            findings = self._findings(facts, unreadable)
+        key = AlertKey(TablesUnreadable.name)
+        findings[key.rule] = [
+            Finding(key, f"the tables cannot be read: {why}") for why in unreadable[:1]
+        ]
         self._keep(next_alerts(self.alerts, findings, self.rules, now))
 
-    def _findings(self, facts: Facts, rule: Rule) -> Sequence[Finding] | None:
-        found = None
-        with self._noting(f"rule {rule.name}"):
-            found = facts.findings(rule)
+    def _findings(self, facts: Facts, unreadable: list[str]) -> dict[str, Sequence[Finding] | None]:
+        """By rule; also why tables cannot be read, where they cannot."""
+        found: dict[str, Sequence[Finding] | None] = {}
+        for rule in self.rules.rules:
+            if rule.sql is None:
+                # Nothing else can go wrong with one.
+                with self._noting(f"rule {rule.name}", unreadable):
+                    found[rule.name] = facts.findings(rule)
+        self._sql.ask(self.rules.rules, facts.snapshot)
+        for rule in self.rules.rules:
+            if rule.sql is not None and self._sql.is_answered(rule.sql):
+                with self._noting(f"rule {rule.name}", unreadable, TablesUnavailable):
+                    answer = self._sql.answer(rule.sql)
+                    found[rule.name] = None if answer is None else sql_findings(rule, answer)
         return found
 
     def _keep(self, alerts: dict[AlertKey, Alert]) -> None:
@@ -143,9 +170,14 @@ class AlertRun:
         self._is_unwritten |= alerts != self.alerts
         self.alerts = alerts
         with self._noting("the table alerts"):
-            if self._is_unwritten:
+            if self._is_unwritten and self._may_write:
                 write_alerts(self.tables, alerts)
                 self._is_unwritten = False
+
+    @property
+    def _may_write(self) -> bool:
+        """Nothing is made in a folder without tables: it may be where a volume is missing."""
+        return self._can_be_opened or DeltaTable.is_deltatable(ALERTS.path(self.tables))
 
     def _tidy(self) -> None:
         if time.monotonic() - self._tidied_at > _TIDY_EVERY_S:
@@ -178,7 +210,7 @@ class AlertRun:
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
         """What is due, by sink."""
         found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
-        notes = {rule.name: rule.note for rule in self.rules.rules}
+        notes = {rule.name: rule.note for rule in self.rules.all}
         for alert in self.alerts.values():
             for name, is_repeat in due(alert, self.rules, now).items():
                 found[name].append(
@@ -216,13 +248,23 @@ class AlertRun:
         return taken
 
     @contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
-        """Tell what goes wrong in the block, and that it is over; the loop goes on for months."""
+    def _noting(
+        self,
+        what: str,
+        faults: list[str] | None = None,
+        kind: type[Exception] = Exception,
+    ) -> Iterator[None]:
+        """Tell what goes wrong in the block, and that it is over; the loop goes on for months.
+
+        `faults` is where faults of a kind are noted, too.
+        """
         try:
             yield
         except Exception as error:
             self._trouble(what, _first_line(error))
             logger.debug("trace of the trouble above", exc_info=True)
+            if faults is not None and isinstance(error, kind):
+                faults.append(_first_line(error))
         else:
             self._well(what)
 

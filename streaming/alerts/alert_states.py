@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding
-from streaming.alerts.rules import AlertRules, Inhibition, Rule, fits
+from streaming.alerts.rules import AlertRules, AnyRule, Inhibition, fits
 
 KEPT_RESOLVED = timedelta(days=1)
 KEPT_UNTOLD = timedelta(days=7)
@@ -37,7 +37,7 @@ def next_alerts(
     by_rule: dict[str, list[Alert]] = {}
     for alert in alerts.values():
         by_rule.setdefault(alert.rule, []).append(alert)
-    for rule in rules.rules:
+    for rule in rules.all:
         of_rule, known = findings.get(rule.name), by_rule.pop(rule.name, [])
         if of_rule is None:
             found |= {alert.key: alert for alert in known}
@@ -56,7 +56,7 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
     """The sinks that are to be told of an alert now, and whether they have been told before."""
     found = {}
     last = {sent.sink: sent for sent in alert.sent}
-    rule = next((rule for rule in rules.rules if rule.name == alert.rule), None)
+    rule = next((rule for rule in rules.all if rule.name == alert.rule), None)
     for name, sink in rules.sinks.items():
         before = last.get(name)
         is_known = before is not None and before.state is AlertState.FIRING
@@ -78,7 +78,7 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
 
 
 def _of_rule(
-    rule: Rule, known: Collection[Alert], findings: Iterable[Finding], now: datetime
+    rule: AnyRule, known: Collection[Alert], findings: Iterable[Finding], now: datetime
 ) -> dict[AlertKey, Alert]:
     before = {alert.key: alert for alert in known}
     found: dict[AlertKey, Alert] = {}
@@ -96,7 +96,7 @@ def _of_rule(
     return found
 
 
-def _holding(rule: Rule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
+def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
     """The alert of a condition that holds now."""
     is_new = alert is None or alert.state is AlertState.RESOLVED
     if alert is None or is_new:

@@ -15,12 +15,12 @@ from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
 from streaming.alerts.rules import EVERY, AlertRules, Rule, fits
-from streaming.alerts.sql import found_by
+from streaming.alerts.sql import alert_rows
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
 from streaming.snapshot import Snapshot
-from streaming.sql import check
+from streaming.sql.query import check, query
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 
@@ -33,7 +33,7 @@ class Facts:
     """One snapshot of the tables, for any number of rules; each view is computed once."""
 
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
-        self._snapshot = Snapshot(reader, at=at, status_rules=status_rules)
+        self.snapshot = Snapshot(reader, at=at, status_rules=status_rules)
 
     def findings(self, rule: Rule) -> list[Finding]:
         """Of what a rule's condition holds, and of what this is not known.
@@ -42,7 +42,7 @@ class Facts:
             ConfigurationError: the rule's SQL fails.
         """
         if rule.sql is not None:
-            return list(self._by_sql(rule, rule.sql))
+            return sql_findings(rule, query(rule.sql, self.snapshot))
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
         return list(self._by_measures(rule))
@@ -50,7 +50,7 @@ class Facts:
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
         wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         fitting: dict[tuple[str, str], bool] = {}
-        for row in self._snapshot.partitions:
+        for row in self.snapshot.partitions:
             at = row["group_id"], row["topic"]
             if at not in fitting:
                 fitting[at] = fits(rule.groups, at[0]) and fits(rule.topics, at[1])
@@ -59,7 +59,7 @@ class Facts:
         judged = {}
         if rule.by == "group" and rule.topics == EVERY:
             # A group has a status of its own, also without offsets.
-            judged = {row["group_id"]: row for row in self._snapshot.groups}
+            judged = {row["group_id"]: row for row in self.snapshot.groups}
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
@@ -74,9 +74,9 @@ class Facts:
         moment, told = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
         if not pc.any(known["is_sampled"]).as_py():
             # Nobody samples the log: what is known is when somebody wrote.
-            moment = pc.max(self._snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
+            moment = pc.max(self.snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
             told = "were written to {} ago, and the log has not been sampled since"
-        behind_ms = 0.0 if moment is None else (self._snapshot.at - moment).total_seconds() * 1000
+        behind_ms = 0.0 if moment is None else (self.snapshot.at - moment).total_seconds() * 1000
         if moment is not None and limit.holds(behind_ms):
             reason = f"the tables {told.format(time_text(behind_ms))} ({limit.text})"
             yield Finding(key, reason, behind_ms)
@@ -85,16 +85,22 @@ class Facts:
 
     @cached_property
     def _known_until(self) -> pa.Table:
-        return tables_known_until(self._snapshot.reader, self._snapshot.at)
+        return tables_known_until(self.snapshot.reader, self.snapshot.at)
 
-    def _by_sql(self, rule: Rule, sql: str) -> Iterator[Finding]:
-        told = set()
-        for row in found_by(sql, self._snapshot):
-            key = AlertKey(rule.name, *(row.get(name) for name in KEY))
-            is_wanted = fits(rule.groups, key.group_id) and fits(rule.topics, key.topic)
-            if is_wanted and key not in told:
-                told.add(key)
-                yield Finding(key, str(row.get("reason") or _TOLD_AS_SQL), row["value"])
+
+def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
+    """Of what the condition of a rule in SQL holds.
+
+    Raises:
+        ConfigurationError: a column of the answer is not what it has to be.
+    """
+    found: dict[AlertKey, Finding] = {}
+    for row in alert_rows(answer):
+        key = AlertKey(rule.name, *(row.get(name) for name in KEY))
+        if fits(rule.groups, key.group_id) and fits(rule.topics, key.topic):
+            reason = str(row.get("reason") or _TOLD_AS_SQL)
+            found.setdefault(key, Finding(key, reason, row["value"]))
+    return list(found.values())
 
 
 def check_sql(rules: AlertRules) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -66,11 +66,30 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Rule(_Model):
+class _Notified(_Model):
+    """For how long a condition has to hold, and who is told."""
+
+    hold: Duration = Field(default=timedelta(0), alias="for")
+    severity: Literal["critical", "error", "warning", "info"] = "warning"
+    repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
+    sinks: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
+    note: str = ""
+
+
+class TablesUnreadable(_Notified):
+    """The alert that the tables cannot be read: it is there without a rule."""
+
+    name: ClassVar[str] = "tables_unreadable"
+    # A store that is away for some seconds is nobody's concern.
+    hold: Duration = Field(default=timedelta(minutes=1), alias="for")
+    severity: Literal["critical", "error", "warning", "info"] = "critical"
+
+
+class Rule(_Notified):
     """One rule: what has to hold, of which groups, for how long, and who is told.
 
     Its condition is any of `status` and of the measures (all that are given must hold), or
-    `tables_behind`, or `sql`. Fields are explained in docs/alerts.md, in this order.
+    `tables_behind`, or `sql`. Fields are explained in docs/alerts.md.
     """
 
     name: Name
@@ -88,11 +107,6 @@ class Rule(_Model):
     produce_rate: NumberLimit = None
     tables_behind: TimeLimit = None
     sql: str | None = Field(default=None, min_length=1)
-    hold: Duration = Field(default=timedelta(0), alias="for")
-    severity: Literal["critical", "error", "warning", "info"] = "warning"
-    repeat: Annotated[timedelta | None, BeforeValidator(_repeat)] = timedelta(hours=4)
-    sinks: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = None
-    note: str = ""
 
     @field_validator("status")
     @classmethod
@@ -126,6 +140,9 @@ class Rule(_Model):
     def key(self) -> tuple[str, ...]:
         """What one of its alerts is about."""
         return TOTALS_BY.get(self.by, tuple(KEY))
+
+
+AnyRule: TypeAlias = Rule | TablesUnreadable
 
 
 class Silence(_Model):
@@ -163,6 +180,7 @@ class AlertRules(_Model):
     status_rules: StatusRules = StatusRules()
     sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
     rules: tuple[Rule, ...]
+    tables_unreadable: TablesUnreadable = TablesUnreadable()
     silences: tuple[Silence, ...] = ()
     inhibit: tuple[Inhibition, ...] = ()
 
@@ -194,13 +212,18 @@ class AlertRules(_Model):
 
     @model_validator(mode="after")
     def _names_fit(self) -> AlertRules:
-        names = [rule.name for rule in self.rules]
-        if not names:
+        if not self.rules:
             raise ValueError("there are no rules")
+        if any(rule.name == TablesUnreadable.name for rule in self.rules):
+            raise ValueError(
+                f"no rule can have the name {TablesUnreadable.name}: there is such an alert "
+                f"without a rule, and the key {TablesUnreadable.name} beside rules sets it"
+            )
+        names = [rule.name for rule in self.all]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two rules have the name {', '.join(twice)}")
-        for rule in self.rules:
+        for rule in self.all:
             unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
             if unknown:
                 raise ValueError(f"rule {rule.name}: there is no sink {', '.join(unknown)}")
@@ -209,7 +232,12 @@ class AlertRules(_Model):
                 raise ValueError(f"inhibit: no rule has a name like {', '.join(patterns)}")
         return self
 
-    def sinks_of(self, rule: Rule) -> Sequence[str]:
+    @property
+    def all(self) -> tuple[AnyRule, ...]:
+        """The rules, and those that are there without being written."""
+        return (*self.rules, self.tables_unreadable)
+
+    def sinks_of(self, rule: AnyRule) -> Sequence[str]:
         """The names of the sinks that are told of a rule's alerts."""
         return tuple(self.sinks) if rule.sinks is None else rule.sinks
 

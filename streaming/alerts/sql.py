@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import pyarrow as pa
+
 from streaming.errors import ConfigurationError
-from streaming.snapshot import Snapshot
-from streaming.sql import query
 
 _COLUMNS: Final = ("group_id", "topic", "partition", "value", "reason")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -18,16 +18,18 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 _INT32: Final = range(-(1 << 31), 1 << 31)
 
 
-def found_by(sql: str, snapshot: Snapshot) -> list[dict[str, Any]]:
+def alert_rows(found: pa.Table) -> list[dict[str, Any]]:
     """The rows of a rule's query: of its columns, those that an alert has.
 
     Raises:
-        ConfigurationError: the query fails, or a column is not what it has to be.
+        ConfigurationError: a column is not what it has to be.
     """
-    found = query(sql, snapshot)
     told = [name for name in _COLUMNS if name in found.column_names]
     if not told:
         return [{"value": None}] if found.num_rows else []
+    for name in told:
+        if pa.types.is_nested(found.schema.field(name).type):
+            raise ConfigurationError(f"{name} is a list or a struct: make it text with ::VARCHAR")
     rows: list[dict[str, Any]] = found.select(told).to_pylist()
     for row in rows:
         _check(row)

@@ -32,13 +32,20 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 )
 @option(
     "--token",
-    help="What visitors have to give; not on the command line, which others can read, but as "
-    "COORDINATOR_STATE_TOKEN or in the config file.",
+    help="What visitors have to give, at least 16 characters; not on the command line, which "
+    "others can read, but as COORDINATOR_STATE_TOKEN or in the config file.",
 )
 @option(
     "--auth-header",
     metavar="HEADER",
     help="A header that a reverse proxy puts into every request of who may see the page.",
+)
+@option(
+    "--allowed-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name that the page answers to, besides localhost, --host and IP addresses; repeatable. "
+    "Others are refused, since a site could give its own name to this machine.",
 )
 @option(
     "--refresh",
@@ -61,6 +68,7 @@ def dashboard(
     host: str,
     token: str | None,
     auth_header: str | None,
+    allowed_host: tuple[str, ...],
     refresh: float,
     browser: bool,
 ) -> None:
@@ -75,10 +83,11 @@ def dashboard(
       coordinator-state dashboard --tables tables
       coordinator-state dashboard --tables prod=/data/prod --tables stage=/data/stage
       coordinator-state dashboard --tables tables --port 9000 --no-browser
+      coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
     from streaming.dashboard.access import Access
-    from streaming.dashboard.app import create_app
-    from streaming.dashboard.server import open_browser, serving
+    from streaming.dashboard.app import serving_page
+    from streaming.dashboard.server import open_browser
     from streaming.tables.reader import TableReader
 
     if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
@@ -88,9 +97,11 @@ def dashboard(
     clusters = _clusters(tables)
     for folder in clusters.values():
         TableReader(folder)
-    access = Access(host, token, auth_header)
-    app = create_app(clusters, access=access, refresh_s=refresh)
-    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
+    access = Access(host, token, auth_header, allowed_host)
+    with (
+        stop_on_signals() as stop,
+        serving_page(clusters, access=access, refresh_s=refresh, port=port) as address,
+    ):
         write_note(f"the page is at {address}")
         if browser:
             open_browser(address)

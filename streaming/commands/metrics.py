@@ -64,9 +64,10 @@ def metrics(
       coordinator-state metrics --tables tables
       coordinator-state metrics --tables tables --port 9308 --by topic
     """
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, make_wsgi_app
 
-    from streaming.errors import ConfigurationError
+    from streaming.dashboard.own_names import on_loopback
+    from streaming.dashboard.server import serving
     from streaming.metrics.collector import TablesCollector
     from streaming.metrics.families import NAMES
     from streaming.tables.reader import TableReader
@@ -82,14 +83,7 @@ def metrics(
             max_series=max_series,
         )
     )
-    with stop_on_signals() as stop:
-        try:
-            server, thread = start_http_server(port, host, registry)
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; name another --port"
-            ) from error
-        write_note(f"metrics are at http://{host}:{server.server_port}/metrics")
+    app = on_loopback(make_wsgi_app(registry), host)
+    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
+        write_note(f"metrics are at {address}metrics")
         stop.wait()
-        server.shutdown()
-        thread.join()

@@ -7,7 +7,13 @@ import sys
 import click
 
 from streaming.commands.options import as_of_option, consistent_option, option, tables_option
-from streaming.output import OUTPUTS, CsvOutput, Output
+from streaming.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
+
+_OUTPUTS: dict[str, type[Output]] = {
+    **OUTPUTS,
+    "csv": CsvOutput,
+    "spreadsheet-csv": SpreadsheetOutput,
+}
 
 
 @click.command()
@@ -17,10 +23,11 @@ from streaming.output import OUTPUTS, CsvOutput, Output
 @consistent_option
 @option(
     "--output",
-    type=click.Choice([*OUTPUTS, "csv"]),
+    type=click.Choice(list(_OUTPUTS)),
     default="text",
     show_default=True,
-    help="Aligned columns, one JSON object per line, or CSV.",
+    help="Aligned columns, one JSON object per line, CSV with exact cells, or CSV without cells "
+    "that a spreadsheet takes for a formula.",
 )
 @option("--parquet", type=click.Path(dir_okay=False), help="Write the rows to this file instead.")
 def sql(
@@ -50,8 +57,7 @@ def sql(
     text = sys.stdin.read() if select == "-" else select
     found = CoordinatorTables(tables, as_of=as_of, consistent=consistent).sql(text)
     if parquet is None:
-        outputs: dict[str, type[Output]] = {**OUTPUTS, "csv": CsvOutput}
-        outputs[output]().rows(found, found.arrow.column_names)
+        _OUTPUTS[output]().rows(found, found.arrow.column_names)
     else:
         import pyarrow.parquet as pq
 

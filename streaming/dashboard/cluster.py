@@ -62,6 +62,16 @@ class Cluster:
         finally:
             self._looking.release()
 
+    def opened(self, at: datetime | None) -> PageSnapshot:
+        """The same, where nothing of it is needed yet: one of the past is not computed.
+
+        Raises:
+            ConfigurationError: as above.
+        """
+        if at is None:
+            return self.snapshot()
+        return self._past.get(at) or PageSnapshot(self._reader(at))
+
     def since(
         self, group_id: str, status: str, snapshot: PageSnapshot, at: datetime | None
     ) -> datetime | None:
@@ -100,13 +110,16 @@ class Cluster:
 
     def _of_the_past(self, at: datetime) -> PageSnapshot:
         if at not in self._past:
-            if at > datetime.now(timezone.utc):
-                raise ConfigurationError(f"{at.isoformat()} is yet to come")
-            self._past[at] = _computed(TableReader(self.tables, as_of=at))
+            self._past[at] = _computed(self._reader(at))
         self._past.move_to_end(at)
         while len(self._past) > _MOST_PAST:
             self._past.popitem(last=False)
         return self._past[at]
+
+    def _reader(self, at: datetime) -> TableReader:
+        if at > datetime.now(timezone.utc):
+            raise ConfigurationError(f"{at.isoformat()} is yet to come")
+        return TableReader(self.tables, as_of=at)
 
 
 def _computed(reader: TableReader) -> PageSnapshot:

@@ -2,99 +2,102 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from decimal import Decimal
-from typing import Any, Final
+import os
+from collections.abc import Collection, Mapping
+from typing import BinaryIO, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from flask import g, render_template, request
+from flask import current_app, g, render_template, request
 from werkzeug.wrappers import Response
+from werkzeug.wsgi import wrap_file
 
 from streaming.dashboard.page_snapshot import PageSnapshot
-from streaming.dashboard.shown import moment, text
 from streaming.errors import ConfigurationError
-from streaming.output import csv_lines, json_line, printable
 from streaming.questions import QUESTIONS
-from streaming.sql import query
+from streaming.slots import Slots
+from streaming.sql.forms import ShownAnswer
+from streaming.sql.processes import SqlProcesses
+from streaming.sql.query import names_in
+from streaming.sql.question import Form, Question, SqlLimits
 from streaming.views import SCHEMAS
 
-MOST_ROWS = 1_000
-MOST_ROWS_OF_A_FILE = 1_000_000
-MOST_BYTES = 64 << 20
-WITHIN_S = 20.0
+PROCESSES: Final = "sql_processes"
+"""The extension of the application that answers queries."""
+AT_ONCE: Final = 3
+SHOWN_LIMITS: Final = SqlLimits(
+    within_s=20.0, memory_bytes=1 << 30, answer_bytes=64 << 20, most_rows=1_000
+)
+FILE_LIMITS: Final = SqlLimits(
+    within_s=20.0, memory_bytes=1 << 30, answer_bytes=64 << 20, most_rows=1_000_000
+)
+
+
+class _File(NamedTuple):
+    """A form of an answer that can be taken away."""
+
+    form: Form
+    media_type: str
+    name: str
+
+
+_FILES: Final[Mapping[str, _File]] = {
+    "csv": _File(Form.CSV, "text/csv; charset=utf-8", "query.csv"),
+    "spreadsheet": _File(Form.SPREADSHEET, "text/csv; charset=utf-8", "query-spreadsheet.csv"),
+    "parquet": _File(Form.PARQUET, "application/vnd.apache.parquet", "query.parquet"),
+}
+
+
+def sql_processes(tables: Collection[str]) -> SqlProcesses:
+    """What answers the queries of a page."""
+    return SqlProcesses(Slots("queries", AT_ONCE), tables)
 
 
 def page() -> str | Response:
     """Answer the query of the address."""
     select = request.args.get("query", "")
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    snapshot: PageSnapshot = g.cluster.opened(g.at)
     as_file = _FILES.get(request.args.get("format", ""))
-    found, fault, cells = None, "", []
-    if select.strip():
+    found, fault = None, ""
+    if not select.strip():
+        _processes().warm()
+    else:
         try:
-            most = MOST_ROWS + 1 if as_file is None else MOST_ROWS_OF_A_FILE
-            found = query(
-                select, snapshot, most_rows=most, most_bytes=MOST_BYTES, within_s=WITHIN_S
-            )
             if as_file is not None:
-                return as_file(found)
-            cells = _cells(found.slice(0, MOST_ROWS))
+                answer = _answer(select, snapshot, as_file.form, FILE_LIMITS)
+                return _sent(answer, as_file)
+            with _answer(select, snapshot, Form.SHOWN, SHOWN_LIMITS) as answer:
+                found = ShownAnswer(answer)
         except ConfigurationError as error:
-            found, fault = None, str(error)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            found, fault = None, f"a value cannot be shown, make it text with ::VARCHAR: {error}"
+            fault = str(error)
     return render_template(
         "sql.html",
         snapshot=snapshot,
         select=select,
-        found=None if found is None else found.slice(0, MOST_ROWS),
-        cells=cells,
-        is_cut=found is not None and found.num_rows > MOST_ROWS,
-        most_rows=MOST_ROWS,
+        found=found,
         fault=fault,
         schemas=SCHEMAS,
         questions=QUESTIONS,
     )
 
 
-def _cells(found: pa.Table) -> list[list[dict[str, Any]]]:
-    rows = found.to_pylist(maps_as_pydicts="strict")
-    return [[_cell(value) for value in row.values()] for row in rows]
+def _answer(sql: str, snapshot: PageSnapshot, form: Form, limits: SqlLimits) -> BinaryIO:
+    views = snapshot.computed(names_in(sql))
+    question = Question(sql=sql, form=form, limits=limits, place=snapshot.place, views=views)
+    return _processes().answer(question)
 
 
-def _cell(value: Any) -> dict[str, Any]:
-    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    match value:
-        case None | str():
-            return {"shown": text(value), "is_number": False}
-        case datetime():
-            return {"shown": moment(value), "is_number": False}
-        case bool() | int():
-            return {"shown": str(value), "is_number": is_number}
-        case _:
-            return {"shown": printable(json_line(value).strip('"')), "is_number": is_number}
+def _processes() -> SqlProcesses:
+    found: SqlProcesses = current_app.extensions[PROCESSES]
+    return found
 
 
-def _csv(found: pa.Table) -> Response:
-    lines = csv_lines(found.to_pylist(maps_as_pydicts="strict"), found.column_names)
-    return _file("".join(lines).encode(), "text/csv; charset=utf-8", "query.csv")
+def _sent(answer: BinaryIO, file: _File) -> Response:
+    sent = Response(
+        wrap_file(request.environ, answer), mimetype=file.media_type, direct_passthrough=True
+    )
+    sent.content_length = answer.seek(0, os.SEEK_END)
+    answer.seek(0)
+    sent.headers["Content-Disposition"] = f'attachment; filename="{file.name}"'
+    return sent
 
-
-def _parquet(found: pa.Table) -> Response:
-    buffer = io.BytesIO()
-    pq.write_table(found, buffer)
-    return _file(buffer.getvalue(), "application/vnd.apache.parquet", "query.parquet")
-
-
-def _file(content: bytes, media_type: str, name: str) -> Response:
-    response = Response(content, mimetype=media_type)
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-_FILES: Final[Mapping[str, Callable[[pa.Table], Response]]] = {"csv": _csv, "parquet": _parquet}
 
 PAGES = (("sql", "sql", page),)

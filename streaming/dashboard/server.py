@@ -9,18 +9,24 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask
 from waitress.server import create_server
+from waitress.wasyncore import close_all
 
 from streaming.errors import ConfigurationError
 
-_THREADS = 8
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+_ENDS_WITHIN_S = 5
+_THREADS = 16
+"""More than queries and pages that compute much take together, waiting ones included."""
 
 
 @contextmanager
 def serving(
-    app: Flask, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
+    app: WSGIApplication, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
 ) -> Iterator[str]:
     """Serve while the block runs; gives the address, port 0 takes any free one.
 
@@ -30,13 +36,19 @@ def serving(
         ConfigurationError: nobody can listen there.
     """
     listening = _listening(host, port, option)
-    server = create_server(app, sockets=[listening], threads=_THREADS, ident=None)
-    Thread(target=server.run, name="page", daemon=True).start()
+    sockets: dict[int, Any] = {}
+    server: Any = create_server(app, map=sockets, sockets=[listening], threads=_THREADS, ident=None)
+    thread = Thread(target=server.run, name="page", daemon=True)
+    thread.start()
     shown = f"[{host}]" if ":" in host else host
     try:
         yield f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
-        server.close()
+        # A thread that answers wakes the other one by a descriptor: none must be closed by then.
+        server.task_dispatcher.shutdown(timeout=_ENDS_WITHIN_S)
+        # Only the thread that waits for sockets can close them while it does.
+        server.trigger.pull_trigger(lambda: close_all(sockets, ignore_all=True))
+        thread.join(_ENDS_WITHIN_S)
 
 
 def open_browser(address: str) -> None:

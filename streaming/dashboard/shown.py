@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from coordinator_state.group_status import Status, time_text
 from streaming.output import printable
+from streaming.sql.forms import TIME
 
 _NONE = Markup('<span class="none" title="not known">-</span>')
 _LEVELS = {
@@ -56,6 +57,13 @@ def text(value: str | None) -> str:
     return printable(value) if value else Markup('<span class="none">(empty)</span>')
 
 
+def cell(value: str | None, kind: str) -> str:
+    """A cell of an answer to SQL, as `ShownAnswer` has it."""
+    if kind == TIME and value is not None:
+        return moment(datetime.fromisoformat(value))
+    return text(value)
+
+
 def level(status: str) -> str:
     """How bad a status is, for its colour."""
     return _LEVELS.get(Status(status), "bad")
@@ -95,5 +103,5 @@ def _ranges(numbers: list[int]) -> str:
 
 def add_filters(app: Flask) -> None:
     """Give the templates these functions."""
-    for function in (number, duration, moment, text, level, assignment, tasks):
+    for function in (number, duration, moment, text, cell, level, assignment, tasks):
         app.template_filter(function.__name__)(function)

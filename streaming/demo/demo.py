@@ -18,8 +18,8 @@ from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verify import verify
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.config import RunSettings
-from streaming.dashboard.app import create_app
-from streaming.dashboard.server import open_browser, serving
+from streaming.dashboard.app import serving_page
+from streaming.dashboard.server import open_browser
 from streaming.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.demo.report import DemoReport, read_report, show_report
 from streaming.demo.traffic import Traffic
@@ -81,7 +81,7 @@ def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> Dem
         query.wait_until_ready()
         write_note(f"the tables will be in {tables}")
         if dashboard:
-            address = running.enter_context(serving(create_app({"demo": tables})))
+            address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")
             open_browser(address)
         _let_run(traffic, query, seconds)

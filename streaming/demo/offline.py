@@ -21,8 +21,8 @@ from streaming.answers.model_answers import model_answers, topic_names
 from streaming.answers.table_answers import TableAnswers
 from streaming.answers.verification import Verification, compare
 from streaming.commands.signals import stop_on_signals
-from streaming.dashboard.app import create_app
-from streaming.dashboard.server import open_browser, serving
+from streaming.dashboard.app import serving_page
+from streaming.dashboard.server import open_browser
 from streaming.demo.demo import EXIT_DIFFERENT
 from streaming.kafka.log_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
@@ -75,7 +75,7 @@ def run_offline_demo(
         )
         write_note(f"{_GROUPS} simulated groups, no broker; the tables are in {tables}")
         if dashboard:
-            address = running.enter_context(serving(create_app({"demo": tables})))
+            address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")
             open_browser(address)
         _let_run(workload, taking, seconds, stop)

@@ -13,6 +13,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from streaming.beat import beating
 from streaming.config import RunSettings
+from streaming.dashboard.own_names import on_loopback
 from streaming.dashboard.server import serving
 from streaming.durations import parse_interval
 from streaming.kafka.client_config import kafka_client_config
@@ -27,13 +28,14 @@ _READY_WITHIN: Final = timedelta(seconds=10)
 _ASK_TIMEOUT_MS: Final = 5_000
 
 
-def create_app(monitor: RunMonitor) -> Flask:
-    """The WSGI application."""
+def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> Flask:
+    """The WSGI application, for an address to listen on."""
     app = Flask(__name__)
     app.add_url_rule("/health", "health", _answering(monitor.health))
     app.add_url_rule("/ready", "ready", _answering(monitor.readiness))
     metrics = make_wsgi_app(monitor.metrics.registry)
-    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/metrics": metrics})  # type: ignore[method-assign]
+    every = DispatcherMiddleware(app.wsgi_app, {"/metrics": metrics})
+    app.wsgi_app = on_loopback(every, host)  # type: ignore[assignment, method-assign]
     return app
 
 
@@ -76,7 +78,7 @@ def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor
     with (
         closing(client),
         serving(
-            create_app(monitor),
+            create_app(monitor, settings.http_host),
             host=settings.http_host,
             port=settings.http_port,
             option="--http-port",

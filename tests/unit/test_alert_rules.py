@@ -65,7 +65,8 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             from: 2026-11-22T01:00:00Z
             until: 2026-11-22T04:00:00+02:00
         inhibit:
-          - {when: old, mute: stopped, equal: []}
+          - {when: [old, tables_unreadable], mute: stopped, equal: []}
+        tables_unreadable: {for: 5m, severity: error, sinks: [], repeat: off, note: look}
         """,
     )
     stopped, old, _ = rules.rules
@@ -79,6 +80,9 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert (stopped.repeat, stopped.hold) == (None, timedelta(minutes=2))
     assert rules.sinks_of(stopped) == ("pager", "chat")
     assert rules.sinks_of(old) == ("chat",)
+    own = rules.tables_unreadable
+    assert (own.hold, own.severity, own.repeat) == (timedelta(minutes=5), "error", None)
+    assert rules.sinks_of(own) == ()
     (silence,) = rules.silences
     assert silence.since == datetime(2026, 11, 22, 1, tzinfo=timezone.utc)
     assert silence.until == datetime(2026, 11, 22, 2, tzinfo=timezone.utc)
@@ -113,6 +117,18 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         (
             "rules:\n- {name: a, lag: '> 1'}\n- {name: a, lag: '> 2'}\n",
             "alerts.yaml:1: two rules have the name a",
+        ),
+        (
+            "rules:\n- {name: tables_unreadable, lag: '> 1'}\n",
+            "alerts.yaml:1: no rule can have the name tables_unreadable",
+        ),
+        (
+            "tables_unreadable: {lag: '> 1'}\nrules:\n- {name: a, lag: '> 1'}\n",
+            "alerts.yaml:1: tables_unreadable.lag: there is no such key",
+        ),
+        (
+            "tables_unreadable: {sinks: b}\nrules:\n- {name: a, lag: '> 1'}\n",
+            "rule tables_unreadable: there is no sink b",
         ),
         ("rules:\n- {name: a, lag: '> 1', sinks: b}\n", "rule a: there is no sink b"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from streaming.cli import cli
 from streaming.jars import KAFKA_VERSION, cache_folder
 from streaming.java import MINIMUM_JAVA_VERSION
 
+TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
 COMPOSE_CLIENTS = (("docker-compose",), ("docker", "compose"))
 
 
@@ -53,12 +55,15 @@ def test_a_misspelt_property_does_not_fit_the_compose_schema(
     assert "depend_on" in answer.stdout
 
 
-def test_every_compose_client_at_hand_accepts_the_file(repository: Path) -> None:
+def test_every_compose_client_at_hand_accepts_the_file_with_a_token(repository: Path) -> None:
     file = repository / "docker-compose.yml"
+    without = {name: value for name, value in os.environ.items() if name != TOKEN}
     for client in filter(is_at_hand, COMPOSE_CLIENTS):
         command = (*client, "--file", str(file), "config", "--quiet")
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert answer.returncode == 0, answer.stderr
+        for env, is_accepted in (({**without, TOKEN: "0" * 16}, True), (without, False)):
+            answer = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+            assert (answer.returncode == 0) == is_accepted, answer.stderr
+            assert is_accepted or "openssl rand" in answer.stderr
 
 
 def is_at_hand(client: tuple[str, ...]) -> bool:
@@ -131,7 +136,10 @@ def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str
         assert context.params["tables"] == ("/data/tables",)
         assert services["dashboard"]["ports"] == [f"127.0.0.1:{context.params['port']}:8050"]
     assert services["dashboard"]["volumes"] == ["tables:/data/tables:ro"]
-    assert "COORDINATOR_STATE_TOKEN" in services["dashboard"]["environment"]
+    # No token, no page: compose says how to make one, and knows none itself.
+    assert services["dashboard"]["environment"].keys() == {TOKEN}
+    given = services["dashboard"]["environment"][TOKEN]
+    assert re.fullmatch(rf"\$\{{{TOKEN}:\?[^${{}}]*openssl rand -hex 16[^${{}}]*\}}", given)
 
 
 def test_the_image_mounts_folders_that_its_user_owns(

@@ -14,12 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from flask.testing import FlaskClient
 from markupsafe import escape
+from werkzeug.test import TestResponse
 
 from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
+from streaming.dashboard.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
+from streaming.dashboard.queries import PROCESSES
 from streaming.errors import ConfigurationError
 from streaming.output import printable
 from streaming.questions import QUESTIONS, Question
+from streaming.slots import Slots
+from streaming.sql.processes import SqlProcesses
 from streaming.tables.reader import TableReader
 from tests.dashboard_tables import (
     GROUPS,
@@ -29,6 +34,7 @@ from tests.dashboard_tables import (
     create_dashboard_tables,
 )
 
+TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
 PAGES = (
     "/c/prod/",
     f"/c/prod/group?{urlencode({'group': HOSTILE})}",
@@ -46,7 +52,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
 
 @pytest.fixture(scope="module")
 def client(tables: DashboardTables) -> FlaskClient:
-    return create_app({"prod": tables.folder}).test_client()
+    app = create_app({"prod": tables.folder})
+    # Each query in a process of its own is for `test_dashboard_limits.py`: starting takes a second.
+    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [tables.folder], is_reused=True)
+    return app.test_client()
 
 
 class Page(HTMLParser):
@@ -71,6 +80,11 @@ def text_of(client: FlaskClient, address: str, status: int = 200) -> str:
     answer = client.get(address)
     assert answer.status_code == status, answer.text
     return answer.text
+
+
+def file_of(client: FlaskClient, asked: dict[str, str]) -> TestResponse:
+    # What is sent is closed as a server does it.
+    return client.get(f"/c/prod/sql?{urlencode(asked)}", buffered=True)
 
 
 def groups_of(page: str) -> list[str]:
@@ -220,10 +234,16 @@ def test_every_example_of_sql_can_be_asked(client: FlaskClient, question: Questi
 def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     select = {"query": f"SELECT '{REWOUND}' AS group_id"}
     assert f"<td>{REWOUND}</td>" in text_of(client, f"/c/prod/sql?{urlencode(select)}")
-    csv = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'csv'})}")
+    csv = file_of(client, {**select, "format": "csv"})
     assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
     assert csv.text == f"group_id\r\n{REWOUND}\r\n"
-    parquet = client.get(f"/c/prod/sql?{urlencode({**select, 'format': 'parquet'})}")
+    assert csv.headers["Content-Length"] == str(len(csv.data))
+    formulas = {"query": "SELECT '=1+1' AS \"@a\", -1 AS b, '-1' AS c"}
+    assert file_of(client, {**formulas, "format": "csv"}).text == "@a,b,c\r\n=1+1,-1,-1\r\n"
+    safe = file_of(client, {**formulas, "format": "spreadsheet"})
+    assert safe.headers["Content-Disposition"].endswith('"query-spreadsheet.csv"')
+    assert safe.text == "'@a,b,c\r\n'=1+1,-1,'-1\r\n"
+    parquet = file_of(client, {**select, "format": "parquet"})
     assert pq.read_table(io.BytesIO(parquet.data)).to_pylist() == [{"group_id": REWOUND}]
     twice = {"query": "SELECT 1 AS a, 2 AS a"}
     page = text_of(client, f"/c/prod/sql?{urlencode(twice)}")
@@ -237,7 +257,7 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
 def test_what_cannot_be_shown_is_said(client: FlaskClient, select: str) -> None:
     for as_file in ("", "csv"):
         asked = urlencode({"query": f"SELECT {select} AS a", "format": as_file})
-        page = client.get(f"/c/prod/sql?{asked}")
+        page = client.get(f"/c/prod/sql?{asked}", buffered=True)
         assert page.status_code == 200
         assert 'role="alert"' in page.text or "1 rows" in page.text or as_file
 
@@ -252,6 +272,21 @@ def test_wrong_sql_is_said(client: FlaskClient) -> None:
     assert 'role="alert">Catalog Error: Table with name nothing does not exist!' in page
     long = {"query": "SELECT range AS a FROM range(2000)"}
     assert "1,000 rows; there are more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
+
+
+def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
+    def shown(select: str) -> str:
+        return text_of(client, f"/c/prod/sql?{urlencode({'query': select})}")
+
+    columns = ", ".join(f"range AS c{number}" for number in range(500))
+    wide = f"SELECT {columns} FROM range(1000000)"  # noqa: S608 - of numbers
+    assert "100 rows; there are more" in shown(wide)
+    (cell,) = re.findall("<td>(x+… .*)</td>", shown("SELECT repeat('x', 100000) AS a"))
+    assert cell.strip("x") == "… (100,000 characters)"
+    assert "there are more" in shown("SELECT repeat('x', 9000) AS a FROM range(900)")
+    columns = ", ".join(f"1 AS c{number}" for number in range(1001))
+    assert "1,001 columns and the page shows at most 1,000" in shown(f"SELECT {columns}")
+    assert "No rows." in shown("SELECT 1 AS a WHERE false")
 
 
 @pytest.mark.parametrize(
@@ -286,60 +321,124 @@ def test_several_clusters(tables: DashboardTables, tmp_path: Path) -> None:
 
 
 class TestAccess:
-    def test_a_page_for_this_machine_answers_to_no_other_name(self, client: FlaskClient) -> None:
-        assert client.get("/c/prod/", headers={"Host": "evil.example"}).status_code == 403
-        assert client.get("/c/prod/", headers={"Host": "127.0.0.1:8050"}).status_code == 200
-
     def test_elsewhere_it_needs_a_token_or_a_proxy(self) -> None:
         with pytest.raises(ConfigurationError, match="others could see the page: set a token"):
             Access("0.0.0.0")  # noqa: S104 - that it is refused
 
     def test_a_token_is_asked_for_once(self, tables: DashboardTables) -> None:
-        access = Access("0.0.0.0", token="s3cr3t")  # noqa: S104, S106 - of this test
+        access = Access("0.0.0.0", token=TOKEN)  # noqa: S104 - of this test
         client = create_app({"prod": tables.folder}, access=access).test_client()
         sent = client.get("/c/prod/?search=x", headers={"Accept": "text/html"})
         assert sent.status_code == 302
         assert client.get("/c/prod/", headers={"Accept": "application/json"}).status_code == 401
-        bearer = {"Authorization": "Bearer s3cr3t"}
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert client.get("/c/prod/", headers=bearer).status_code == 200
         login = sent.headers["Location"]
         assert client.get(login).status_code == 200
         assert "That is not the token." in client.post(login, data={"token": "x"}).text
-        led = client.post(login, data={"token": "s3cr3t"})
+        led = client.post(login, data={"token": TOKEN})
         assert led.headers["Location"] == "/c/prod/?search=x"
         cookie = led.headers["Set-Cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=Lax" in cookie
-        assert "s3cr3t" not in cookie
+        assert TOKEN not in cookie
         assert client.get("/c/prod/").status_code == 200
         for to in ("//evil.example/", "/%09/evil.example", "/c/%0a", "/c/%5cevil", "x"):
-            elsewhere = client.post(f"/login?to={to}", data={"token": "s3cr3t"})
+            elsewhere = client.post(f"/login?to={to}", data={"token": TOKEN})
             assert elsewhere.headers["Location"] == "/"
 
     @pytest.mark.parametrize("empty", ["", " "])
     def test_nothing_is_no_token(self, empty: str) -> None:
-        for given in ({"token": empty}, {"auth_header": empty}):
+        for token, auth_header in ((empty, None), (None, empty)):
             with pytest.raises(ConfigurationError, match="is not empty"):
-                Access("0.0.0.0", **given)  # noqa: S104 - that it is refused
+                Access("0.0.0.0", token, auth_header)  # noqa: S104 - that it is refused
+
+    def test_a_token_that_can_be_guessed_is_none(self) -> None:
+        with pytest.raises(ConfigurationError, match="has 15 characters and needs at least 16"):
+            Access("127.0.0.1", token="0" * 15)
+        assert Access("127.0.0.1", token="0" * 16)
+
+    @pytest.mark.parametrize("way", ["form", "bearer"])
+    def test_who_guesses_has_to_wait(self, tables: DashboardTables, way: str) -> None:
+        access = Access("0.0.0.0", token=TOKEN)  # noqa: S104 - of this test
+        app = create_app({"prod": tables.folder}, access=access)
+        signed_in = app.test_client()
+        signed_in.post("/login", data={"token": TOKEN})
+
+        def tried(token: str, client: str = "10.0.0.1") -> TestResponse:
+            where = {"environ_base": {"REMOTE_ADDR": client}}
+            if way == "form":
+                return app.test_client().post("/login", data={"token": token}, **where)
+            headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+            return app.test_client().get("/c/prod/", headers=headers, **where)
+
+        wrong, right = (403, 302) if way == "form" else (401, 200)
+        assert [tried("x").status_code for _ in range(PER_CLIENT)] == [wrong] * PER_CLIENT
+        # Now not even the right one is looked at.
+        refused = tried(TOKEN)
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= WITHIN_S
+        assert "too many wrong tokens: try again in" in refused.text
+        assert tried(TOKEN, "10.0.0.2").status_code == right
+        for number in range(IN_ALL - PER_CLIENT):
+            assert tried("x", f"10.0.1.{number}").status_code == wrong
+        assert tried(TOKEN, "10.0.0.2").status_code == 429
+        # Whoever is in stays in.
+        assert signed_in.get("/c/prod/").status_code == 200
 
     def test_nobody_learns_what_there_is(self, tables: DashboardTables) -> None:
-        access = Access("0.0.0.0", token="s3cr3t")  # noqa: S104, S106 - of this test
+        access = Access("0.0.0.0", token=TOKEN)  # noqa: S104 - of this test
         client = create_app({"prod": tables.folder}, access=access).test_client()
         for address in ("/c/prod/?at=x", "/c/nope/", "/c/prod/", "/"):
             answer = client.get(address, headers={"Accept": "application/json"})
             assert answer.status_code == 401
             assert "prod" not in answer.text
 
-    def test_no_other_site_sends_queries(self, client: FlaskClient) -> None:
-        other = {"Sec-Fetch-Site": "cross-site"}
-        assert client.get("/c/prod/sql?query=SELECT+1", headers=other).status_code == 403
-        assert client.get("/c/prod/", headers=other).status_code == 200
+    @pytest.mark.parametrize(
+        "page", ["", "changes", "?at=2999-01-01", "group/chart?group=x", "sql"]
+    )
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    def test_no_other_site_has_a_browser_ask(
+        self, client: FlaskClient, page: str, site: str
+    ) -> None:
+        def status(mode: str, dest: str, method: str = "GET") -> int:
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+            return client.open(f"/c/prod/{page}", method=method, headers=headers).status_code
+
+        image, frame = status("no-cors", "image"), status("navigate", "iframe")
+        form = status("navigate", "document", "POST")
+        assert (image, frame, form) == (403, 403, 403)
+        is_query = page.startswith(("sql", "group/chart"))
+        is_refused = is_query and site == "cross-site"
+        assert (status("navigate", "document") == 403) == is_refused
+        for own in ("same-origin", "none"):
+            headers = {"Sec-Fetch-Site": own, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+            assert client.get(f"/c/prod/{page}", headers=headers).status_code != 403
 
     def test_a_proxy_lets_in(self, tables: DashboardTables) -> None:
         access = Access("0.0.0.0", auth_header="X-User")  # noqa: S104 - of this test
         client = create_app({"prod": tables.folder}, access=access).test_client()
         assert client.get("/c/prod/").status_code == 403
         assert client.get("/c/prod/", headers={"X-User": "me"}).status_code == 200
+
+
+def test_wrong_tokens_are_forgotten_after_a_minute() -> None:
+    clock = [0.0]
+    attempts = Attempts(lambda: clock[0])
+
+    def judged_at(second: float, is_right: bool) -> bool:
+        clock[0] = second
+        return attempts.judge("a", lambda: is_right)
+
+    assert not any(judged_at(second, False) for second in range(PER_CLIENT))
+    for second in (PER_CLIENT, WITHIN_S - 1):
+        with pytest.raises(TooManyAttempts) as refused:
+            judged_at(second, True)
+        assert refused.value.wait_s == WITHIN_S - second
+    assert judged_at(WITHIN_S, True)
+    assert not judged_at(WITHIN_S, False)
+    with pytest.raises(TooManyAttempts):
+        judged_at(WITHIN_S, True)
 
 
 def test_nothing_is_written(client: FlaskClient, tables: DashboardTables) -> None:

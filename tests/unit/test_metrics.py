@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from http.client import HTTPConnection
@@ -277,9 +278,9 @@ def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
             assert process.stderr is not None
             found = re.search(r"127\.0\.0\.1:(\d+)/metrics", process.stderr.readline())
             assert found is not None
-            connection = HTTPConnection("127.0.0.1", int(found[1]), timeout=30)
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
+            with closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=30)) as connection:
+                connection.request("GET", "/metrics")
+                text = connection.getresponse().read().decode()
         finally:
             process.terminate()
         assert process.wait(30) == 0

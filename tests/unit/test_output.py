@@ -1,14 +1,24 @@
 from __future__ import annotations
 
+import csv
 import io
 import json
 import logging
 import sys
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from streaming.output import OUTPUTS, StderrHandler, json_line, output_of, printable
+from streaming.output import (
+    OUTPUTS,
+    StderrHandler,
+    csv_lines,
+    json_line,
+    output_of,
+    printable,
+)
 
 HOSTILE = "\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
 
@@ -111,3 +121,26 @@ def test_values_without_a_json_form_of_their_own() -> None:
     ]
     with pytest.raises(TypeError, match="object has no JSON form"):
         json_line(object())
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        *((f"{begin}1", f"'{begin}1") for begin in "=+-@\t\uff1d\uff0b\uff0d\uff20"),
+        ("\r=1", "'\r=1"),
+        ("\n=1", "'\n=1"),
+        (b"\xfb\xef", "'++8="),
+        (timedelta(seconds=-1), "'-1 day, 23:59:59"),
+        (-1, "-1"),
+        (-1.5, "-1.5"),
+        (Decimal(-2), "-2"),
+        ("a=1", "a=1"),
+        ("", ""),
+        (None, ""),
+        (True, "true"),
+        (["=1"], '["=1"]'),
+    ],
+)
+def test_no_cell_for_a_spreadsheet_is_a_formula(value: Any, cell: str) -> None:
+    text = "".join(csv_lines([{"=x": value, "y": 1}], ["=x", "y"], for_spreadsheets=True))
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [["'=x", "y"], [cell, "1"]]

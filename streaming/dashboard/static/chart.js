@@ -13,6 +13,10 @@ function drawCharts(root) {
 async function draw(place) {
   try {
     const answer = await fetch(place.dataset.chart);
+    if (answer.status === 503) {
+      setTimeout(() => place.isConnected && draw(place), 1000 * Number(answer.headers.get("Retry-After")));
+      return;
+    }
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     show(place, await answer.json());
   } catch (error) {
@@ -54,7 +58,7 @@ function statusStrip(statuses, changes) {
   for (const one of statuses) {
     const item = document.createElement("li");
     item.dataset.level = one.level;
-    const at = new Date(1000 * one.at).toLocaleTimeString();
+    const at = localTime(new Date(1000 * one.at));
     item.title = `${at}: ${one.status || "not there"}: ${one.reason}`;
     const text = document.createElement("span");
     text.className = "hidden";
@@ -69,7 +73,7 @@ function statusStrip(statuses, changes) {
 
 function changesTable(changes) {
   const rows = [...changes].reverse().map((one) => [
-    new Date(1000 * one.at).toLocaleString(),
+    localTime(new Date(1000 * one.at)),
     `${one.before || "not there"} → ${one.status || "not there"}`,
     one.reason,
   ]);
@@ -97,8 +101,8 @@ function chart(title, data, series, width, plots) {
     {
       width,
       height: 200,
-      series: [{}, ...series.map(([, label, stroke]) => ({ label, stroke, width: 2, value: (_, value) => shown(value) }))],
-      axes: [axis, { ...axis, size: 70, values: (_, values) => values.map(shown) }],
+      series: [{ value: (_, at) => (at === null ? "-" : localTime(new Date(1000 * at))) }, ...series.map(([, label, stroke]) => ({ label, stroke, width: 2, value: (_, value) => shown(value) }))],
+      axes: [{ ...axis, space: 80, values: (_, at) => timeLabels(at) }, { ...axis, size: 70, values: (_, values) => values.map(shown) }],
       scales: { y: { range: (_, least, most) => [Math.min(least, 0), most > 0 ? most * 1.05 : 1] } },
     },
     [data.at, ...series.map(([name]) => data[name])],
@@ -111,7 +115,7 @@ function chart(title, data, series, width, plots) {
 function asTable(title, data, series) {
   const some = data.at.map((_, number) => number).filter((number) => number % 10 === 0 || number === data.at.length - 1);
   const rows = some.map((number) => [
-    new Date(1000 * data.at[number]).toLocaleString(),
+    localTime(new Date(1000 * data.at[number])),
     ...series.map(([name]) => shown(data[name][number])),
   ]);
   return detailed(`${title} as a table`, ["Time", ...series.map(([, label]) => label)], rows);

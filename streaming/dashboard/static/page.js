@@ -8,26 +8,13 @@
   let timer = 0;
   let asked = 0;
 
-  const two = (number) => String(number).padStart(2, "0");
-
   function showTimes(root) {
     for (const time of root.querySelectorAll("time")) {
       const at = new Date(time.dateTime);
       if (time.title || Number.isNaN(at.getTime())) continue;
       time.title = time.textContent;
-      time.textContent =
-        `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
-        `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+      time.textContent = localTime(at);
     }
-  }
-
-  // A time that says no zone is one of the reader's: the server takes it for UTC.
-  function inUtc(text) {
-    const trimmed = text.trim();
-    if (!trimmed || /(Z|[+-]\d\d:?\d\d)$/i.test(trimmed)) return trimmed;
-    // A day alone would be taken for one of UTC.
-    const at = new Date(/^\d{4}-\d\d-\d\d$/.test(trimmed) ? `${trimmed}T00:00` : trimmed.replace(" ", "T"));
-    return Number.isNaN(at.getTime()) ? trimmed : at.toISOString();
   }
 
   function addressOf(form) {
@@ -90,6 +77,8 @@
       location.reload();
       return;
     }
+    // Too much at once: the page stays as it is, and asks again.
+    if (answer.status === 503) throw new Error("busy");
     const html = await answer.text();
     if (number === asked && isWanted()) replaceMain(html);
   }
