@@ -25,7 +25,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint test-unit test-spark test-integration test-differential differential bench lock clean check-python check-java
+.PHONY: help venv demo test test-long lint test-unit test-spark test-integration test-differential differential bench lock clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: check-java venv ## A broker, live consumer groups, the tables beside the b
 
 test: check-java lint ## Lint, then every test, two files at once (PYTEST_ARGS=...)
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-long: check-java venv ## Unit tests on every other Python from 3.10 that this machine has (PYTEST_ARGS=...)
+	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

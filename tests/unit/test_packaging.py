@@ -22,6 +22,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
+"""Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
 LOCK_FILES = ("core.lock", "dev.lock", "streaming.lock")
 # A pinned line of a lock file: `name==version ; marker \`.
 PINNED = re.compile(r"^(?P<pin>[a-z0-9][\w.-]*==\S+(?: ; .+?)?)(?P<continued> \\)?$", re.MULTILINE)
@@ -173,7 +175,7 @@ def distributions_imported_by(*packages: Path) -> set[str]:
                 modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module).partition(".")[0])
-    modules -= {"coordinator_state", "streaming", *sys.stdlib_module_names}
+    modules -= {"coordinator_state", "streaming", *STANDARD_LIBRARY}
     providers = packages_distributions()
     return {normalized(providers.get(module, [module])[0]) for module in modules}
 
