@@ -17,6 +17,8 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+from streaming.jars import DELTA_SPARK_MODULE
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -226,6 +228,17 @@ def test_lock_file_pins_what_pyproject_asks_for(
             version = pinned.get(normalized(requirement.name))
             assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
             assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
+
+
+def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
+    project: dict[str, Any],
+) -> None:
+    streaming = project["project"]["optional-dependencies"]["streaming"]
+    (pyspark,) = (one for one in map(Requirement, streaming) if one.name == "pyspark")
+    major, minor = DELTA_SPARK_MODULE.split("_")[1].split(".")
+    assert pyspark.specifier.contains(f"{major}.{minor}.9")
+    for other in (int(minor) - 1, int(minor) + 1):
+        assert not pyspark.specifier.contains(f"{major}.{other}.0")
 
 
 def pins_for(text: str, python_version: str) -> dict[str, str]:
