@@ -25,7 +25,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-long lint test-unit test-spark test-integration test-differential differential bench lock clean check-python check-java
+.PHONY: help venv demo test test-long lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ lock: venv ## Resolve requirements/*.lock again after a change of dependencies (
 	$(COMPILE) --extra streaming --group dev -o requirements/dev.lock $(LOCK_ARGS)
 	$(COMPILE) --extra streaming -c requirements/dev.lock -o requirements/streaming.lock $(LOCK_ARGS)
 	$(COMPILE) -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
+
+lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into the lock files of jars
+	$(BIN)/python -m tests.jar_sets
 
 clean: ## Remove what make made; checkpoints and tables stay
 	rm -rf $(VENV) .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

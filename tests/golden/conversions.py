@@ -22,7 +22,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.jars import KAFKA_VERSION, kafka_jars
 from streaming.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
-from tests.client_jars import client_jars
+from tests.jar_sets import client_jars
 
 CONVERSIONS = Path(__file__).parent / KAFKA_VERSION / "conversions.log"
 CONSUMERS, STREAMS = "to-consumer-and-back", "to-streams-and-back"

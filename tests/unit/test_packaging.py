@@ -17,7 +17,7 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
-from streaming.jars import DELTA_SPARK_MODULE
+from streaming.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -107,6 +107,8 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
     assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
     assert {"coordinator_state/py.typed", "streaming/spark_conf/log4j2.properties"} <= set(names)
+    for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
+        assert f"streaming/jar_locks/{jar_set.name}.sha512" in names
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
 
 
