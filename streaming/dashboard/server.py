@@ -8,14 +8,17 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 from flask import Flask
 from waitress.server import create_server
+from waitress.wasyncore import close_all, loop
 
 from streaming.errors import ConfigurationError
 
 _THREADS = 8
+_LOOP_S = 1.0
 
 
 @contextmanager
@@ -30,13 +33,24 @@ def serving(
         ConfigurationError: nobody can listen there.
     """
     listening = _listening(host, port, option)
-    server = create_server(app, sockets=[listening], threads=_THREADS, ident=None)
-    Thread(target=server.run, name="page", daemon=True).start()
+    open_sockets: dict[int, Any] = {}
+    server = create_server(app, open_sockets, sockets=[listening], threads=_THREADS, ident=None)
+    stop = Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            loop(timeout=_LOOP_S, map=open_sockets, count=1)
+
+    serving_thread = Thread(target=run, name="page", daemon=True)
+    serving_thread.start()
     shown = f"[{host}]" if ":" in host else host
     try:
         yield f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
-        server.close()
+        # The loop fails on a socket that is closed while it waits for it: it ends first.
+        server.trigger.pull_trigger(stop.set)  # type: ignore[union-attr]
+        serving_thread.join()
+        close_all(open_sockets, ignore_all=True)
 
 
 def open_browser(address: str) -> None:
