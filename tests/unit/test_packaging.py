@@ -17,6 +17,7 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+from streaming.cli import STREAMING_EXTRA
 from streaming.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
 
 if sys.version_info >= (3, 11):
@@ -168,6 +169,14 @@ def test_what_the_packages_import_is_what_the_project_declares(
     declared = metadata["dependencies"] + metadata["optional-dependencies"]["streaming"]
     imported = distributions_imported_by(repository / "coordinator_state", repository / "streaming")
     assert imported == names_of(declared)
+
+
+def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
+    project: dict[str, Any],
+) -> None:
+    extra = names_of(project["project"]["optional-dependencies"]["streaming"])
+    providers = packages_distributions()
+    assert {normalized(providers[module][0]) for module in STREAMING_EXTRA} == extra
 
 
 def distributions_imported_by(*packages: Path) -> set[str]:
