@@ -2,7 +2,7 @@
 
 Real clients make a broker convert them: classic to consumer and back while members stay, classic to
 streams and back while the group is empty. Ids and times are another recording's, so it is recorded
-by hand, for a new version of Kafka, and `tests/property/test_compaction.py` compacts what is there.
+by hand, for a new version of Kafka, and `tests/unit/test_conversions.py` compacts what is there.
 """
 
 from __future__ import annotations
