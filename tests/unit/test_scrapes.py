@@ -117,7 +117,7 @@ def test_many_scrapes_at_once_are_one_collection(
         # Four wait for it; the others are told at once that there is nothing yet.
         eventually(lambda: sum(scrape.done() for scrape in scrapes) == 56)
         assert {scrape.result()[0] for scrape in scrapes if scrape.done()} == {503}
-        threads = threading.active_count()
+        threads = own_threads()
         endpoint.gate.open()
         answered = [scrape.result() for scrape in scrapes]
     assert [status for status, _, _ in answered].count(200) == 4
@@ -128,7 +128,13 @@ def test_many_scrapes_at_once_are_one_collection(
         again = list(pool.map(lambda _: endpoint.scrape()[:2], range(300)))
     assert set(again) == {(200, text) for status, text, _ in answered if status == 200}
     assert endpoint.gate.begun == 1
-    assert threading.active_count() <= threads
+    assert len(own_threads()) < len(threads)
+
+
+def own_threads() -> set[threading.Thread]:
+    """Those that serve and collect."""
+    names = ("waitress", "page", "collection")
+    return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
 
 
 def test_the_next_interval_has_a_collection_of_its_own(serve: Callable[..., Endpoint]) -> None:
@@ -195,16 +201,16 @@ def test_scrapes_that_were_given_up_leave_nothing_behind(
     serve: Callable[..., Endpoint], eventually: Eventually
 ) -> None:
     endpoint = serve()
-    threads = threading.active_count()
+    threads = own_threads()
     for _ in range(300):
         endpoint.request().close()
     eventually(lambda: endpoint.gate.begun == 1)
     # One thread collects; those of the server are as many as before.
-    assert threading.active_count() <= threads + 1
+    assert {thread.name for thread in own_threads() - threads} == {"collection"}
     endpoint.gate.open()
     status, text, _ = endpoint.scrape()
     assert (status, b"of_a_group" in text) == (200, True)
-    eventually(lambda: threading.active_count() <= threads)
+    eventually(lambda: own_threads() == threads)
     assert endpoint.gate.begun == 1
 
 
