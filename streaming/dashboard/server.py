@@ -8,22 +8,25 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask
 from waitress.server import create_server
-from waitress.wasyncore import close_all, loop
+from waitress.wasyncore import close_all
 
 from streaming.errors import ConfigurationError
 
-_THREADS = 8
-_LOOP_S = 1.0
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+_ENDS_WITHIN_S = 5
+_THREADS = 16
+"""More than queries and pages that compute much take together, waiting ones included."""
 
 
 @contextmanager
 def serving(
-    app: Flask, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
+    app: WSGIApplication, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
 ) -> Iterator[str]:
     """Serve while the block runs; gives the address, port 0 takes any free one.
 
@@ -33,24 +36,19 @@ def serving(
         ConfigurationError: nobody can listen there.
     """
     listening = _listening(host, port, option)
-    open_sockets: dict[int, Any] = {}
-    server = create_server(app, open_sockets, sockets=[listening], threads=_THREADS, ident=None)
-    stop = Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            loop(timeout=_LOOP_S, map=open_sockets, count=1)
-
-    serving_thread = Thread(target=run, name="page", daemon=True)
-    serving_thread.start()
+    sockets: dict[int, Any] = {}
+    server: Any = create_server(app, map=sockets, sockets=[listening], threads=_THREADS, ident=None)
+    thread = Thread(target=server.run, name="page", daemon=True)
+    thread.start()
     shown = f"[{host}]" if ":" in host else host
     try:
         yield f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
-        # The loop fails on a socket that is closed while it waits for it: it ends first.
-        server.trigger.pull_trigger(stop.set)  # type: ignore[union-attr]
-        serving_thread.join()
-        close_all(open_sockets, ignore_all=True)
+        # A thread that answers wakes the other one by a descriptor: none must be closed by then.
+        server.task_dispatcher.shutdown(timeout=_ENDS_WITHIN_S)
+        # Only the thread that waits for sockets can close them while it does.
+        server.trigger.pull_trigger(lambda: close_all(sockets, ignore_all=True))
+        thread.join(_ENDS_WITHIN_S)
 
 
 def open_browser(address: str) -> None:

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 STALE_S: Final = 300.0
 """The oldest collection that is still an answer: as far as Prometheus looks back for a sample."""
 _MOST_WAITING: Final = 4
-"""Half of the threads that serve: the others can always answer at once."""
+"""Fewer than the threads that serve: the others can always answer at once."""
 _GZIP_LEVEL: Final = 5
 
 
