@@ -202,6 +202,12 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> 
     assert "hush" not in result.stderr
 
 
+def test_a_proxy_without_a_user_is_none(run_with: RunWith) -> None:
+    settings = run_with("--kafka", "proxy.url=http://proxy:3128")
+
+    assert settings.kafka == {"proxy.url": "http://proxy:3128"}
+
+
 def test_the_path_of_a_secret_is_none(run_with: RunWith) -> None:
     settings = run_with("--kafka", "sasl.plain.password.file=secrets/password")
 
