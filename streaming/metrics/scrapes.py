@@ -90,9 +90,10 @@ class Scrapes:
 
     def _begin(self) -> threading.Event:
         """Start the collection; the caller holds the lock."""
-        self._under_way = under_way = threading.Event()
+        # After the start: without a thread there is nothing to wait for.
         threading.Thread(target=self._collect, name="collection", daemon=True).start()
-        return under_way
+        self._under_way = threading.Event()
+        return self._under_way
 
     def _collect(self) -> None:
         began_at = self.clock()
