@@ -1,6 +1,7 @@
 # The materializer. Everything it needs is fetched while the image is built: it starts without network
-# but for Kafka's.
-FROM python:3.11-slim-bookworm
+# but for Kafka's. The digest is that of the tag for every platform, as
+# `docker buildx imagetools inspect python:3.11.16-slim-bookworm` prints it.
+FROM python:3.11.16-slim-bookworm@sha256:528257d48c1da0dcecc2e725d1ae34498d60c965f1241e39cd6a85a8859bdf84
 
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \

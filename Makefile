@@ -25,7 +25,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint test-unit test-spark test-integration test-differential differential bench lock clean check-python check-java
+.PHONY: help venv demo test test-long lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: check-java venv ## A broker, live consumer groups, the tables beside the b
 
 test: check-java lint ## Lint, then every test, two files at once (PYTEST_ARGS=...)
 	$(PYTEST) -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-long: check-java venv ## Unit tests on every other Python from 3.10 that this machine has (PYTEST_ARGS=...)
+	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .
@@ -66,6 +69,9 @@ lock: venv ## Resolve requirements/*.lock again after a change of dependencies (
 	$(COMPILE) --extra streaming --group dev -o requirements/dev.lock $(LOCK_ARGS)
 	$(COMPILE) --extra streaming -c requirements/dev.lock -o requirements/streaming.lock $(LOCK_ARGS)
 	$(COMPILE) -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
+
+lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into the lock files of jars
+	$(BIN)/python -m tests.jar_sets
 
 clean: ## Remove what make made; checkpoints and tables stay
 	rm -rf $(VENV) .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

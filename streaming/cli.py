@@ -43,8 +43,6 @@ EXIT_BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
 
 STREAMING_EXTRA = {
-    "confluent_kafka",
-    "delta",
     "deltalake",
     "duckdb",
     "flask",
@@ -59,7 +57,6 @@ STREAMING_EXTRA = {
     "rich",
     "ruamel",
     "tenacity",
-    "tomli",
     "waitress",
     "werkzeug",
 }

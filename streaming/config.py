@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from streaming.durations import parse_interval
@@ -54,12 +56,14 @@ def _checked_servers(servers: str) -> str:
     return servers
 
 
-def _without_secrets(kafka: dict[str, str]) -> dict[str, str]:
+def _refuse_secrets(kafka: Any) -> None:
+    """Before pydantic sees the settings: its errors hold what they are about."""
+    if not isinstance(kafka, Mapping):
+        raise ConfigurationError("--kafka: not a mapping of Kafka properties")
     try:
-        require_no_secret(kafka)
+        require_no_secret({str(k): v if isinstance(v, str) else str(v) for k, v in kafka.items()})
     except ConfigurationError as error:
-        raise ValueError(str(error)) from None
-    return kafka
+        raise ConfigurationError(f"--kafka: {error}") from None
 
 
 class RunSettings(BaseModel):
@@ -76,7 +80,7 @@ class RunSettings(BaseModel):
     readiness are served on it; `health_timeout` is how long a micro-batch may take.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     bootstrap_servers: Annotated[str, AfterValidator(_checked_servers)]
     tables: str = Field(min_length=1)
@@ -88,9 +92,7 @@ class RunSettings(BaseModel):
     max_records_per_trigger: int | None = Field(default=None, gt=0)
     max_bytes_per_trigger: int | None = Field(default=None, gt=0)
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    kafka: Annotated[dict[str, str], AfterValidator(_without_secrets)] = Field(
-        default_factory=dict, repr=False
-    )
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     change_data_feed: bool = False
     lag_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "5 seconds"
     snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"
@@ -103,6 +105,13 @@ class RunSettings(BaseModel):
     http_port: int | None = Field(default=None, ge=0, lt=1 << 16)
     http_host: str = "127.0.0.1"
     health_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_secrets(cls, options: Any) -> Any:
+        if isinstance(options, Mapping) and "kafka" in options:
+            _refuse_secrets(options["kafka"])
+        return options
 
     @field_validator("tables", "checkpoint")
     @classmethod
@@ -127,8 +136,8 @@ class RunSettings(BaseModel):
         try:
             return cls(**{name: value for name, value in options.items() if value is not None})
         except ValidationError as error:
-            faults = "; ".join(_fault(**fault) for fault in error.errors())
-            raise ConfigurationError(faults) from error
+            faults = "; ".join(_fault(**fault) for fault in error.errors(include_input=False))
+            raise ConfigurationError(faults) from None
 
 
 def _fault(*, loc: tuple[int | str, ...], msg: str, type: str, **_rest: Any) -> str:

@@ -4,7 +4,7 @@ from streaming.coordinator_tables import CoordinatorTables
 
 tables = CoordinatorTables("tables")
 for row in tables.status():
-print(row.group_id, row.status, row.reason)
+    print(row.group_id, row.status, row.reason)
 tables.as_of("2026-11-21T03:14:00Z").lag("payments").to_pandas()
 """
 

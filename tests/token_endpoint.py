@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,12 +23,16 @@ _LIFE_S = 3600
 
 @dataclass
 class TokenEndpoint:
-    """Gives tokens of `CLIENT_ID` while `answer` is 200; `life_s` is what it says of them."""
+    """Gives tokens of `CLIENT_ID` while `answer` is 200; `life_s` is what it says of them.
+
+    Otherwise, and to others, it answers with `refusal`.
+    """
 
     url: str
     authority: trustme.CA | None = None
     answer: int = 200
     life_s: int = _LIFE_S
+    refusal: Mapping[str, str] = field(default_factory=lambda: {"error": "invalid_client"})
     forms: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -46,7 +50,7 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
             code = found.answer if is_known or found.answer != 200 else 401
             token = unsecured_token(CLIENT_ID, number=next(numbers))
             told = {"access_token": token, "expires_in": found.life_s}
-            body = json.dumps(told if code == 200 else {"error": "invalid_client"}).encode()
+            body = json.dumps(told if code == 200 else found.refusal).encode()
             self.send_response(code)
             self.send_header("Location", "http://127.0.0.1:1/")
             self.send_header("Content-Length", str(len(body)))

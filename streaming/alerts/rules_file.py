@@ -14,6 +14,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from streaming.alerts.rules import AlertRules
 from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import is_text
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<name>[^}]*)\}")
 _MOST_FAULTS: Final = 5
@@ -76,11 +77,16 @@ def _referred(name: str, path: str | Path) -> str:
     if colon and kind == "file":
         try:
             return Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ConfigurationError(f"{path}: cannot read ${{{name}}}: {error}") from error
+        except UnicodeDecodeError:
+            # Its repr holds the whole file.
+            raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8") from None
     found = os.environ.get(name)
     if found is None:
         raise ConfigurationError(f"{path}: the environment has no {name}, which ${{{name}}} names")
+    if not is_text(found):
+        raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8")
     return found
 
 

@@ -22,7 +22,7 @@ _SCHEMA = pa.schema(
 class CommittedOffsets:
     """A row for each key of `group_offsets`, kept up to date in memory.
 
-    Asking the table in each micro-batch would take a job of Spark's.
+    It saves each micro-batch a read of the whole table.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from streaming.durations import DURATION_FORM, parse_duration
 from streaming.errors import ConfigurationError
-from streaming.kafka.secrets import behind_environment, is_secret
+from streaming.kafka.secrets import behind_environment, is_secret, other_ways
 from streaming.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
@@ -54,15 +54,16 @@ class KafkaPropertiesOption(StateOption):
         merged = behind_environment(merged)
         if not isinstance(given, (list, tuple)):
             return merged, ParameterSource.DEFAULT_MAP
-        for pair in given:
+        for number, pair in enumerate(given, 1):
             name, equals, value = pair.partition("=")
             if not equals or not name:
-                raise click.BadParameter(f"{pair!r} is not KEY=VALUE", ctx=ctx, param=self)
+                # It is not repeated: a password may have been given without its name.
+                raise click.BadParameter(f"number {number} is not KEY=VALUE", ctx=ctx, param=self)
             if is_secret(name, value):
                 raise click.BadParameter(
                     f"{name} is a secret, which every process of this machine could read here: "
-                    f"give {name}.file=PATH or {name}.env=VARIABLE, or set it in [kafka] of the "
-                    f"config file or in {self.envvar}",
+                    f"{other_ways(name)}, or set it in [kafka] of the config file or in "
+                    f"{self.envvar}",
                     ctx=ctx,
                     param=self,
                 )
@@ -180,8 +181,10 @@ def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
         import tomli as tomllib
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"cannot read the config file {path}: it is not UTF-8") from None
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"cannot read the config file {path}: {error}") from error
+        raise ConfigurationError(f"cannot read the config file {path}: {error}") from None
     options = {name.replace("-", "_"): value for name, value in found.items()}
     unknown = sorted(set(options) - known)
     if unknown:

@@ -56,9 +56,8 @@ from streaming.output import output_of
 @option(
     "--transactional",
     type=click.FloatRange(min=0, max=1),
-    default=0.2,
-    show_default=True,
-    help="Share of the groups that commit in transactions.",
+    help="Share of the groups that commit in transactions. "
+    "[default: 0.2; 0 with --bootstrap-servers, since only coordinators can end a transaction]",
 )
 @option(
     "--consumer-protocol",
@@ -75,7 +74,8 @@ from streaming.output import output_of
 @option(
     "--log-partitions",
     type=click.IntRange(min=1),
-    help="Of __consumer_offsets. [default: 1 with --file, else 50]",
+    help="Partitions of __consumer_offsets. [default: 1 with --file, as many as the cluster has "
+    "with --bootstrap-servers, else 50]",
 )
 @option(
     "--semantics",
@@ -99,7 +99,7 @@ def simulate(
     records: int,
     workload: str,
     commit_interval: float,
-    transactional: float,
+    transactional: float | None,
     consumer_protocol: float,
     compact: bool,
     log_partitions: int | None,
@@ -123,6 +123,7 @@ def simulate(
       coordinator-state simulate --seed 7 --groups 20 --records 5000 --file log
       coordinator-state simulate --workload commits --records 10000000 --file log
       coordinator-state simulate --groups 1000 --records 200000 --tables tables
+      coordinator-state simulate --groups 20 --records 5000 --bootstrap-servers localhost:9092
     """
     from streaming.simulation.simulate import Simulation, simulate
 
@@ -138,7 +139,7 @@ def simulate(
             transactional_share=transactional,
             consumer_share=consumer_protocol,
             compact=compact,
-            log_partitions=log_partitions or (1 if file is not None else 50),
+            log_partitions=log_partitions,
             semantics=Semantics(semantics),
         ),
         file=file,

@@ -38,6 +38,12 @@ _ANSWER_S: Final = 10
 _REFRESH_WINDOW: Final = 0.8
 _REFUSED: Final = range(400, 500)
 _HEALING: Final = frozenset({408, 429})
+# RFC 6749, sections 4.1.2.1 and 5.2.
+_ERROR_CODES: Final = (
+    *("invalid_request", "invalid_client", "invalid_grant", "invalid_scope"),
+    *("unauthorized_client", "unsupported_grant_type", "access_denied"),
+    *("server_error", "temporarily_unavailable"),
+)
 _NO_SETTING: Final = "check sasl.oauthbearer.client.credentials.client.id, its secret and the scope"
 
 
@@ -145,9 +151,9 @@ def _shown(endpoint: str) -> str:
 
 
 def _reason(answer: requests.Response) -> str:
-    """The error code of RFC 6749, section 5.2."""
+    """The error code, if it is one of the standard: another text may repeat what was sent."""
     reason = _json_of(answer).get("error")
-    return f", {reason[:100]}" if isinstance(reason, str) else ""
+    return f", {reason}" if reason in _ERROR_CODES else ""
 
 
 def _json_of(answer: requests.Response) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from kafka.admin import KafkaAdminClient
 from kafka.net.manager import KafkaConnectionManager
@@ -19,7 +20,7 @@ from kafka.net.sasl import SASL_MECHANISMS
 
 from streaming.errors import ConfigurationError
 from streaming.kafka import access_tokens
-from streaming.kafka.secrets import Secret, read_secret
+from streaming.kafka.secrets import Secret, is_secret, other_ways, read_secret, require_text
 
 # Settings that are Python objects, or that have an option of their own.
 _NOT_BY_NAME: Final = {
@@ -35,7 +36,9 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 _KNOWN: Final[dict[str, Any]] = _DEFAULTS | dict.fromkeys(access_tokens.SETTINGS)
 
-_SECRETS: Final = (access_tokens.CLIENT_SECRET, "proxy_url", "sasl_plain_password", "ssl_password")
+_PROXY: Final = "proxy_url"
+_PROXY_SCHEMES: Final = ("http", "socks5", "socks5h")
+_SECRETS: Final = (access_tokens.CLIENT_SECRET, _PROXY, "sasl_plain_password", "ssl_password")
 _WAYS: Final = ("file", "env")
 _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -100,6 +103,8 @@ def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_setting(name: str, text: str) -> tuple[str, Any]:
+    # Any of them, even a user name, is encoded together with the password.
+    require_text(name, text)
     setting = name.strip().lower().replace(".", "_").replace("-", "_")
     named, _, way = setting.rpartition("_")
     is_elsewhere = way in _WAYS
@@ -112,13 +117,31 @@ def _read_setting(name: str, text: str) -> tuple[str, Any]:
         return "ssl_check_hostname", text == "https"
     plain = _OTHER_NAMES.get(plain, plain)
     if plain in _SECRETS:
-        return plain, read_secret(name, way, text) if is_elsewhere else Secret(text)
+        secret = read_secret(name, way, text) if is_elsewhere else Secret(text)
+        if plain == _PROXY:
+            _check_proxy(name, secret)
+        return plain, secret
     setting = _OTHER_NAMES.get(setting, setting)
     if setting not in _KNOWN:
         raise ConfigurationError(f"unknown Kafka setting {name!r}{_suggestion(setting)}")
+    if is_secret(name, text):
+        raise ConfigurationError(f"Kafka setting {name!r} is a secret: {other_ways(name)}")
     if setting in _FILES and not Path(text).is_file():
         raise ConfigurationError(f"Kafka setting {name!r}: no file {text!r}")
     return setting, _convert(name, text, _KNOWN[setting], is_version=setting == "api_version")
+
+
+def _check_proxy(name: str, address: Secret) -> None:
+    """Refuse an address that kafka-python would take apart with an error that quotes it."""
+    try:
+        parts = urlsplit(address)
+        is_good = parts.scheme in _PROXY_SCHEMES and parts.hostname and parts.port
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise ConfigurationError(
+            f"Kafka setting {name!r} must be http:// or socks5://, [USER:PASSWORD@]HOST:PORT"
+        )
 
 
 def _convert(name: str, text: str, default: object, *, is_version: bool) -> Any:

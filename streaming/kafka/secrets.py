@@ -18,9 +18,12 @@ from typing import Final
 
 from streaming.errors import ConfigurationError
 
-_NAME: Final = re.compile(r"(password|secret|jaas|keystore\.key)(?!.*(file|env)$)")
-"""A name that ends in `file` or `env` holds where a secret is, which may be seen."""
-_ADDRESS: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+_NAME: Final = re.compile(r"(passw|passphrase|secret|jaas|keystore\.key)(?!.*\.(file|env)$)")
+"""A name that ends in `.file` or `.env` holds where a secret is, which may be seen."""
+_PROXY: Final = "proxy.url"
+_VALUE: Final = re.compile(r"://.*@|PRIVATE KEY-", re.DOTALL)
+"""An address with a user part, or a key in PEM. A password may hold a slash, so any `@` counts."""
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _ENVIRONMENT_PREFIX: Final = "COORDINATOR_STATE_KAFKA_"
 
 
@@ -44,12 +47,40 @@ def is_secret(name: str, value: str = "") -> bool:
 
     >>> is_secret("sasl.jaas.config"), is_secret("ssl_key_password"), is_secret("client.id")
     (True, True, False)
-    >>> is_secret("sasl.plain.password.env"), is_secret("proxy.url", "http://me:hush@proxy:3128")
+    >>> is_secret("sasl.plain.password.env"), is_secret("proxy.url", "http://hush@proxy:3128")
     (False, True)
     """
-    return _NAME.search(name.lower().replace("_", ".")) is not None or (
-        _ADDRESS.search(value) is not None
+    return (
+        _is_named_secret(name)
+        or _VALUE.search(value) is not None
+        or (_is_proxy(name) and "@" in value)
     )
+
+
+def other_ways(name: str) -> str:
+    """How to give the setting without its value being shown."""
+    if _is_named_secret(name) or _is_proxy(name):
+        return f"give {name}.file=PATH or {name}.env=VARIABLE"
+    return "give an address without a user or password, or the path of a PEM file"
+
+
+def is_text(value: str) -> bool:
+    """Whether a text can be sent: it has no NUL, and no character that UTF-8 does not have.
+
+    Python decodes an argument or a variable that is not UTF-8 to such characters. A client that
+    encodes them fails with an error whose repr is the whole text.
+    """
+    return _NO_TEXT.search(value) is None
+
+
+def require_text(name: str, value: str) -> None:
+    """Refuse a value that cannot be sent.
+
+    Raises:
+        ConfigurationError: names the setting, and shows nothing of the value.
+    """
+    if not is_text(value):
+        raise ConfigurationError(f"Kafka setting {name!r} is not UTF-8 text")
 
 
 def require_no_secret(settings: Mapping[str, str]) -> None:
@@ -61,16 +92,20 @@ def require_no_secret(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         if is_secret(name, value):
             raise ConfigurationError(
-                f"Kafka setting {name!r} is a secret, which Spark would show: give {name}.file, "
-                f"a file that holds it, or {name}.env, an environment variable"
+                f"Kafka setting {name!r} is a secret, which Spark would show: {other_ways(name)}"
             )
 
 
 def behind_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with each secret named as an environment variable, which is set."""
+    """The settings with each secret named as an environment variable, which is set.
+
+    Raises:
+        ConfigurationError: a secret that no variable can hold.
+    """
     hidden = {}
     for name, value in settings.items():
         if is_secret(name, value):
+            require_text(name, value)
             variable = _ENVIRONMENT_PREFIX + re.sub(r"\W", "_", name).upper()
             os.environ[variable] = value
             hidden[f"{name}.env"] = variable
@@ -90,14 +125,13 @@ def read_secret(name: str, way: str, where: str) -> Secret:
     Raises:
         ConfigurationError: there is none, or it is no text.
     """
-    if way == "file":
-        return Secret(read_file(name, Path(where)))
-    value = os.environ.get(where)
+    value = read_file(name, Path(where)) if way == "file" else os.environ.get(where)
     if not value:
         raise ConfigurationError(
             f"Kafka setting {name!r}: the environment of this process has no {where}; an executor "
             "of a cluster has an environment of its own: give a file there"
         )
+    require_text(name, value)
     return Secret(value)
 
 
@@ -116,3 +150,15 @@ def read_file(name: str, path: Path) -> str:
             return text
         reason = "it is empty"
     raise ConfigurationError(f"Kafka setting {name!r}: cannot read {str(path)!r}: {reason}")
+
+
+def _is_named_secret(name: str) -> bool:
+    return _NAME.search(_by_dots(name)) is not None
+
+
+def _is_proxy(name: str) -> bool:
+    return _by_dots(name) == _PROXY
+
+
+def _by_dots(name: str) -> str:
+    return re.sub("[_-]", ".", name.strip().lower())

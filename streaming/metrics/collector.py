@@ -1,4 +1,4 @@
-"""What a scrape answers: the tables as they are then."""
+"""The metrics of a tables folder: one collection reads all tables as of one micro-batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from coordinator_state.group_status import StatusRules
+from coordinator_state.group_status import Status, StatusRules
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
@@ -32,6 +32,7 @@ from streaming.metrics.families import (
     records_total,
     records_unaccounted_total,
 )
+from streaming.metrics.series_limit import SeriesLimit
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 
@@ -39,15 +40,23 @@ logger = logging.getLogger(__name__)
 
 Cluster = Sequence[tuple[str, str]]
 DEFAULT_MAX_SERIES = 100_000
+_ALERTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("rule", "group_id", "topic")),
+        ("partition", pa.int32()),
+        *((name, pa.string()) for name in ("severity", "state", "muted", "alert")),
+    ]
+)
 
 
 @dataclass(slots=True, eq=False)
 class TablesCollector(Collector):
-    """Reads a tables folder at each scrape, one scrape at a time.
+    """Reads a tables folder at each collection, one collection at a time.
 
-    `by` is how fine series are: "partition", "topic" or "group". Where there would be more than
-    `max_series` of partitions they are left out, and `coordinator_state_series_left_out` says how
-    many. `cluster_name` is the cluster id unless it is given.
+    `by` is how fine series are: "partition", "topic" or "group". Of series whose labels clients
+    chose there are no more than `max_series`, see `SeriesLimit`: those of partitions are left out
+    first, those of healthy groups before those of groups in trouble; how many is the metric
+    `coordinator_state_series_left_out`. `cluster_name` is the cluster id unless it is given.
     """
 
     tables: str
@@ -57,6 +66,7 @@ class TablesCollector(Collector):
     max_series: int = DEFAULT_MAX_SERIES
     rules: StatusRules = field(default_factory=StatusRules)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _leaves_out: bool = False
 
     def describe(self) -> list[Metric]:
         """Nothing: asked for names, a registry would scrape."""
@@ -80,47 +90,58 @@ class TablesCollector(Collector):
         started = time.monotonic()
         reader = TableReader(self.tables)
         cluster = [("cluster_name", self.cluster_name or reader.cluster_id)]
-        named = cluster if self.names.has_cluster else []
-        lags = group_lag(reader)
-        yield from self._of_partitions(cluster, named, lags)
-        if self.by != "group":
-            topics = lag_totals(lags, "topic").join(
-                _offset_sums(lags), ["group_id", "topic"], join_type="left outer"
-            )
-            yield from _families(self.names.topics, named, topics)
-        groups = self._groups(reader, lags)
-        yield from _families(self.names.groups, named, groups)
-        yield from _families(OWN_GROUPS, cluster, groups)
+        yield gauge(
+            "coordinator_state_collected_timestamp_seconds",
+            "When the tables were read for this",
+            cluster,
+            reader.moment.timestamp(),
+        )
         yield from _of_the_tables(reader, cluster)
-        yield from _of_alerts(reader, cluster)
+        limit = SeriesLimit(self.max_series)
+        yield from _of_alerts(reader, cluster, limit)
+        yield from self._of_groups(reader, cluster, limit)
+        self._tell_left_out(limit)
+        yield gauge(
+            "coordinator_state_series_left_out",
+            "Series that were left out, since there are more than --max-series",
+            cluster,
+            sum(limit.left_out.values()),
+        )
         seconds = time.monotonic() - started
         yield gauge(
-            "coordinator_state_scrape_seconds", "How long this scrape took", cluster, seconds
+            "coordinator_state_scrape_seconds", "How long this collection took", cluster, seconds
         )
         if self.names is LAG_EXPORTER:
             text = "Group time poll time"
             yield gauge("kafka_consumergroup_poll_time_ms", text, cluster, seconds * 1000)
 
-    def _of_partitions(self, cluster: Cluster, named: Cluster, lags: pa.Table) -> Iterator[Metric]:
-        left_out = 0
-        if self.by == "partition":
-            logs = lags.group_by(["topic", "partition"]).aggregate(
-                [("log_end_offset", "max"), ("log_start_offset", "max")]
+    def _of_groups(
+        self, reader: TableReader, cluster: Cluster, limit: SeriesLimit
+    ) -> Iterator[Metric]:
+        """Groups, then their topics, then their partitions, then the logs of all."""
+        named = cluster if self.names.has_cluster else []
+        lags = group_lag(reader)
+        groups = self._groups(reader, lags)
+        of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)
+        ranks = {group_id: Status(status).rank for group_id, status in of_groups}
+        gauges = (*self.names.groups, *OWN_GROUPS)
+        groups = limit.fitting("groups", gauges, groups, "group_id", ranks)
+        yield from _families(self.names.groups, named, groups)
+        yield from _families(OWN_GROUPS, cluster, groups)
+        if self.by != "group":
+            topics = lag_totals(lags, "topic").join(
+                _offset_sums(lags), ["group_id", "topic"], join_type="left outer"
             )
-            logs = logs.rename_columns(["topic", "partition", "log_end_offset", "log_start_offset"])
-            of_partitions, of_logs = self.names.partitions, self.names.logs
-            series = lags.num_rows * len(of_partitions) + logs.num_rows * len(of_logs)
-            if series <= self.max_series:
-                yield from _families(of_partitions, named, lags)
-                yield from _families(of_logs, named, logs)
-            else:
-                left_out = series
-        yield gauge(
-            "coordinator_state_series_left_out",
-            "Series of partitions that were left out, since they are more than --max-series",
-            cluster,
-            left_out,
-        )
+            gauges = self.names.topics
+            topics = limit.fitting("topics of groups", gauges, topics, "group_id", ranks)
+            yield from _families(gauges, named, topics)
+        if self.by == "partition":
+            gauges, logs = self.names.partitions, _logs(lags)
+            lags = limit.fitting("partitions of groups", gauges, lags, "group_id", ranks)
+            yield from _families(gauges, named, lags)
+            gauges = self.names.logs
+            logs = limit.fitting("partitions of topics", gauges, logs, "topic", {})
+            yield from _families(gauges, named, logs)
 
     def _groups(self, reader: TableReader, lags: pa.Table) -> pa.Table:
         statuses = group_statuses(reader, rules=self.rules, lags=lags)
@@ -132,10 +153,37 @@ class TablesCollector(Collector):
         found = statuses.join(members, "group_id", join_type="left outer")
         return found.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 
+    def _tell_left_out(self, limit: SeriesLimit) -> None:
+        """Log that series are left out when that begins, and when it is over."""
+        if bool(limit.left_out) == self._leaves_out:
+            return
+        self._leaves_out = bool(limit.left_out)
+        if self._leaves_out:
+            levels = ", ".join(f"{count:,} of {level}" for level, count in limit.left_out.items())
+            logger.warning(
+                "%(left_out)s series are left out, since there are more than --max-series "
+                "%(max_series)s: %(levels)s",
+                {
+                    "left_out": f"{sum(limit.left_out.values()):,}",
+                    "max_series": self.max_series,
+                    "levels": levels,
+                },
+            )
+        else:
+            logger.info("no series are left out any more")
+
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:
     found: list[dict[str, Any]] = rows.to_pylist()
     return (one.of(cluster, found) for one in gauges)
+
+
+def _logs(lags: pa.Table) -> pa.Table:
+    """The log of each partition that a group has an offset of."""
+    logs = lags.group_by(["topic", "partition"]).aggregate(
+        [("log_end_offset", "max"), ("log_start_offset", "max")]
+    )
+    return logs.rename_columns(["topic", "partition", "log_end_offset", "log_start_offset"])
 
 
 def _offset_sums(lags: pa.Table) -> pa.Table:
@@ -178,20 +226,25 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     )
 
 
-def _of_alerts(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
+def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Iterator[Metric]:
     """What `alert run` knows; nothing where it never ran."""
     alerts = read_alerts(reader).values()
+    current = [alert for alert in alerts if alert.state is not AlertState.RESOLVED]
     rows = [
         {
             **alert.key._asdict(),
             "severity": alert.severity,
             "state": alert.state.value,
             "muted": "true" if alert.muted_by else "false",
+            "alert": str(alert.key),
         }
-        for alert in alerts
-        if alert.state is not AlertState.RESOLVED
+        for alert in current
     ]
-    yield from (one.of(cluster, rows) for one in OWN_ALERTS)
+    ranks = {str(alert.key): int(alert.state is AlertState.FIRING) for alert in current}
+    table = pa.Table.from_pylist(rows, _ALERTS)
+    yield from _families(
+        OWN_ALERTS, cluster, limit.fitting("alerts", OWN_ALERTS, table, "alert", ranks)
+    )
     yield gauge(
         "coordinator_state_alerts_untold",
         "Alerts that fire and that no sink has taken yet, muted ones aside",

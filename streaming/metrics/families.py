@@ -9,24 +9,32 @@ v0.8.2; redpanda-data/kminion prometheus/exporter.go at 4f3867a.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 Row = dict[str, Any]
-Value = Callable[[Row], float | int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A gauge: its labels are columns of the rows, by the label's name."""
+    """A gauge: its labels are columns of the rows, by the label's name.
+
+    Its value is `column` by `divisor`, or 1 without a column.
+    """
 
     name: str
     help: str
     labels: dict[str, str]
-    value: Value
+    column: str | None = None
+    divisor: int = 1
+
+    def value(self, row: Row) -> float | int | None:
+        """The value of a row, None where it is not known."""
+        found = 1 if self.column is None else row[self.column]
+        return found if found is None or self.divisor == 1 else found / self.divisor
 
     def of(self, cluster: Sequence[tuple[str, str]], rows: Iterable[Row]) -> GaugeMetricFamily:
         """The family with a sample for each row that has a value."""
@@ -41,14 +49,8 @@ class Gauge:
         return family
 
 
-def _column(name: str) -> Value:
-    return lambda row: row[name]
-
-
-def _seconds(name: str) -> Value:
-    return lambda row: None if row[name] is None else row[name] / 1000
-
-
+_MS = 1000
+"""Milliseconds of a second: metrics are in seconds, columns are not."""
 _GROUP = {"group": "group_id"}
 _TOPIC = {**_GROUP, "topic": "topic"}
 _PARTITION = {
@@ -78,19 +80,20 @@ LAG_EXPORTER = Names(
             "kafka_consumergroup_group_offset",
             "Last group consumed offset of a partition",
             _PARTITION,
-            _column("committed_offset"),
+            "committed_offset",
         ),
         Gauge(
             "kafka_consumergroup_group_lag",
             "Group offset lag of a partition",
             _PARTITION,
-            _column("lag"),
+            "lag",
         ),
         Gauge(
             "kafka_consumergroup_group_lag_seconds",
             "Group time lag of a partition",
             _PARTITION,
-            _seconds("time_lag_ms"),
+            "time_lag_ms",
+            _MS,
         ),
     ),
     logs=(
@@ -98,13 +101,13 @@ LAG_EXPORTER = Names(
             "kafka_partition_latest_offset",
             "Latest offset of a partition",
             _LOG,
-            _column("log_end_offset"),
+            "log_end_offset",
         ),
         Gauge(
             "kafka_partition_earliest_offset",
             "Earliest offset of a partition",
             _LOG,
-            _column("log_start_offset"),
+            "log_start_offset",
         ),
     ),
     topics=(
@@ -112,7 +115,7 @@ LAG_EXPORTER = Names(
             "kafka_consumergroup_group_topic_sum_lag",
             "Sum of group offset lag across topic partitions",
             _TOPIC,
-            _column("lag"),
+            "lag",
         ),
     ),
     groups=(
@@ -120,19 +123,20 @@ LAG_EXPORTER = Names(
             "kafka_consumergroup_group_max_lag",
             "Max group offset lag",
             _GROUP,
-            _column("max_lag"),
+            "max_lag",
         ),
         Gauge(
             "kafka_consumergroup_group_max_lag_seconds",
             "Max group time lag",
             _GROUP,
-            _seconds("max_time_lag_ms"),
+            "max_time_lag_ms",
+            _MS,
         ),
         Gauge(
             "kafka_consumergroup_group_sum_lag",
             "Sum of group offset lag",
             _GROUP,
-            _column("lag"),
+            "lag",
         ),
     ),
 )
@@ -146,7 +150,7 @@ KMINION = Names(
             "The number of messages a consumer group is lagging behind the latest offset of a "
             "partition",
             {**_KMINION_TOPIC, "partition_id": "partition"},
-            _column("lag"),
+            "lag",
         ),
     ),
     logs=(
@@ -154,13 +158,13 @@ KMINION = Names(
             "kminion_kafka_topic_partition_high_water_mark",
             "Partition High Water Mark",
             _KMINION_LOG,
-            _column("log_end_offset"),
+            "log_end_offset",
         ),
         Gauge(
             "kminion_kafka_topic_partition_low_water_mark",
             "Partition Low Water Mark",
             _KMINION_LOG,
-            _column("log_start_offset"),
+            "log_start_offset",
         ),
     ),
     topics=(
@@ -169,13 +173,13 @@ KMINION = Names(
             "The number of messages a consumer group is lagging behind across all partitions in a "
             "topic",
             _KMINION_TOPIC,
-            _column("lag"),
+            "lag",
         ),
         Gauge(
             "kminion_kafka_consumer_group_topic_offset_sum",
             "The sum of all committed group offsets across all partitions in a topic",
             _KMINION_TOPIC,
-            _column("committed_offset"),
+            "committed_offset",
         ),
     ),
     groups=(
@@ -183,7 +187,7 @@ KMINION = Names(
             "kminion_kafka_consumer_group_members",
             "The number of members in the consumer group",
             {"group_id": "group_id"},
-            _column("member_count"),
+            "member_count",
         ),
     ),
     has_cluster=False,
@@ -196,37 +200,37 @@ OWN_GROUPS = (
         "coordinator_state_group_status",
         "1 for the status that the group is in",
         {**_GROUP, "status": "status"},
-        lambda _row: 1,
     ),
     Gauge(
         "coordinator_state_group_info",
         "1 for each group, with its type and state",
         {**_GROUP, "type": "group_type", "state": "group_state"},
-        lambda _row: 1,
     ),
     Gauge(
         "coordinator_state_group_members",
         "Members of the group",
         _GROUP,
-        _column("member_count"),
+        "member_count",
     ),
     Gauge(
         "coordinator_state_group_last_commit_age_seconds",
         "Time since the group's last commit",
         _GROUP,
-        _seconds("min_commit_age_ms"),
+        "min_commit_age_ms",
+        _MS,
     ),
     Gauge(
         "coordinator_state_group_data_lost_records",
         "Records that were deleted before the group read them",
         _GROUP,
-        _column("data_lost"),
+        "data_lost",
     ),
     Gauge(
         "coordinator_state_group_retention_margin_seconds",
         "Time until the next uncommitted record will be deleted, by what brokers did last",
         _GROUP,
-        _seconds("min_retention_margin_ms"),
+        "min_retention_margin_ms",
+        _MS,
     ),
 )
 
@@ -236,13 +240,13 @@ OWN_LOG_PARTITIONS = (
         "coordinator_state_log_partition_next_offset",
         "Up to where a partition of __consumer_offsets is in the tables",
         _LOG_PARTITION,
-        _column("next_offset"),
+        "next_offset",
     ),
     Gauge(
         "coordinator_state_log_partition_behind_seconds",
         "How far the tables are behind a partition of __consumer_offsets",
         _LOG_PARTITION,
-        _column("behind_s"),
+        "behind_s",
     ),
 )
 
@@ -254,7 +258,6 @@ OWN_ALERTS = (
             **{"rule": "rule", "severity": "severity", "state": "state", "muted": "muted"},
             **{**_GROUP, "topic": "topic", "partition": "partition"},
         },
-        lambda _row: 1,
     ),
 )
 
@@ -292,4 +295,4 @@ def records_unaccounted_total(
 
 def gauge(name: str, text: str, cluster: Sequence[tuple[str, str]], value: float | None) -> Metric:
     """One number about the cluster, without a sample where it is not known."""
-    return Gauge(name, text, {}, lambda _row: value).of(cluster, [{}])
+    return Gauge(name, text, {}, "value").of(cluster, [{"value": value}])

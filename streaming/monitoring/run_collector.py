@@ -22,7 +22,7 @@ _BEHIND = Gauge(
     "coordinator_state_run_log_partition_behind_offsets",
     "Record offsets of a partition of __consumer_offsets that are not in the tables yet",
     {"log_partition": "log_partition"},
-    lambda row: row["behind"],
+    "behind",
 )
 
 

@@ -93,7 +93,24 @@ class OffsetsTopic(PatientRequests):
                 f"{error_name}"
             )
 
+    def log_partitions(self) -> int:
+        """How many partitions the topic has.
+
+        Raises:
+            ConfigurationError: there is no such topic, or nobody to ask.
+        """
+        return len(self._partition_leaders())
+
     def _leader(self, log_partition: int) -> int:
+        leaders = self._partition_leaders()
+        if log_partition not in leaders:
+            raise ConfigurationError(
+                f"the cluster's {OFFSETS_TOPIC} has {len(leaders)} partitions, none of number"
+                f" {log_partition}"
+            )
+        return leaders[log_partition]
+
+    def _partition_leaders(self) -> dict[int, int]:
         if not self._leaders:
             Topic = MetadataRequest.MetadataRequestTopic
             described = self.patiently(
@@ -107,9 +124,4 @@ class OffsetsTopic(PatientRequests):
             self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
         if not self._leaders:
             raise ConfigurationError(f"there is no {OFFSETS_TOPIC}: let a group commit first")
-        if log_partition not in self._leaders:
-            raise ConfigurationError(
-                f"the cluster's {OFFSETS_TOPIC} has {len(self._leaders)} partitions, none of number"
-                f" {log_partition}: simulate as many with --log-partitions"
-            )
-        return self._leaders[log_partition]
+        return self._leaders

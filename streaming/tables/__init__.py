@@ -1,1 +1,1 @@
-"""The Delta tables: their columns, the folder they are in, writing with Spark, reading without."""
+"""The Delta tables: their columns, their folder, and writing and reading them with delta-rs."""

@@ -106,7 +106,7 @@ class TableReader:
 
     @property
     def format_version(self) -> str:
-        """What the tables are like, see `streaming.tables.migration`."""
+        """What the tables are like, see `streaming.migration`."""
         return self._property(PROPERTY_FORMAT_VERSION)
 
     @property

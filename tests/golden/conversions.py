@@ -2,7 +2,7 @@
 
 Real clients make a broker convert them: classic to consumer and back while members stay, classic to
 streams and back while the group is empty. Ids and times are another recording's, so it is recorded
-by hand, for a new version of Kafka, and `tests/property/test_compaction.py` compacts what is there.
+by hand, for a new version of Kafka, and `tests/unit/test_conversions.py` compacts what is there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.jars import KAFKA_VERSION, kafka_jars
 from streaming.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
-from tests.client_jars import client_jars
+from tests.jar_sets import client_jars
 
 CONVERSIONS = Path(__file__).parent / KAFKA_VERSION / "conversions.log"
 CONSUMERS, STREAMS = "to-consumer-and-back", "to-streams-and-back"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streaming.jars import kafka_jars
-from tests.client_jars import client_jars
 from tests.golden.java_program import run_java
+from tests.jar_sets import client_jars
 
 
 def member_bytes() -> Iterator[dict[str, str]]:

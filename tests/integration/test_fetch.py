@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -129,13 +130,14 @@ def test_a_fetch_at_the_end_waits_for_the_next_record(
 ) -> None:
     log_partition = commit(broker, "fetch-wait", 1)
     positions = client.high_watermarks()
-    started_at = time.monotonic()
     assert not any(answer.records for answer in client.fetch(positions, max_wait_ms=300).values())
-    assert time.monotonic() - started_at >= 0.3
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(client.fetch, positions, max_wait_ms=30_000)
+        waiting = thread.submit(client.fetch, positions, max_wait_ms=120_000)
+        # One that does not wait has its answer by now.
+        with pytest.raises(StillWaiting):
+            waiting.result(timeout=0.5)
         commit(broker, "fetch-wait", 2)
-        arrived = [p for p, answer in waiting.result(timeout=20).items() if answer.records]
+        arrived = [p for p, answer in waiting.result().items() if answer.records]
     assert arrived == [log_partition]
 
 
@@ -188,19 +190,20 @@ def test_a_topic_that_was_created_again_is_noticed(
 
 
 def test_an_address_without_a_broker_is_refused_soon(caplog: pytest.LogCaptureFixture) -> None:
+    """The pauses that it says it makes grow, and are shorter together than the timeout."""
     address = f"{HOST}:{free_port()}"
-    started_at = time.monotonic()
     with (
-        closing(LogClient(address, first_contact_timeout_ms=1_500)) as client,
+        closing(LogClient(address, first_contact_timeout_ms=3_000)) as client,
         pytest.raises(
             ConfigurationError, match=f"cannot reach Kafka at {address}: .*--bootstrap-servers"
         ),
     ):
         client.describe()
-    assert time.monotonic() - started_at < 5
     warnings = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
-    assert 2 <= len(warnings) <= 8
-    assert all(record.exc_info is None for record in warnings)
+    pauses_s = [cast("dict[str, float]", record.args)["pause_s"] for record in warnings]
+    assert pauses_s == sorted(set(pauses_s))
+    assert 0 < sum(pauses_s) <= 3
+    assert [record.exc_info for record in warnings] == [None] * len(pauses_s)
     assert not [record for record in caplog.records if record.name.startswith("kafka.")]
 
 
@@ -228,7 +231,7 @@ def test_what_passes_by_itself_is_waited_out(
             broker.kill()
             waiting = thread.submit(client.high_watermarks)
             broker.start()
-            assert waiting.result(timeout=60) == before
+            assert waiting.result() == before
         told = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
         assert told
         assert all("\n" not in record.getMessage() for record in told)
@@ -255,9 +258,9 @@ def test_what_passes_by_itself_is_waited_out(
 
 
 def test_closing_ends_the_thread(broker: EmbeddedBroker) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     client = LogClient(broker.bootstrap_servers)
     client.describe()
-    assert threading.active_count() == before + 1
+    (own,) = set(threading.enumerate()) - before
     client.close()
-    assert threading.active_count() == before
+    assert not own.is_alive()

@@ -22,9 +22,9 @@ from streaming.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.query import run_query
 from streaming.tables.reader import TableReader
-from tests.client_jars import client_jars
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
+from tests.jar_sets import client_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,40 +10,18 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.jars import Dependency, JarSet, cached_jars
+from streaming.jars import cached_jars
 from streaming.tables.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker
+from tests.jar_sets import S3A
 from tests.object_store import served_object_store
 
 pytestmark = pytest.mark.timeout(900)
 
 COMMITS, KEYS = 5_000, 500
 TABLES, CHECKPOINT = "s3a://bucket/tables", "s3a://bucket/checkpoint"
-HADOOP_AWS = Dependency(
-    organisation="org.apache.hadoop", module="hadoop-aws", revision="3.5.0", transitive=False
-)
-ANALYTICS = Dependency(
-    organisation="software.amazon.s3.analyticsaccelerator",
-    module="analyticsaccelerator-s3",
-    revision="1.3.0",
-    transitive=False,
-)
-AWS_SDK_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-"""Those that hadoop-aws uses; the bundle it asks for has them all, in 600 MB."""
-S3A_JARS = JarSet(
-    name="hadoop-aws-3.5.0",
-    title="Hadoop's S3A 3.5.0",
-    dependencies=(
-        HADOOP_AWS,
-        ANALYTICS,
-        *(
-            Dependency(organisation="software.amazon.awssdk", module=module, revision="2.35.4")
-            for module in AWS_SDK_MODULES
-        ),
-    ),
-)
 
 
 @pytest.fixture
@@ -73,7 +51,7 @@ def test_tables_and_checkpoint_are_in_an_object_store(
 
     conf = tmp_path / "conf"
     conf.mkdir()
-    jars = ",".join(map(str, cached_jars(S3A_JARS)))
+    jars = ",".join(map(str, cached_jars(S3A)))
     (conf / "spark-defaults.conf").write_text(
         f"spark.jars {jars}\n"
         f"spark.hadoop.fs.s3a.endpoint {s3}\n"

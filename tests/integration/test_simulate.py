@@ -13,6 +13,7 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.offsets import OffsetKey
+from coordinator_state.partitioner import partition_for
 from coordinator_state.record_batch import read_record_batches
 from streaming.answers.broker_answers import BrokerAnswers
 from streaming.answers.model_answers import model_answers
@@ -48,18 +49,41 @@ def test_a_workload_is_produced(fresh_broker: FreshBroker) -> None:
             key: o.committed_offset for key, o in coordinator.offsets.items()
         }
         assert set(loader.groups) == set(coordinator.groups)
-    # What cannot be produced is refused before anything is.
-    arguments = ("simulate", "--bootstrap-servers", broker.bootstrap_servers)
-    refused = call(*arguments, exit_code=2)
-    assert "--transactional 0" in refused.stderr
-    done = call(*arguments, "--transactional", "0", "--records", "300", exit_code=2)
-    assert "simulate as many with --log-partitions" in done.stderr
-    done = call(
-        *(*arguments, "--transactional", "0", "--records", "300", "--log-partitions", "3"),
-        *("--output", "json"),
+
+
+@pytest.mark.parametrize("workload", ["groups", "commits"])
+def test_the_defaults_of_the_command_fit_the_cluster(
+    fresh_broker: FreshBroker, workload: str
+) -> None:
+    """No transactions, and as many log partitions as there are: groups are where it looks."""
+    broker = fresh_broker(properties=PROPERTIES)
+    arguments = (
+        *("simulate", "--bootstrap-servers", broker.bootstrap_servers),
+        *("--records", "300", "--groups", "20", "--workload", workload),
     )
-    (told,) = json_lines(done)
+    assert "let a group commit first" in call(*arguments, exit_code=2).stderr
+    broker.create_offsets_topic()
+    # What cannot be produced is refused before anything is.
+    refused = call(*arguments, "--log-partitions", "50", exit_code=2)
+    assert "has 3 partitions: leave out --log-partitions" in refused.stderr
+    if workload == "groups":
+        refused = call(*arguments, "--transactional", "0.1", exit_code=2)
+        assert "--transactional 0" in refused.stderr
+    with closing(LogClient(broker.bootstrap_servers)) as client:
+        assert client.earliest_offsets() == client.high_watermarks()
+    (told,) = json_lines(call(*arguments, "--output", "json"))
     assert told["records"] >= 300
+    assert told["log_partitions"] == PROPERTIES["offsets.topic.num.partitions"]
+    with closing(LogClient(broker.bootstrap_servers)) as client:
+        fetched = client.fetch(client.earliest_offsets())
+    loaded = ReferenceLoader(strict=True)
+    for log_partition, answer in fetched.items():
+        loader = ReferenceLoader(strict=True)
+        loader.load(read_record_batches(answer.records))
+        assert loader.pending == {}
+        assert {partition_for(key.group_id, 3) for key in loader.offsets} <= {log_partition}
+        loaded.offsets.update(loader.offsets)
+    assert len({key.group_id for key in loaded.offsets}) > 10
 
 
 @pytest.mark.parametrize(("version", "is_noticed"), [("4.2.0", True), ("3.9.1", False)])

@@ -101,6 +101,8 @@ def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
         # The second time it fails without having had contact.
         eventually(lambda: len(restarts()) >= 2, 120)
         broker.start()
+        # Until then it answers a commit with NOT_COORDINATOR.
+        broker.wait_until_loaded()
         _commit(broker, 2)
         eventually(lambda: _committed(tables) == [2], 120)
 

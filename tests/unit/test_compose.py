@@ -74,7 +74,17 @@ def is_at_hand(client: tuple[str, ...]) -> bool:
 
 
 def test_the_broker_is_the_version_that_is_tested(services: dict[str, Any]) -> None:
-    assert services["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    assert services["kafka"]["image"].startswith(f"apache/kafka:{KAFKA_VERSION}@")
+
+
+def test_every_image_of_others_is_pinned_by_digest(
+    services: dict[str, Any], dockerfile: str
+) -> None:
+    images = {service["image"] for service in services.values()} - {"coordinator-state"}
+    images |= set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
+    assert len(images) == 2
+    for image in images:
+        assert re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}", image), image
 
 
 def test_the_listeners_fit_together(services: dict[str, Any]) -> None:

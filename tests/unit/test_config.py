@@ -160,7 +160,9 @@ def test_a_file_may_set_everything(run_with: RunWith, tmp_path: Path) -> None:
 
 def test_a_secret_that_spark_would_show_is_refused() -> None:
     for name, value in (("sasl.plain.password", "hush"), ("proxy.url", "http://me:hush@proxy:1")):
-        with pytest.raises(ConfigurationError, match=f"--kafka: .*{name}.file, .*{name}.env") as no:
+        with pytest.raises(
+            ConfigurationError, match=f"--kafka: .*{name}.file=.* {name}.env="
+        ) as no:
             RunSettings.checked(**NEEDED, kafka={name: value})
         assert "hush" not in str(no.value)
 
@@ -200,6 +202,12 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> 
     assert "hush" not in result.stderr
 
 
+def test_a_proxy_without_a_user_is_none(run_with: RunWith) -> None:
+    settings = run_with("--kafka", "proxy.url=http://proxy:3128")
+
+    assert settings.kafka == {"proxy.url": "http://proxy:3128"}
+
+
 def test_the_path_of_a_secret_is_none(run_with: RunWith) -> None:
     settings = run_with("--kafka", "sasl.plain.password.file=secrets/password")
 
@@ -235,7 +243,7 @@ def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, messa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kafka", "client.id"], "'client.id' is not KEY=VALUE"),
+        (["--kafka", "client.id"], "--kafka': number 1 is not KEY=VALUE"),
         (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
         (["--trigger", "1 second", "--available-now"], "exclude each other"),
         (["--trigger", "often"], "--trigger: an interval is a number and a unit"),

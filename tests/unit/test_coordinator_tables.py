@@ -7,6 +7,7 @@ import typing
 from dataclasses import is_dataclass
 from datetime import date, datetime
 from pathlib import Path
+from textwrap import dedent
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streaming import coordinator_tables
 from streaming.coordinator_tables import CoordinatorTables, Rows
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
@@ -54,6 +56,19 @@ OF_ARROW = [
     (pa.types.is_list, list),
     (pa.types.is_map, dict),
 ]
+
+
+def test_the_example_of_the_module_runs(
+    tables: CoordinatorTables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, rest = (coordinator_tables.__doc__ or "").partition("\n\n")
+    example = dedent(rest).replace('"tables"', repr(tables.reader.tables))
+    example = example.replace('"2026-11-21T03:14:00Z"', str(VERSION))
+    exec(example, {})  # noqa: S102 - of our own module
+    shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    now = CoordinatorTables(tables.reader.tables).status()
+    assert shown == [[row.group_id, row.status] for row in now]
+    assert shown
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from streaming.alerts.rules_file import load_rules
 from streaming.lag.group_lag import GROUP_LAG
 from streaming.questions import QUESTIONS
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALERTS, GROUP_EVENTS
+from streaming.tables.schemas import ALERTS, GROUP_EVENTS, PROPERTY_FORMAT_VERSION
 from tests.status_tables import NOW, create_status_tables
 
 
@@ -58,6 +59,33 @@ def test_every_status_is_explained(repository: Path) -> None:
     page = (repository / "docs" / "status.md").read_text()
     found = re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)
     assert found == [status.value for status in Status if status is not Status.ERR]
+
+
+PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state", "tests", "bench")
+NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)")
+FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs|deploy|requirements)/[\w./-]+\w)`")
+
+
+def test_what_texts_name_is_there(repository: Path) -> None:
+    """Modules, what is in them, and files, in pages, docstrings and comments."""
+    pages = [
+        *repository.glob("*.md"),
+        *repository.glob("docs/*.md"),
+        *repository.glob("tests/*.md"),
+    ]
+    sources = [file for package in PACKAGES for file in (repository / package).rglob("*.py")]
+    named: dict[str, Path] = {}
+    files: dict[str, Path] = {}
+    for text in (*pages, *sources):
+        content = text.read_text()
+        named |= dict.fromkeys(NAME.findall(content), text)
+        files |= dict.fromkeys(FILE.findall(content), text)
+    assert len(named) > 30
+    assert len(files) > 10
+    missing = {name: text for name, text in files.items() if not (repository / name).exists()}
+    named.pop(PROPERTY_FORMAT_VERSION)
+    missing |= {name: text for name, text in named.items() if locate(name) is None}
+    assert missing == {}
 
 
 def keys_of(*models: type[BaseModel]) -> set[str]:

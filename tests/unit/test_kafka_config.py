@@ -38,6 +38,8 @@ ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
         ("ssl.endpoint.identification.algorithm", "", "ssl_check_hostname", False),
         ("ssl.endpoint.identification.algorithm", "https", "ssl_check_hostname", True),
         ("client.dns.lookup", "use_all_dns_ips", "client_dns_lookup", "use_all_dns_ips"),
+        ("proxy.url", "http://proxy:3128", "proxy_url", "http://proxy:3128"),
+        ("proxy-url", "socks5h://me:hush@[::1]:1080", "proxy_url", "socks5h://me:hush@[::1]:1080"),
     ],
 )
 def test_a_setting_becomes_a_typed_argument(
@@ -96,6 +98,11 @@ def test_every_client_of_kafka_python_knows_every_setting() -> None:
         ({"sasl.mechanism": "PLAIN"}, "needs security.protocol SASL_SSL"),
         (SASL, r"SCRAM-SHA-512 needs sasl.plain.password \(as sasl.plain.password.file or .env\)"),
         (SASL | {"sasl.plain.password.file": "/no/such"}, "cannot read '/no/such': No such file"),
+        ({"proxy.url": "proxy:3128"}, "must be http:// or socks5://, .USER:PASSWORD@.HOST:PORT"),
+        ({"proxy.url": "http://me:a/b@proxy:3128"}, "'proxy.url' must be http://"),
+        ({"ssl.keyfile": "-----BEGIN PRIVATE KEY-----"}, "is a secret: .* the path of a PEM file"),
+        ({ENDPOINT: "https://me@idp/token"}, "is a secret: give an address without a user"),
+        ({"sasl.plain.username": "\udcff"}, "'sasl.plain.username' is not UTF-8 text"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(options: dict[str, str], complaint: str) -> None:

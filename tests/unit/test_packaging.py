@@ -17,11 +17,16 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+from streaming.cli import STREAMING_EXTRA
+from streaming.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
+"""Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
 LOCK_FILES = ("core.lock", "dev.lock", "streaming.lock")
 # A pinned line of a lock file: `name==version ; marker \`.
 PINNED = re.compile(r"^(?P<pin>[a-z0-9][\w.-]*==\S+(?: ; .+?)?)(?P<continued> \\)?$", re.MULTILINE)
@@ -103,6 +108,8 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
     assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
     assert {"coordinator_state/py.typed", "streaming/spark_conf/log4j2.properties"} <= set(names)
+    for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
+        assert f"streaming/jar_locks/{jar_set.name}.sha512" in names
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
 
 
@@ -164,6 +171,14 @@ def test_what_the_packages_import_is_what_the_project_declares(
     assert imported == names_of(declared)
 
 
+def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
+    project: dict[str, Any],
+) -> None:
+    extra = names_of(project["project"]["optional-dependencies"]["streaming"])
+    providers = packages_distributions()
+    assert {normalized(providers[module][0]) for module in STREAMING_EXTRA} == extra
+
+
 def distributions_imported_by(*packages: Path) -> set[str]:
     """Names of the distributions whose modules the sources of some packages import."""
     modules: set[str] = set()
@@ -173,7 +188,7 @@ def distributions_imported_by(*packages: Path) -> set[str]:
                 modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module).partition(".")[0])
-    modules -= {"coordinator_state", "streaming", *sys.stdlib_module_names}
+    modules -= {"coordinator_state", "streaming", *STANDARD_LIBRARY}
     providers = packages_distributions()
     return {normalized(providers.get(module, [module])[0]) for module in modules}
 
@@ -224,6 +239,17 @@ def test_lock_file_pins_what_pyproject_asks_for(
             version = pinned.get(normalized(requirement.name))
             assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
             assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
+
+
+def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
+    project: dict[str, Any],
+) -> None:
+    streaming = project["project"]["optional-dependencies"]["streaming"]
+    (pyspark,) = (one for one in map(Requirement, streaming) if one.name == "pyspark")
+    major, minor = DELTA_SPARK_MODULE.split("_")[1].split(".")
+    assert pyspark.specifier.contains(f"{major}.{minor}.9")
+    for other in (int(minor) - 1, int(minor) + 1):
+        assert not pyspark.specifier.contains(f"{major}.{other}.0")
 
 
 def pins_for(text: str, python_version: str) -> dict[str, str]:

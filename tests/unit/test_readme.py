@@ -97,6 +97,16 @@ def test_every_dependency_has_its_reason(readme: str, repository: Path) -> None:
     assert [name for name in declared if f"`{name}`" not in section] == []
 
 
+def test_the_rate_of_group_records_is_the_one_that_was_measured(
+    readme: str, repository: Path
+) -> None:
+    (told,) = re.findall(r"Records of groups are slow: ([\d,]+) a\s+second", readme)
+    page = (repository / "docs" / "speed.md").read_text()
+    _, _, of_groups = page.partition("Records of groups (`python -m bench.group_records`")
+    (measured,) = re.findall(r"^run, second of a session +\d+ +[\d.]+ +(\d+)", of_groups, re.M)[:1]
+    assert told == f"{int(measured):,}"
+
+
 def test_record_types_are_all_covered(readme: str) -> None:
     section = readme.split("## Record types and Kafka versions")[1].split("\n## ")[0]
     covered: set[int] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -112,11 +111,9 @@ def test_a_request_to_stop_ends_the_pause(
     query, stop = Failing(SparkError("a")), threading.Event()
     supervisor = Supervisor(2, stop)
     thread = threading.Thread(target=lambda: supervisor.run(query, lambda: -1))
-    began = time.monotonic()
     thread.start()
     eventually(lambda: supervisor.restarts == 1)
     stop.set()
     thread.join(60)
     assert not thread.is_alive()
-    assert time.monotonic() - began < 3_600
     assert query.starts == 1
