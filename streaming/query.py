@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -13,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
+_JVM_END_S = 5.0
 _WATCH_INTERVAL = timedelta(seconds=10)
 _OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
 _LOG_CHANGED = ("LogChanged", "LogTruncated")
@@ -135,9 +137,9 @@ def run_query(
                 if stop.is_set():
                     return
                 raise
-            if settings.catalog is not None:
-                register(session, settings.tables, settings.catalog)
-            with _jvm_that_lives():
+            with _jvm_that_lives(session):
+                if settings.catalog is not None:
+                    register(session, settings.tables, settings.catalog)
                 _Queries(
                     session,
                     settings,
@@ -156,18 +158,38 @@ def run_query(
 
 
 @contextmanager
-def _jvm_that_lives() -> Iterator[None]:
-    """Say it where Spark's JVM ends under the query, and what it is that fails in it."""
+def _jvm_that_lives(session: SparkSession) -> Iterator[None]:
+    """Name the errors of Spark's JVM, and its end.
+
+    Raises:
+        SparkError: Java code failed.
+        ConfigurationError: the JVM has ended.
+    """
     try:
         yield
     except Py4JJavaError as error:
         raise SparkError("; caused by ".join(_reasons(error.java_exception))) from error
-    except (Py4JNetworkError, ConnectionError) as error:
+    except (Py4JError, ConnectionError) as error:
+        if type(error) is Py4JError and not _has_ended(session):
+            raise
         raise ConfigurationError(
             "Spark's JVM has ended under the query, most likely for want of memory: give it more "
             "(SPARK_DRIVER_MEMORY=2g) or have it do less at a time (--max-records-per-trigger); "
             "the next start goes on where this one was"
         ) from error
+
+
+def _has_ended(session: SparkSession) -> bool:
+    """Whether the JVM that this process started has ended.
+
+    Py4J takes a closed connection for a Java class that does not exist.
+    """
+    jvm: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
+    if jvm is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        jvm.wait(_JVM_END_S)
+    return jvm.returncode is not None
 
 
 def _reasons(exception: Any) -> Iterator[str]:
