@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from streaming.output import output_of
-from streaming.tables import delta
 from streaming.tables.creation import create_tables
 from streaming.tables.schemas import GROUP_OFFSETS
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch
 
 _ROWS = 1_000
 _KEYS = (100_000, 1_000_000)
@@ -36,12 +37,13 @@ def _seconds(keys: int, runs: int, *, change_data_feed: bool) -> list[float]:
     choose = np.random.default_rng(0)
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables:
         create_tables(tables, {}, change_data_feed=change_data_feed)
-        delta.append(tables, GROUP_OFFSETS, _rows(np.arange(keys), 0))
+        writer = Writer.of(WriterEpoch.take(tables, "bench", GROUP_OFFSETS))
+        writer.append(GROUP_OFFSETS, _rows(np.arange(keys), 0))
         found = []
         for run in range(runs):
             source = _rows(choose.choice(keys, _ROWS, replace=False), run + 1)
             began = time.perf_counter()
-            delta.merge(tables, GROUP_OFFSETS, source, guard="record_offset")
+            writer.merge(GROUP_OFFSETS, source, guard="record_offset")
             found.append(time.perf_counter() - began)
         return found
 

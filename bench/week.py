@@ -29,6 +29,7 @@ from streaming.output import output_of
 from streaming.simulation.tables import SimulatedTables, simulated_tables
 from streaming.tables.schemas import ALL_TABLES
 from streaming.tables.upkeep import upkeep
+from streaming.tables.writer_epoch import WriterEpoch
 
 _HOUR_S: Final = 3_600
 _DAY_S: Final = 24 * _HOUR_S
@@ -148,7 +149,9 @@ class Week:
         while not ended.wait(pause_s):
             began = time.monotonic()
             now = datetime.fromtimestamp(self._workload.now_ms / 1000, timezone.utc)
-            done = list(upkeep(self.folder, timedelta(days=_HISTORY_DAYS), now=now))
+            done = list(
+                upkeep(WriterEpoch.current(self.folder), timedelta(days=_HISTORY_DAYS), now=now)
+            )
             rounds += 1
             failed += any(one.error for one in done)
             pause_s = max(0.0, _UPKEEP_S / self.speed - (time.monotonic() - began))

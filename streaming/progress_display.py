@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from streaming.output import write_note
 from streaming.progress import ProgressEvent
+from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING, STATE_WAITING
 
 if TYPE_CHECKING:
     from rich.live import Live
 
+_STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
 RATE_WINDOW_S = 30.0
 """Rates are taken over the micro-batches of the last half minute, so that one does not jump."""
 PLAIN_INTERVAL_S = 5.0
@@ -26,7 +28,7 @@ def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: 
     if event.offsets_left and offsets_per_s > 0:
         parts.append(f"{_duration(event.offsets_left / offsets_per_s)} left")
     states = Counter(event.states.values())
-    counts = ", ".join(f"{states[state]} {state}" for state in ("current", "loading", "failed"))
+    counts = ", ".join(f"{states[state]} {state}" for state in _STATES)
     return f"{', '.join(parts)}; log partitions: {counts}"
 
 

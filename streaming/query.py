@@ -22,7 +22,7 @@ from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import ConfigurationError, LogChanged, SparkError
+from streaming.errors import ConfigurationError, LogChanged, SparkError, TablesUnavailable
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
@@ -53,6 +53,7 @@ _JVM_END_S = 5.0
 _WATCH_INTERVAL = timedelta(seconds=10)
 _OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
 _LOG_CHANGED = ("LogChanged", "LogTruncated")
+_NO_SPACE = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
 _TIMEOUT = re.compile(r"^TimeoutError: (?P<text>.+)", re.MULTILINE)
 
 
@@ -132,7 +133,7 @@ def run_query(
         try:
             # After Spark has started: an older run writes until this one can.
             try:
-                start = start_from(settings, kafka_config, retentions, stop, None)
+                start = start_from(settings, kafka_config, retentions, stop, None, last_at_end={})
             except TimeoutError:
                 if stop.is_set():
                     return
@@ -242,7 +243,12 @@ class _Queries:
         with ExitStack() as opened:
             topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(topic_names))
-            watch = LogWatch(self.writer.epoch, settings.bootstrap_servers, self.kafka_config)
+            watch = LogWatch(
+                self.writer.epoch,
+                settings.bootstrap_servers,
+                self.kafka_config,
+                timedelta(milliseconds=self.retentions.delete_retention_ms),
+            )
             opened.enter_context(closing(watch))
             jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
@@ -265,9 +271,9 @@ class _Queries:
             self._run_queries(topic_names, watch)
 
     def _run_queries(self, topic_names: TopicNames, watch: LogWatch) -> None:
-        while (start := self._next_start()) is not None:
+        while (start := self._next_start(watch)) is not None:
             self.monitor.loaded(start.progress.rows)
-            watch.begin(start.log.leaders, self.settings.log_partitions)
+            watch.begin(start)
             apply = MicroBatchApply(
                 writer=self.writer,
                 semantics=start.progress.semantics,
@@ -279,17 +285,19 @@ class _Queries:
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:
-                query = _start(self.session, self.settings, start.progress, stoppable)
+                query = _start(self.session, self.settings, start, stoppable)
                 _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
             except LogChanged:
                 self.keep_checkpoint = False
                 raise
+            except Py4JJavaError as error:
+                raise _disk_full(str(error)) or error
             if self.writer.epoch.is_fenced.is_set():
                 self.writer.epoch.require_current()
             if not watch.is_over.is_set():
                 return
 
-    def _next_start(self) -> Start | None:
+    def _next_start(self, watch: LogWatch) -> Start | None:
         """Where the next query starts, None where there is to be none."""
         if self.stop.is_set():
             return None
@@ -302,6 +310,7 @@ class _Queries:
                     self.retentions,
                     self.stop,
                     self.writer,
+                    last_at_end=watch.last_at_end(),
                     keep_checkpoint=self.keep_checkpoint,
                 )
             except TimeoutError:
@@ -321,14 +330,14 @@ class _Queries:
 def _start(
     session: SparkSession,
     settings: RunSettings,
-    progress: LoadProgress,
+    start: Start,
     stoppable: _StoppableApply,
 ) -> StreamingQuery:
     from streaming.source.coordinator_log import CoordinatorLogDataSource
 
     session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())
-    for name, value in _source_options(session, settings, progress).items():
+    for name, value in _source_options(session, settings, start).items():
         reader = reader.option(name, value)
     writer = (
         reader.load()
@@ -341,9 +350,7 @@ def _start(
     return writer.trigger(processingTime=settings.trigger).start()
 
 
-def _source_options(
-    session: SparkSession, settings: RunSettings, progress: LoadProgress
-) -> dict[str, str]:
+def _source_options(session: SparkSession, settings: RunSettings, start: Start) -> dict[str, str]:
     options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
     options["kafka.bootstrap.servers"] = settings.bootstrap_servers
     options["history"] = settings.history
@@ -354,12 +361,11 @@ def _source_options(
                 row.next_offset,
                 NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
             ]
-            for p, row in progress.rows.items()
-            if not row.is_reloading
+            for p, row in start.progress.rows.items()
+            if row.is_begun and not row.is_reloading
         }
     )
-    if settings.log_partitions is not None:
-        options["log_partitions"] = ",".join(str(number) for number in settings.log_partitions)
+    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
     options["packed"] = "true"
     retry_timeout = parse_interval(settings.retry_timeout)
     options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
@@ -391,7 +397,13 @@ def _wait(
         # What a reader may not read is raised where its rows are asked for.
         raise _own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
-        raise _own_error(str(error)) or error
+        raise _own_error(str(error)) or _disk_full(str(error)) or error
+
+
+def _disk_full(text: str) -> TablesUnavailable | None:
+    """The error of a disk without space for Spark's checkpoint or its temporary files."""
+    found = _NO_SPACE.search(text)
+    return None if found is None else TablesUnavailable(f"Spark cannot write: {found[0].strip()}")
 
 
 def _own_error(text: str) -> Exception | None:

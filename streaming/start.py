@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -65,11 +65,16 @@ class Retentions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The tables' writer, how far they are, and the topic as it is."""
+    """The tables' writer, how far they are, the topic as it is, and what of it a query can read.
+
+    `waiting` are the wanted log partitions without a leader, `log_partitions` the others.
+    """
 
     writer: Writer
     progress: LoadProgress
     log: LogDescription
+    log_partitions: frozenset[int]
+    waiting: frozenset[int]
 
 
 def require_fit(settings: RunSettings, log: LogDescription) -> None:
@@ -96,6 +101,7 @@ def start_from(
     stop: threading.Event,
     writer: Writer | None,
     *,
+    last_at_end: Mapping[int, datetime],
     keep_checkpoint: bool = True,
 ) -> Start:
     """Open the tables at their newest snapshot; create them if there are none.
@@ -108,12 +114,15 @@ def start_from(
         retentions: those of the cluster.
         stop: ends the wait for brokers that are away.
         writer: the run's, None at its first query; it fences an older run then.
+        last_at_end: when this process saw log partitions read to their end last. Idle ones write
+            nothing, so the tables may only know an earlier time.
         keep_checkpoint: whether a checkpoint that fits the tables is used.
 
     Raises:
         ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
         WriterFenced: a newer run has taken over.
-        TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`.
+        TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
+            log partition has a leader.
     """
     semantics = Semantics(settings.semantics)
     patience_ms = parse_interval(settings.retry_timeout) // timedelta(milliseconds=1)
@@ -132,20 +141,24 @@ def start_from(
         else:
             recover(writer)
         progress = LoadProgress.read(TableReader(settings.tables))
+        progress.were_at_end(last_at_end)
         tables_folder.keep_up_to_date(
             writer.epoch,
             log_partitions=len(description.leaders),
             offsets_retention_ms=retentions.offsets_retention_ms,
             snapshot_retention=parse_interval(settings.snapshot_retention),
         )
+        wanted = frozenset(settings.log_partitions or description.leaders)
+        log_partitions = wanted & description.with_leader
+        if not log_partitions:
+            raise TimeoutError("no log partition has a leader")
         doubts = find_doubts(
             progress,
-            LogEnds.ask(client, progress),
+            LogEnds.ask(client, progress, log_partitions),
             delete_retention_ms=retentions.delete_retention_ms,
             now=datetime.now(timezone.utc),
         )
     is_other_topic = progress.topic_id != description.topic_id
-    wanted = settings.log_partitions or tuple(description.leaders)
     if not is_other_topic:
         # What this run does not read would be loading for ever.
         doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
@@ -158,9 +171,10 @@ def start_from(
         # The checkpoint does not know that the tables moved back.
         keep_checkpoint = False
     forget_requests(settings.tables, asked)
+    _wait_for(wanted - log_partitions, progress, writer)
     checkpoint = read_checkpoint(settings.checkpoint)
     if checkpoint is not None:
-        why = misfit(checkpoint, progress, wanted)
+        why = misfit(checkpoint, progress, log_partitions)
         if not keep_checkpoint:
             why = why or "the log is not what it was, or log partitions are loaded again"
         if why is not None:
@@ -170,7 +184,27 @@ def start_from(
                 {"checkpoint": checkpoint.location, "reason": why},
             )
             discard(checkpoint)
-    return Start(writer=writer, progress=progress, log=description)
+    return Start(
+        writer=writer,
+        progress=progress,
+        log=description,
+        log_partitions=log_partitions,
+        waiting=wanted - log_partitions,
+    )
+
+
+def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) -> None:
+    """Record in the tables which log partitions have no leader."""
+    if not progress.wait_for(waiting):
+        return
+    progress.updated_at = datetime.now(timezone.utc)
+    progress.write(writer)
+    if waiting:
+        logger.warning(
+            "log partitions without a leader: %(waiting)s; the others go on, and these follow when "
+            "they have one",
+            {"waiting": ", ".join(map(str, sorted(waiting)))},
+        )
 
 
 def _take_over(

@@ -15,7 +15,9 @@ from streaming.errors import ConfigurationError, LogChanged, TablesUnavailable
 
 logger = logging.getLogger(__name__)
 
-_HEALS: Final = (TablesUnavailable, LogChanged)
+_OUTAGES: Final = (TablesUnavailable, TimeoutError)
+"""Brokers, a disk or a store that do not work now; nothing ends a run that waits for them."""
+_HEALS: Final = (*_OUTAGES, LogChanged)
 """What is not in the log any more is loaded again."""
 
 _FIRST_WAIT_S: Final = 1.0
@@ -28,12 +30,14 @@ _CANNOT_HEAL: Final = (ConfigurationError, AnalysisException, Py4JError, Connect
 class Supervisor:
     """Starts a query again, with a growing pause, up to `max_restarts` times in a row.
 
-    A row ends where the query finished a micro-batch. `stop` ends the pause, and everything.
+    A row ends where the query finished a micro-batch. Restarts after an outage are not counted,
+    unless `max_restarts` is 0. `stop` ends the pause, and everything.
     """
 
     max_restarts: int
     stop: threading.Event
     restarts: int = 0
+    failures: int = 0
 
     def run(self, query: Callable[[], None], finished: Callable[[], int]) -> None:
         """Run a query to its end; `finished` tells how many micro-batches it has finished.
@@ -46,19 +50,22 @@ class Supervisor:
             try:
                 return query()
             except Exception as error:
-                self.restarts = 1 if finished() > before else self.restarts + 1
-                if self.stop.is_set() or not may_heal(error) or self.restarts > self.max_restarts:
+                if finished() > before:
+                    self.restarts = self.failures = 0
+                is_outage = isinstance(error, _OUTAGES) and self.max_restarts > 0
+                self.restarts += 1
+                self.failures += not is_outage
+                if self.stop.is_set() or not may_heal(error) or self.failures > self.max_restarts:
                     raise
                 pause_s = min(_FIRST_WAIT_S * 2 ** (self.restarts - 1), _LONGEST_WAIT_S)
                 logger.warning(
-                    "the query failed (%(error)s); it starts again in %(pause_s)g s "
-                    "(%(restarts)s of %(max_restarts)s)",
+                    "the query failed (%(error)s); it starts again in %(pause_s)g s%(count)s",
                     {
                         "error": (str(error) or type(error).__name__).splitlines()[0],
                         "error_class": type(error).__name__,
                         "pause_s": pause_s,
                         "restarts": self.restarts,
-                        "max_restarts": self.max_restarts,
+                        "count": "" if is_outage else f" ({self.failures} of {self.max_restarts})",
                     },
                 )
                 logger.debug("trace of the warning above", exc_info=True)

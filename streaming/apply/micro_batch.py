@@ -136,6 +136,7 @@ class MicroBatchApply:
             counts,
             kept=Counter(rows["log_partition"].to_pylist()),
             waiting=Counter(entry.log_partition for entry in self._pending),
+            newest=_newest_timestamps(rows),
             read_at=read_at,
         )
         self.progress.batch_id = batch_id
@@ -272,6 +273,14 @@ class MicroBatchApply:
                 )
             )
             self.progress.reported_offset_total = next_offset_total
+
+
+def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
+    """The newest timestamp of the records of each log partition."""
+    found = with_timestamps(rows.select(["log_partition", "record_timestamp_ms"]))
+    newest = found.group_by("log_partition").aggregate([("record_timestamp", "max")])
+    columns = [newest[name].to_pylist() for name in ("log_partition", "record_timestamp_max")]
+    return {log_partition: at for log_partition, at in zip(*columns, strict=True) if at is not None}
 
 
 def _query_id(session: SparkSession) -> str:

@@ -108,7 +108,8 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How often a query that failed is started again without a micro-batch between.",
+    help="How often a query that failed is started again without a micro-batch between. Brokers or "
+    "tables that are away do not count, unless it is 0.",
 )
 @option(
     "--http-port",

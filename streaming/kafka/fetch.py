@@ -8,28 +8,34 @@ leader epoch (KIP-320).
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import FetchRequest
 
+from coordinator_state.log_decoder import MAX_TIMESTAMP_MS
 from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.errors import LogTruncated
+from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
 from streaming.kafka.leaders import LogDescription, TopicLeaders
 from streaming.kafka.log_requests import (
     EARLIEST,
     LATEST,
+    MAX_TIMESTAMP,
     epoch_ends_request,
     list_offsets_request,
 )
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, log_offset
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "FetchedRecords",
@@ -142,17 +148,36 @@ class LogClient:
         )
         return {p: data.end_offset for p, data in found.items() if data.end_offset >= 0}
 
-    def earliest_offsets(self) -> dict[int, int]:
-        """Return the log start offset of every log partition."""
-        return _offsets(self._list_offsets("list the log start offsets", EARLIEST))
+    def earliest_offsets(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
+        """Return the log start offset of log partitions, of all where None."""
+        found = self._list_offsets("list the log start offsets", EARLIEST, log_partitions)
+        return _offsets(found)
 
-    def high_watermarks(self) -> dict[int, int]:
-        """Return the high watermark of every log partition: what a reader can see ends there."""
-        return _offsets(self.log_ends())
+    def high_watermarks(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
+        """Return the high watermark of log partitions: what a reader can see ends there."""
+        return _offsets(self.log_ends(log_partitions))
 
-    def log_ends(self) -> dict[int, OffsetAndEpoch]:
+    def newest_timestamps(self, log_partitions: Collection[int]) -> dict[int, datetime]:
+        """Return the newest timestamp of the records of log partitions.
+
+        Empty log partitions are left out, and all of brokers before 3.0, which do not tell.
+        """
+        try:
+            found = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, log_partitions)
+        except LogChanged:
+            raise
+        except ConfigurationError as error:
+            logger.debug("newest timestamps are not known: %(error)s", {"error": error})
+            return {}
+        return {
+            p: datetime.fromtimestamp(min(data.timestamp, MAX_TIMESTAMP_MS) / 1000, timezone.utc)
+            for p, data in found.items()
+            if data.timestamp >= 0
+        }
+
+    def log_ends(self, log_partitions: Collection[int] | None = None) -> dict[int, OffsetAndEpoch]:
         """Return the high watermarks with the epochs of the leaders that told them."""
-        return self._list_offsets("list the high watermarks", LATEST)
+        return self._list_offsets("list the high watermarks", LATEST, log_partitions)
 
     def fetch(
         self,
@@ -241,19 +266,26 @@ class LogClient:
         """Close the connections and end their thread."""
         self._leaders.close()
 
-    def _list_offsets(self, operation: str, timestamp: int) -> dict[int, OffsetAndEpoch]:
-        found = self._leaders.ask_every(
+    def _list_offsets(
+        self, operation: str, timestamp: int, log_partitions: Collection[int] | None
+    ) -> dict[int, OffsetAndEpoch]:
+        found = self._ask_offsets(operation, timestamp, log_partitions)
+        return {
+            log_partition: OffsetAndEpoch(data.offset, data.leader_epoch)
+            for log_partition, data in sorted(found.items())
+        }
+
+    def _ask_offsets(
+        self, operation: str, timestamp: int, log_partitions: Collection[int] | None
+    ) -> dict[int, Any]:
+        return self._leaders.ask_every(
             operation,
-            self.describe().leaders,
+            self.describe().leaders if log_partitions is None else log_partitions,
             lambda group: list_offsets_request(
                 self.topic, self._leaders.leader_epochs(group), timestamp
             ),
             lambda data: data.partition_index,
         )
-        return {
-            log_partition: OffsetAndEpoch(data.offset, data.leader_epoch)
-            for log_partition, data in sorted(found.items())
-        }
 
     async def _raise_truncated(self, log_partition: int, position: int) -> None:
         """Find out in which way a position is out of range, and say it."""

@@ -48,6 +48,11 @@ class LogDescription:
     topic_id: str
     leaders: Mapping[int, tuple[int, int]]
 
+    @property
+    def with_leader(self) -> frozenset[int]:
+        """The log partitions that have a leader."""
+        return frozenset(p for p, (node_id, _) in self.leaders.items() if node_id >= 0)
+
     def require_same_log(self, *, cluster_id: str, topic_id: str) -> None:
         """Refuse to go on with offsets of another cluster, or of another topic of that name.
 

@@ -12,6 +12,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+"""KIP-734."""
 
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
@@ -20,7 +22,11 @@ _READ_UNCOMMITTED: Final = 0
 def list_offsets_request(
     topic: str, leader_epochs: Mapping[int, int], timestamp: int
 ) -> ListOffsetsRequest:
-    """Ask for the log start (`EARLIEST`) or the high watermark (`LATEST`) of log partitions."""
+    """Ask for an offset of log partitions.
+
+    The log start (`EARLIEST`), the high watermark (`LATEST`), or the record with the newest
+    timestamp (`MAX_TIMESTAMP`).
+    """
     Topic = ListOffsetsRequest.ListOffsetsTopic
     partitions = [
         Topic.ListOffsetsPartition(
@@ -32,7 +38,7 @@ def list_offsets_request(
         replica_id=_CONSUMER,
         isolation_level=_READ_UNCOMMITTED,
         topics=[Topic(name=topic, partitions=partitions)],
-        min_version=1,
+        min_version=7 if timestamp == MAX_TIMESTAMP else 1,
     )
 
 

@@ -65,8 +65,8 @@ def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor
     wanted = settings.log_partitions or tuple(log.leaders)
 
     def ask() -> dict[int, int]:
-        found = client.high_watermarks()
-        return {log_partition: found[log_partition] for log_partition in wanted}
+        # Those without a leader are told by `load_progress`.
+        return client.high_watermarks(client.look_again().with_leader.intersection(wanted))
 
     trigger = parse_interval(settings.trigger)
     ends = HighWatermarks(ask, _READY_WITHIN + trigger)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streaming.monitoring.run_metrics import RunMetrics
+from streaming.tables.schemas import STATE_WAITING
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQueryProgress
@@ -99,10 +100,15 @@ class RunMonitor:
             if (next_offset := self._next_offset(log_partition)) < end
             or self._is_reloading(log_partition)
         }
-        facts = {"ready": not behind, "log_partitions": len(ends), "behind": behind}
+        waiting = sorted(p for p, r in self.log_partitions.items() if r["state"] == STATE_WAITING)
+        is_ready = not behind and not waiting
+        facts = {"ready": is_ready, "log_partitions": len(ends), "behind": behind}
         if behind:
             facts["reason"] = "log partitions are not loaded up to their end"
-        return not behind, facts
+        if waiting:
+            facts["waiting"] = waiting
+            facts["reason"] = f"log partitions without a leader: {', '.join(map(str, waiting))}"
+        return is_ready, facts
 
     def offsets_behind(self) -> dict[int, int]:
         """Record offsets between the tables and the high watermarks seen last."""

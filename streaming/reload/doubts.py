@@ -8,8 +8,8 @@ them: keys that were deleted would stay for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from streaming.kafka.fetch import LogClient, LogDescription
@@ -23,18 +23,22 @@ REQUESTED = "requested"
 class LogEnds:
     """The log as it is now.
 
-    `epoch_ends` is where the leader epoch ended under which a log partition was read last, for
-    those whose leader tells (KIP-320).
+    Only log partitions with a leader are in it. `newest_at` is the newest timestamp of a log
+    partition's records, for brokers that tell it (3.0 and later). `epoch_ends` is where the leader
+    epoch ended under which a log partition was read last, for those whose leader tells (KIP-320).
     """
 
     description: LogDescription
     log_starts: Mapping[int, int]
     high_watermarks: Mapping[int, int]
     epoch_ends: Mapping[int, int]
+    newest_at: Mapping[int, datetime] = field(default_factory=dict)
 
     @classmethod
-    def ask(cls, client: LogClient, progress: LoadProgress) -> LogEnds:
-        """Ask the leaders.
+    def ask(
+        cls, client: LogClient, progress: LoadProgress, log_partitions: Collection[int]
+    ) -> LogEnds:
+        """Ask the leaders of these log partitions.
 
         Raises:
             ConfigurationError: see `LogClient`.
@@ -44,14 +48,15 @@ class LogEnds:
         epochs = {
             p: row.leader_epoch
             for p, row in progress.rows.items()
-            if row.leader_epoch is not None and row.leader_epoch >= 0 and p in description.leaders
+            if row.leader_epoch is not None and row.leader_epoch >= 0 and p in log_partitions
         }
         is_same = description.topic_id == progress.topic_id
         return cls(
             description=description,
-            log_starts=client.earliest_offsets(),
-            high_watermarks=client.high_watermarks(),
+            log_starts=client.earliest_offsets(log_partitions),
+            high_watermarks=client.high_watermarks(log_partitions),
             epoch_ends=client.epoch_end_offsets(epochs) if is_same and epochs else {},
+            newest_at=client.newest_timestamps(log_partitions),
         )
 
 
@@ -71,7 +76,10 @@ class Doubt:
 def find_doubts(
     progress: LoadProgress, log: LogEnds, *, delete_retention_ms: int, now: datetime
 ) -> dict[int, Doubt]:
-    """The log partitions of the tables that must be loaded again.
+    """The log partitions of the tables that must be loaded again; those without leader come later.
+
+    How long a log partition was not read follows from the brokers' clock, and from ours where that
+    gives longer: an idle log has no new timestamps.
 
     Args:
         progress: how far the tables are.
@@ -82,6 +90,7 @@ def find_doubts(
     return {
         log_partition: doubt
         for log_partition, row in sorted(progress.rows.items())
+        if log_partition in log.high_watermarks or progress.topic_id != log.description.topic_id
         for doubt in _doubts(log_partition, row, progress, log, delete_retention_ms, now)
     }
 
@@ -95,6 +104,8 @@ def _doubts(
     now: datetime,
 ) -> Iterator[Doubt]:
     """At most one; a load that was begun and not finished is begun anew."""
+    if not row.is_begun:
+        return
     topic = log.description
     log_start = log.log_starts.get(log_partition, 0)
     log_end = log.high_watermarks.get(log_partition, 0)
@@ -117,7 +128,8 @@ def _doubts(
         yield Doubt(reason=reason, kept_below=row.next_offset, gone=_unread(row, log_start))
     elif row.next_offset < log_end:
         # Tables of an earlier release only say when they were written last.
-        away = now - (row.current_at or progress.updated_at)
+        latest = max(now, log.newest_at.get(log_partition, now))
+        away = latest - (row.current_at or progress.updated_at)
         if away > timedelta(milliseconds=delete_retention_ms):
             reason = (
                 f"it was read to its end {_hours(away)} ago; delete.retention.ms is "

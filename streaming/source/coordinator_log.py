@@ -101,10 +101,10 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """The log start of every log partition, or where `start_offsets` says to go on."""
         client, starts = self._connected(), self._options.start_offsets
         client.expect(starts)
-        earliest, log_ends = client.earliest_offsets(), self._ends()
-        description = client.describe()
+        wanted = self._log_partitions(client.describe())
+        earliest, log_ends = client.earliest_offsets(wanted), self._ends()
         positions = {}
-        for log_partition in self._log_partitions(description):
+        for log_partition in wanted:
             log_start, log_end = earliest[log_partition], log_ends[log_partition].offset
             position = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
             if not log_start <= position <= log_end:
@@ -216,7 +216,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return self._client
 
     def _refresh_log_ends(self) -> dict[int, OffsetAndEpoch]:
-        self._log_ends = self._connected().log_ends()
+        client = self._connected()
+        self._log_ends = client.log_ends(self._log_partitions(client.describe()))
         return self._log_ends
 
     def _ends(self) -> dict[int, OffsetAndEpoch]:
@@ -258,7 +259,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
                 raise self._truncated(
                     log_partition,
                     position,
-                    self._connected().earliest_offsets()[log_partition],
+                    self._connected().earliest_offsets([log_partition])[log_partition],
                     log_ends[log_partition].offset,
                 )
         return {p: log_ends[p].offset - position for p, position in positions.items()}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,13 @@ from coordinator_state.offsets import Semantics
 from streaming.apply.exact_replay import RecordCounts
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, STATE_CURRENT, STATE_LOADING, TABLES
+from streaming.tables.schemas import (
+    LOAD_PROGRESS,
+    STATE_CURRENT,
+    STATE_LOADING,
+    STATE_WAITING,
+    TABLES,
+)
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -27,8 +33,8 @@ class Progress:
     `records_unaccounted` is by how much the counts of micro-batches were off, in sum: each record
     of a micro-batch that no outcome tells of, and each that two tell of.
     `has_caught_up` is of this run only: a restart loads what it missed before it is current again.
-    `current_at` is when it was at its end last, before that when its load began: a tombstone that
-    Kafka's cleaner has removed unread was written after it.
+    `current_at` is when it was at its end last, before that when its load began, by the brokers'
+    clock: a tombstone that Kafka's cleaner has removed unread was written after it.
     """
 
     state: str = STATE_LOADING
@@ -49,6 +55,11 @@ class Progress:
     has_caught_up: bool = False
 
     @property
+    def is_begun(self) -> bool:
+        """Whether anything of it was read; not if it has had no leader since the first start."""
+        return self.next_offset > 0 or self.current_at is not None
+
+    @property
     def is_reloading(self) -> bool:
         """Whether it is loaded from the log start on, its rows being those of before."""
         return self.reload_reason is not None and self.reloaded_at is None
@@ -65,6 +76,7 @@ class Progress:
         )
 
 
+_MOST_AHEAD = timedelta(days=1)
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _COLUMNS = (
     "state",
@@ -98,6 +110,8 @@ class LoadProgress:
     batch_id: int = -1
     updated_at: datetime = _NEVER
     reported_offset_total: int = 0
+    _ahead: timedelta = timedelta(0)
+    """The brokers' clock minus ours, as the last records say that were read as they came."""
 
     @classmethod
     def nothing(cls, *, cluster_id: str, topic_id: str, semantics: Semantics) -> LoadProgress:
@@ -146,7 +160,7 @@ class LoadProgress:
         for report in reports:
             log_partition, from_offset = report["log_partition"], report["from_offset"]
             row = self.rows.get(log_partition)
-            if row is None or row.is_reloading:
+            if row is None or row.is_reloading or not row.is_begun:
                 continue
             if from_offset > row.next_offset:
                 raise ConfigurationError(
@@ -155,6 +169,22 @@ class LoadProgress:
                     "belongs to other tables: name a new folder with --checkpoint and the query "
                     "goes on from where the tables are"
                 )
+
+    def were_at_end(self, last_at_end: Mapping[int, datetime]) -> None:
+        """Log partitions were read to their end at these times, if not later."""
+        for log_partition, at in last_at_end.items():
+            row = self.rows.get(log_partition)
+            if row is not None and row.current_at is not None and not row.is_reloading:
+                row.current_at = max(row.current_at, at)
+
+    def wait_for(self, log_partitions: Collection[int]) -> bool:
+        """Set which log partitions have no leader; return whether that is news."""
+        before = {p for p, row in self.rows.items() if row.state == STATE_WAITING}
+        for log_partition in before.difference(log_partitions):
+            self.rows[log_partition].state = STATE_LOADING
+        for log_partition in log_partitions:
+            self.rows.setdefault(log_partition, Progress()).state = STATE_WAITING
+        return before != set(log_partitions)
 
     def begin_anew(self, log_partitions: Iterable[int], reloaded_at: datetime) -> None:
         """Log partitions whose rows are now those of all of their log."""
@@ -170,6 +200,7 @@ class LoadProgress:
         *,
         kept: Mapping[int, int],
         waiting: Mapping[int, int],
+        newest: Mapping[int, datetime],
         read_at: datetime,
     ) -> int:
         """Move on by one micro-batch; give the number of records it read.
@@ -179,6 +210,7 @@ class LoadProgress:
             counts: what became of the micro-batch's rows.
             kept: rows per log partition that were not applied before.
             waiting: transactional offsets that wait now, per log partition.
+            newest: the newest timestamp of the micro-batch's records, per log partition.
             read_at: when the micro-batch began; it was planned just before.
         """
         read_in_all = 0
@@ -201,8 +233,10 @@ class LoadProgress:
             row.high_watermark = max(report["high_watermark"], row.next_offset)
             row.leader_epoch = report["log_leader_epoch"]
             is_at_end = row.next_offset >= row.high_watermark
+            if row.has_caught_up and log_partition in newest:
+                self._compare_clocks(newest[log_partition], read_at)
             if is_at_end or row.current_at is None:
-                row.current_at = read_at
+                row.current_at = read_at + self._ahead
             row.has_caught_up = row.has_caught_up or is_at_end
             row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
             read_in_all += read
@@ -223,6 +257,13 @@ class LoadProgress:
                     },
                 )
         return read_in_all
+
+    def _compare_clocks(self, written_at: datetime, read_at: datetime) -> None:
+        """Compare the brokers' clock and ours by a record that was read soon after it came."""
+        ahead = written_at - read_at
+        # A record may have any timestamp.
+        if abs(ahead) < _MOST_AHEAD:
+            self._ahead = ahead
 
     def write(self, writer: Writer) -> None:
         """Write the rows; this makes a new snapshot.

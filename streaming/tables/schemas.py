@@ -42,7 +42,8 @@ GONE = "gone from the log: "
 
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"
-STATE_FAILED = "failed"
+STATE_WAITING = "waiting"
+"""It has no leader."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 

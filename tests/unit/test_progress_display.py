@@ -42,7 +42,7 @@ def test_the_line_tells_records_rate_time_left_and_states(left: int, time_left: 
 
     assert line == (
         f"1,234,567 records read, 54,321 records/s{time_left}; "
-        "log partitions: 1 current, 2 loading, 0 failed"
+        "log partitions: 1 current, 2 loading, 0 waiting"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator_state.offsets import Semantics
+from streaming.apply.exact_replay import RecordCounts
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
@@ -87,6 +88,41 @@ def test_down_for_longer_than_tombstones_are_kept(
     if is_doubted:
         assert "25.0 h ago; delete.retention.ms is 24.0 h" in found[0].reason
         assert (found[0].kept_below, found[0].gone) == (7, "")
+
+
+def test_the_brokers_clock_counts_too() -> None:
+    """The clock of this machine is behind by a day and more."""
+    log = replace(LOG, newest_at={0: NOW + timedelta(hours=24)})
+    assert "25.0 h ago" in doubts_of(log)[0].reason
+    assert doubts_of(replace(LOG, newest_at={0: NOW - timedelta(days=9)})) == {}
+
+
+def test_the_end_is_kept_by_the_brokers_clock() -> None:
+    progress = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
+    ahead = timedelta(hours=5)
+
+    def read_to(end: int, written_at: datetime) -> datetime | None:
+        report = {
+            **{"log_partition": 0, "from_offset": end - 1, "record_offset": end},
+            **{"high_watermark": end, "records_superseded": 1, "bytes_read": 0},
+            **{"log_leader_epoch": 0},
+        }
+        progress.advance(
+            [report], RecordCounts(), kept={}, waiting={}, newest={0: written_at}, read_at=NOW
+        )
+        return progress.rows[0].current_at
+
+    # Before the first time at the end, records may be old.
+    assert read_to(1, NOW - timedelta(hours=9)) == NOW
+    assert read_to(2, NOW + ahead) == NOW + ahead
+    # Nobody's clock says that.
+    assert read_to(3, NOW + timedelta(days=400)) == NOW + ahead
+
+
+def test_a_log_partition_without_a_leader_is_left_alone() -> None:
+    log = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
+    assert doubts_of(log, current_at=NOW - timedelta(days=9)) == {}
+    assert doubts_of(LOG, next_offset=0, current_at=None) == {}
 
 
 def test_a_load_that_was_not_finished_is_begun_anew() -> None:

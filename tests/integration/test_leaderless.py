@@ -1,0 +1,159 @@
+"""Log partitions without a leader: the others go on, and these follow."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tenacity
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from coordinator_state.partitioner import partition_for
+from streaming.broker.configuration import free_ports
+from streaming.kafka.fetch import LogClient
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS
+from tests.conftest import Eventually
+from tests.embedded_cluster import EmbeddedCluster
+from tests.integration.command_line import run_command
+from tests.integration.running_query import running
+from tests.undisturbed import differences, load, table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.timeout(900),
+    # kafka-python leaves the socket of a refused connection to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+LOG_PARTITIONS = 4
+GROUPS = [f"group-{number}" for number in range(12)]
+RETRY_TIMEOUT_S = 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    """Each log partition is on one of two brokers only."""
+    properties = {
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": LOG_PARTITIONS,
+    }
+    with EmbeddedCluster(2, folder=tmp_path / "cluster", properties=properties) as cluster:
+        cluster.create_offsets_topic()
+        yield cluster
+
+
+def leaders(cluster: EmbeddedCluster) -> dict[int, int]:
+    client = LogClient(cluster.bootstrap_servers)
+    try:
+        return {p: node_id for p, (node_id, _) in client.describe().leaders.items()}
+    finally:
+        client.close()
+
+
+def commit(servers: str, groups: list[str], committed_offset: int) -> None:
+    """A client finds another broker only once the cluster knows that one is away."""
+    found = {TopicPartition("orders", 0): OffsetAndMetadata(committed_offset, "", -1)}
+    for group in groups:
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(KafkaError),
+            stop=tenacity.stop_after_delay(120),
+            wait=tenacity.wait_fixed(1),
+        ):
+            with attempt, closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+                answers = admin.alter_group_offsets(group, found)
+                for error in answers.values():
+                    # The coordinator may still be loading.
+                    if error is not NoError:
+                        raise error
+
+
+def committed(tables: Path, groups: list[str]) -> set[int | None]:
+    rows = TableReader(str(tables)).read(GROUP_OFFSETS.name).to_pylist()
+    known = {row["group_id"]: row["committed_offset"] for row in rows}
+    return {known.get(group) for group in groups}
+
+
+def states(tables: Path) -> dict[int, str]:
+    return {p: load.state for p, load in TableReader(str(tables)).load_states.items()}
+
+
+def ready(port: int) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as answer:
+            return dict(json.load(answer), status=answer.status)
+    except urllib.error.HTTPError as error:
+        return dict(json.load(error), status=error.code)
+
+
+def test_the_others_go_on(
+    cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path, eventually: Eventually
+) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    admin.create_topics({"orders": {"num_partitions": 1, "replication_factor": 2}})
+    admin.close()
+    leading = leaders(cluster)
+    lost = {p for p, node_id in leading.items() if node_id == 2}
+    assert 0 < len(lost) < LOG_PARTITIONS
+    led_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) not in lost]
+    lost_groups = [g for g in GROUPS if partition_for(g, LOG_PARTITIONS) in lost]
+    commit(cluster.bootstrap_servers, GROUPS, 1)
+    (port,) = free_ports(1)
+    settings = {"retry_timeout": f"{RETRY_TIMEOUT_S} seconds", "history": "all"}
+    with running(
+        cluster, spark, tmp_path, eventually, http_port=port, trigger="0 seconds", **settings
+    ) as tables:
+        eventually(lambda: committed(tables, GROUPS) == {1}, 120)
+        cluster.brokers[2].kill()
+        servers = cluster.brokers[1].bootstrap_servers
+        commit(servers, led_groups, 2)
+        eventually(lambda: committed(tables, led_groups) == {2}, 120)
+        eventually(lambda: {p for p, s in states(tables).items() if s == "waiting"} == lost, 120)
+        time.sleep(RETRY_TIMEOUT_S * 2)
+        commit(servers, led_groups, 3)
+        eventually(lambda: committed(tables, led_groups) == {3}, 60)
+        assert committed(tables, lost_groups) == {1}
+        found = ready(port)
+        assert (found["status"], set(found["waiting"])) == (503, lost)
+        assert found["reason"].startswith("log partitions without a leader: ")
+
+        fresh = tmp_path / "fresh"
+        for options in (
+            ["--tables", str(fresh), "--checkpoint", f"{fresh}-checkpoint"],
+            [
+                *("--tables", f"{fresh}-led", "--checkpoint", f"{fresh}-led-checkpoint"),
+                *("--log-partitions", ",".join(str(p) for p in leading if p not in lost)),
+            ],
+        ):
+            done = run_command(
+                *("run", "--bootstrap-servers", servers, "--available-now", "--history", "all"),
+                *("--retry-timeout", "3 seconds", "--lag-interval", "off", "--silent", *options),
+            )
+            assert done.returncode == 0, done.stderr
+        assert committed(fresh, led_groups) == {3}
+        assert {p for p, s in states(fresh).items() if s == "waiting"} == lost
+        assert not {s for p, s in states(Path(f"{fresh}-led")).items() if p in lost}
+
+        cluster.start()
+        eventually(lambda: leaders(cluster) == leading, 120)
+        commit(cluster.bootstrap_servers, lost_groups, 4)
+        eventually(lambda: committed(tables, lost_groups) == {4}, 120)
+        eventually(lambda: ready(port)["status"] == 200, 60)
+        assert set(states(tables).values()) == {"current"}
+    load(cluster.bootstrap_servers, tmp_path / "undisturbed")
+    load(cluster.bootstrap_servers, fresh)
+    for loaded in (tables, fresh):
+        assert list(differences(table_rows(loaded), table_rows(tmp_path / "undisturbed"))) == []

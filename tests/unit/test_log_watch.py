@@ -1,0 +1,152 @@
+"""What ends a query so that it starts again, looked at beat by beat."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from coordinator_state.offsets import Semantics
+from streaming.kafka.leaders import LogDescription
+from streaming.opening import open_for_writing
+from streaming.reload import log_watch
+from streaming.reload.log_watch import LogWatch
+from streaming.start import Start
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
+
+NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+TOPIC = LogDescription(
+    topic="t", cluster_id="c", topic_id="t", leaders={0: (1, 0), 1: (1, 0), 2: (2, 0)}
+)
+DELETE_RETENTION_S = 3600
+
+
+@dataclass
+class Log:
+    """The log as its leaders tell it, in place of a client."""
+
+    topic: LogDescription = TOPIC
+    ends: dict[int, int] = field(default_factory=lambda: dict.fromkeys(TOPIC.leaders, 0))
+
+    def look_again(self) -> LogDescription:
+        return self.topic
+
+    def high_watermarks(self, log_partitions: Collection[int]) -> dict[int, int]:
+        assert set(log_partitions) <= self.topic.with_leader
+        return {p: self.ends[p] for p in log_partitions}
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Watched:
+    """A query that reads log partitions 0 and 1, and a clock."""
+
+    watch: LogWatch
+    start: Start
+    log: Log
+    now_s: float = 0.0
+
+    def after(self, seconds: float) -> bool:
+        """Whether the query is over by then."""
+        self.now_s += seconds
+        self.watch.look()
+        return self.watch.is_over.is_set()
+
+    def lead(self, **leaders: int) -> None:
+        self.log.topic = replace(
+            TOPIC, leaders={int(name[1:]): (node, 0) for name, node in leaders.items()}
+        )
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    log = Log()
+    monkeypatch.setattr(log_watch, "LogClient", lambda *_, **__: log)
+    tables = str(tmp_path / "tables")
+    tables_folder.create(tables, NOTHING, log_partitions=3)
+    writer = open_for_writing(tables, "test")
+    rows = {
+        0: Progress(state=STATE_CURRENT, current_at=datetime.now(timezone.utc)),
+        1: Progress(state=STATE_LOADING, current_at=datetime.now(timezone.utc)),
+    }
+    start = Start(
+        writer=writer,
+        progress=replace(NOTHING, rows=rows),
+        log=TOPIC,
+        log_partitions=frozenset({0, 1}),
+        waiting=frozenset({2}),
+    )
+    found: list[Watched] = []
+    watch = LogWatch(
+        writer.epoch,
+        "unused:9092",
+        {},
+        timedelta(seconds=DELETE_RETENTION_S),
+        clock=lambda: found[0].now_s if found else 0.0,
+    )
+    found.append(Watched(watch, start, log))
+    found[0].lead(p0=1, p1=1, p2=-1)
+    watch.begin(start)
+    yield found[0]
+    watch.close()
+
+
+def test_nothing_new(watched: Watched) -> None:
+    assert not any(watched.after(10) for _ in range(1000))
+
+
+def test_a_leader_is_back(watched: Watched) -> None:
+    watched.lead(p0=1, p1=1, p2=2)
+    assert watched.after(10)
+
+
+def test_an_election_is_waited_for(watched: Watched) -> None:
+    watched.lead(p0=1, p1=-1, p2=-1)
+    assert not watched.after(10)
+    watched.lead(p0=1, p1=2, p2=-1)
+    assert not watched.after(25)
+    watched.lead(p0=1, p1=-1, p2=-1)
+    assert not watched.after(25)
+    assert watched.after(10)
+
+
+def test_without_any_leader_the_query_waits(watched: Watched) -> None:
+    watched.lead(p0=-1, p1=-1, p2=-1)
+    assert not any(watched.after(10) for _ in range(100))
+
+
+def test_new_log_partitions(watched: Watched) -> None:
+    watched.lead(p0=1, p1=1, p2=-1, p3=1)
+    assert watched.after(10)
+
+
+def test_behind_for_longer_than_tombstones_are_kept(watched: Watched) -> None:
+    watched.log.ends[0] = 5
+    assert not watched.after(DELETE_RETENTION_S - 10)
+    assert watched.after(20)
+
+
+def test_each_time_at_the_end_counts(watched: Watched) -> None:
+    watched.log.ends[0] = 5
+    assert not watched.after(DELETE_RETENTION_S - 10)
+    watched.start.progress.rows[0].next_offset = 5
+    assert not watched.after(1)
+    watched.log.ends[0] = 6
+    assert not watched.after(DELETE_RETENTION_S - 10)
+    at = watched.watch.last_at_end()[0]
+    age_s = (datetime.now(timezone.utc) - at).total_seconds()
+    assert DELETE_RETENTION_S - 20 < age_s < DELETE_RETENTION_S
+    assert watched.after(20)
+
+
+def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
+    """Loading it again would take as long."""
+    watched.log.ends[1] = 1_000_000
+    assert not watched.after(10 * DELETE_RETENTION_S)
