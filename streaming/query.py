@@ -291,7 +291,9 @@ class _Queries:
                 self.keep_checkpoint = False
                 raise
             except Py4JJavaError as error:
-                raise _disk_full(str(error)) or error
+                if (is_full := _disk_full(str(error))) is not None:
+                    raise is_full from error
+                raise
             if self.writer.epoch.is_fenced.is_set():
                 self.writer.epoch.require_current()
             if not watch.is_over.is_set():
