@@ -49,9 +49,10 @@ logger = logging.getLogger(__name__)
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
 _WATCH_INTERVAL = timedelta(seconds=10)
-_OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
+_OWN_ERROR = re.compile(
+    r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)|^TimeoutError: (?P<timeout>.+)", re.MULTILINE
+)
 _LOG_CHANGED = ("LogChanged", "LogTruncated")
-_TIMEOUT = re.compile(r"^TimeoutError: (?P<text>.+)", re.MULTILINE)
 
 
 class Stopped(Exception):
@@ -373,10 +374,15 @@ def _wait(
 
 
 def _own_error(text: str) -> Exception | None:
-    """An error of ours that a Python worker raised and Spark passed on as text."""
-    if (found := _OWN_ERROR.search(text)) is not None:
-        kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
-        return kind(found["text"].strip())
-    if (found := _TIMEOUT.search(text)) is not None:
-        return TimeoutError(found["text"].strip())
-    return None
+    """An error of ours that a Python worker raised and Spark passed on as text.
+
+    A trace begins with the causes of an error and ends with the error itself.
+    """
+    matches = list(_OWN_ERROR.finditer(text))
+    if not matches:
+        return None
+    found = matches[-1]
+    if found["timeout"] is not None:
+        return TimeoutError(found["timeout"].strip())
+    kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
+    return kind(found["text"].strip())
