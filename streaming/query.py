@@ -22,6 +22,7 @@ from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError, LogChanged, SparkError
+from streaming.executors import ExecutorWatch, await_executors
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
@@ -223,27 +224,35 @@ class _Queries:
             opened.enter_context(closing(topic_names))
             watch = LogWatch(self.writer.epoch, settings.bootstrap_servers, self.kafka_config)
             opened.enter_context(closing(watch))
+            executors = ExecutorWatch(self.session, watch.is_over)
             jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
-                for job in (Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
+                watches = (
+                    Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                    Job("executor-watch", executors.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                )
+                for job in (*watches, *jobs):
                     opened.enter_context(
                         beating(job.name, job.interval, job.action, first_after=job.first_after)
                     )
+            await_executors(self.session, self.stop)
             Supervisor(settings.max_restarts, self.stop).run(
-                lambda: self._follow(topic_names, watch), lambda: self.finished
+                lambda: self._follow(topic_names, watch, executors), lambda: self.finished
             )
             if settings.available_now:
                 for job in jobs:
                     job.action()
 
-    def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
+    def _follow(self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch) -> None:
         """One query, and another one where `watch` ended it."""
         with self.monitor.query():
-            self._run_queries(topic_names, watch)
+            self._run_queries(topic_names, watch, executors)
 
-    def _run_queries(self, topic_names: TopicNames, watch: LogWatch) -> None:
+    def _run_queries(
+        self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch
+    ) -> None:
         while (start := self._next_start()) is not None:
             self.monitor.loaded(start.progress.rows)
             watch.begin(start.log.leaders, self.settings.log_partitions)
@@ -258,7 +267,8 @@ class _Queries:
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:
-                query = _start(self.session, self.settings, start.progress, stoppable)
+                tasks = executors.begin(len(start.log.leaders))
+                query = _start(self.session, self.settings, start.progress, tasks, stoppable)
                 _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
             except LogChanged:
                 self.keep_checkpoint = False
@@ -301,14 +311,16 @@ def _start(
     session: SparkSession,
     settings: RunSettings,
     progress: LoadProgress,
+    tasks: int,
     stoppable: _StoppableApply,
 ) -> StreamingQuery:
     from streaming.source.coordinator_log import CoordinatorLogDataSource
 
     session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())
-    for name, value in _source_options(session, settings, progress).items():
+    for name, value in _source_options(settings, progress, tasks).items():
         reader = reader.option(name, value)
+    logger.info("the query starts; tasks of a micro-batch: at most %(tasks)s", {"tasks": tasks})
     writer = (
         reader.load()
         .writeStream.queryName(QUERY_NAME)
@@ -320,13 +332,11 @@ def _start(
     return writer.trigger(processingTime=settings.trigger).start()
 
 
-def _source_options(
-    session: SparkSession, settings: RunSettings, progress: LoadProgress
-) -> dict[str, str]:
+def _source_options(settings: RunSettings, progress: LoadProgress, tasks: int) -> dict[str, str]:
     options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
     options["kafka.bootstrap.servers"] = settings.bootstrap_servers
     options["history"] = settings.history
-    options["tasks"] = str(session.sparkContext.defaultParallelism)
+    options["tasks"] = str(tasks)
     options["start_offsets"] = json.dumps(
         {
             str(p): [
