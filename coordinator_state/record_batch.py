@@ -59,7 +59,7 @@ MAX_BASE_OFFSET: Final = 2**63 - 2**31
 
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """From the base offset to the count of records."""
-_MAGIC_POSITION: Final = 16
+MAGIC_POSITION: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ def _next_batch_size(view: memoryview) -> int | None:
     size_bytes = LOG_OVERHEAD_BYTES + int(length)
     if size_bytes > len(view):
         return None
-    return len(view) if size_bytes < _least_size(view[_MAGIC_POSITION]) else size_bytes
+    return len(view) if size_bytes < _least_size(view[MAGIC_POSITION]) else size_bytes
 
 
 def _least_size(magic: int) -> int:
@@ -204,14 +204,14 @@ def _read_batch(view: memoryview) -> RecordBatch | CorruptBatch:
     base_offset, length = struct.unpack_from(">qi", view)
     last_offset: int | None = None
     try:
-        magic = view[_MAGIC_POSITION] if len(view) > _MAGIC_POSITION else 0
+        magic = view[MAGIC_POSITION] if len(view) > MAGIC_POSITION else 0
         if length < _least_size(magic) - LOG_OVERHEAD_BYTES:
             raise CorruptRecordBatch(f"impossible batch length {length}", position=8)
         if magic < 2:
             last_offset = base_offset
             return _read_legacy_batch(view)
         if magic > 2:
-            raise CorruptRecordBatch(f"unknown magic {magic}", position=_MAGIC_POSITION)
+            raise CorruptRecordBatch(f"unknown magic {magic}", position=MAGIC_POSITION)
         last_offset = _claimed_last_offset(view)
         return _with_records(*read_batch_body(view))
     except CorruptRecordBatch as error:

@@ -77,8 +77,9 @@ class RunSettings(BaseModel):
     A query waits for brokers that are away for `retry_timeout` before it fails. A query that failed
     is started again up to `max_restarts` times without a micro-batch between them; failures of
     brokers and of the tables' disk or store are not counted, unless it is 0. `catalog` is a
-    database of a Spark catalog in which the tables are named. With `http_port` (0: any free one) metrics, health and
-    readiness are served on it; `health_timeout` is how long a micro-batch may take.
+    database of a Spark catalog in which the tables are named. With `http_port` (0: any free one)
+    metrics, health and readiness are served on it; `health_timeout` is how long a micro-batch may
+    take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -37,7 +37,9 @@ def jobs_beside(
     """What the settings ask for; what is opened for it is closed with `opened`."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
-        sampling = LogOffsetsSampling(writer, settings.bootstrap_servers, kafka_config)
+        sampling = LogOffsetsSampling(
+            writer, settings.bootstrap_servers, kafka_config, monitor.metrics
+        )
         opened.enter_context(closing(sampling))
         interval = parse_interval(settings.lag_interval)
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))

@@ -23,6 +23,7 @@ from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError, LogChanged, SparkError, TablesUnavailable
+from streaming.executors import ExecutorWatch, await_executors
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient, LogDescription
@@ -51,10 +52,11 @@ QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
 _JVM_END_S = 5.0
 _WATCH_INTERVAL = timedelta(seconds=10)
-_OWN_ERROR = re.compile(r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)")
+_OWN_ERROR = re.compile(
+    r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)|^TimeoutError: (?P<timeout>.+)", re.MULTILINE
+)
 _LOG_CHANGED = ("LogChanged", "LogTruncated")
 _NO_SPACE = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
-_TIMEOUT = re.compile(r"^TimeoutError: (?P<text>.+)", re.MULTILINE)
 
 
 class Stopped(Exception):
@@ -250,27 +252,35 @@ class _Queries:
                 timedelta(milliseconds=self.retentions.delete_retention_ms),
             )
             opened.enter_context(closing(watch))
+            executors = ExecutorWatch(self.session, watch.is_over)
             jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
-                for job in (Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL), *jobs):
+                watches = (
+                    Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                    Job("executor-watch", executors.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                )
+                for job in (*watches, *jobs):
                     opened.enter_context(
                         beating(job.name, job.interval, job.action, first_after=job.first_after)
                     )
+            await_executors(self.session, self.stop)
             Supervisor(settings.max_restarts, self.stop).run(
-                lambda: self._follow(topic_names, watch), lambda: self.finished
+                lambda: self._follow(topic_names, watch, executors), lambda: self.finished
             )
             if settings.available_now:
                 for job in jobs:
                     job.action()
 
-    def _follow(self, topic_names: TopicNames, watch: LogWatch) -> None:
+    def _follow(self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch) -> None:
         """One query, and another one where `watch` ended it."""
         with self.monitor.query():
-            self._run_queries(topic_names, watch)
+            self._run_queries(topic_names, watch, executors)
 
-    def _run_queries(self, topic_names: TopicNames, watch: LogWatch) -> None:
+    def _run_queries(
+        self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch
+    ) -> None:
         while (start := self._next_start(watch)) is not None:
             self.monitor.loaded(start.progress.rows)
             watch.begin(start)
@@ -285,7 +295,8 @@ class _Queries:
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:
-                query = _start(self.session, self.settings, start, stoppable)
+                tasks = executors.begin(len(start.log_partitions))
+                query = _start(self.session, self.settings, start, tasks, stoppable)
                 _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
             except LogChanged:
                 self.keep_checkpoint = False
@@ -333,14 +344,16 @@ def _start(
     session: SparkSession,
     settings: RunSettings,
     start: Start,
+    tasks: int,
     stoppable: _StoppableApply,
 ) -> StreamingQuery:
     from streaming.source.coordinator_log import CoordinatorLogDataSource
 
     session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())
-    for name, value in _source_options(session, settings, start).items():
+    for name, value in _source_options(settings, start, tasks).items():
         reader = reader.option(name, value)
+    logger.info("the query starts; tasks of a micro-batch: at most %(tasks)s", {"tasks": tasks})
     writer = (
         reader.load()
         .writeStream.queryName(QUERY_NAME)
@@ -352,11 +365,11 @@ def _start(
     return writer.trigger(processingTime=settings.trigger).start()
 
 
-def _source_options(session: SparkSession, settings: RunSettings, start: Start) -> dict[str, str]:
+def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
     options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
     options["kafka.bootstrap.servers"] = settings.bootstrap_servers
     options["history"] = settings.history
-    options["tasks"] = str(session.sparkContext.defaultParallelism)
+    options["tasks"] = str(tasks)
     options["start_offsets"] = json.dumps(
         {
             str(p): [
@@ -409,10 +422,15 @@ def _disk_full(text: str) -> TablesUnavailable | None:
 
 
 def _own_error(text: str) -> Exception | None:
-    """An error of ours that a Python worker raised and Spark passed on as text."""
-    if (found := _OWN_ERROR.search(text)) is not None:
-        kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
-        return kind(found["text"].strip())
-    if (found := _TIMEOUT.search(text)) is not None:
-        return TimeoutError(found["text"].strip())
-    return None
+    """An error of ours that a Python worker raised and Spark passed on as text.
+
+    A trace begins with the causes of an error and ends with the error itself.
+    """
+    matches = list(_OWN_ERROR.finditer(text))
+    if not matches:
+        return None
+    found = matches[-1]
+    if found["timeout"] is not None:
+        return TimeoutError(found["timeout"].strip())
+    kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
+    return kind(found["text"].strip())

@@ -23,9 +23,10 @@ _LIFE_S = 3600
 
 @dataclass
 class TokenEndpoint:
-    """Gives tokens of `CLIENT_ID` while `answer` is 200; `life_s` is what it says of them.
+    """Gives tokens of `CLIENT_ID` while `answer` is 200.
 
-    Otherwise, and to others, it answers with `refusal`.
+    They live for `token_life_s`; `life_s` is what it says of them. Otherwise, and to others, it
+    answers with `refusal`.
     """
 
     url: str
@@ -33,6 +34,7 @@ class TokenEndpoint:
     answer: int = 200
     life_s: int = _LIFE_S
     refusal: Mapping[str, str] = field(default_factory=lambda: {"error": "invalid_client"})
+    token_life_s: int = _LIFE_S
     forms: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -48,7 +50,7 @@ def token_endpoint(*, tls: bool = False) -> Iterator[TokenEndpoint]:
             login = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
             is_known = login == f"{CLIENT_ID}:{CLIENT_SECRET}"
             code = found.answer if is_known or found.answer != 200 else 401
-            token = unsecured_token(CLIENT_ID, number=next(numbers))
+            token = unsecured_token(CLIENT_ID, number=next(numbers), life_s=found.token_life_s)
             told = {"access_token": token, "expires_in": found.life_s}
             body = json.dumps(told if code == 200 else found.refusal).encode()
             self.send_response(code)

@@ -1,17 +1,21 @@
 """Integers and varints in byte arrays, for the compiled loops of this package.
 
-Positions are int64 and bytes are read by `uint8`. What is here becomes part of the loops of other
-files; Numba renews a cached loop when its own file changes, not when only this one does.
+Positions are int64 and bytes are read by `uint8`. The functions here become part of the loops of
+other files. In `__pycache__`, Numba renews a cached loop when the loop's own file changes, not when
+only this one does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from coordinator_state.kernel.loop_cache import LoopCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Bytes = npt.NDArray[np.uint8]
@@ -22,13 +26,11 @@ Mask = npt.NDArray[np.bool_]
 def compiled(function: Function) -> Function:
     """Compile a loop that Python calls, and keep the result between processes where possible.
 
-    It is kept in `NUMBA_CACHE_DIR`, in `__pycache__` beside the file, or in the user's cache. Where
-    none can be written Numba refuses to decorate, and every process compiles for itself.
+    `LoopCache` says where. If no folder can be written, every process compiles for itself.
     """
-    try:
-        loop = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        loop = numba.njit(nogil=True)(function)
+    loop: Any = numba.njit(nogil=True)(function)
+    with suppress(RuntimeError):
+        loop._cache = LoopCache(function)  # type: ignore[no-untyped-call]
     return cast("Function", loop)
 
 

@@ -258,22 +258,29 @@ class EmbeddedBroker:
             return False
         return True
 
-    def replace_log(self, log_partition: int, *segments: bytes, log_start_offset: int = 0) -> None:
+    def replace_log(
+        self,
+        log_partition: int,
+        *segments: bytes,
+        log_start_offset: int = 0,
+        topic: str = OFFSETS_TOPIC,
+    ) -> None:
         """Put `segments` (record batches) in the place of a log partition of a stopped broker.
 
         The broker takes it for the log of a crash: it recovers it, building indexes and producer
         state anew, and loads it like any other. The topic must exist.
 
         Args:
-            log_partition: of `__consumer_offsets`.
+            log_partition: of `topic`.
             segments: record batches in the order of their offsets, in one segment or several; the
                 last one is the active segment.
             log_start_offset: the log starts here; no batch may begin below it.
+            topic: the topic of the log.
 
         Raises:
             BrokerError: the broker runs, or the log partition does not exist.
         """
-        folder = self._log_folder(log_partition)
+        folder = self._log_folder(log_partition, topic)
         for file in folder.iterdir():
             # partition.metadata holds the topic id, without which the broker sets the log aside.
             if file.name != "partition.metadata":
@@ -306,12 +313,12 @@ class EmbeddedBroker:
         folder = self._log_folder(log_partition)
         return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
-    def _log_folder(self, log_partition: int) -> Path:
-        folder = self.log_dir / f"{OFFSETS_TOPIC}-{log_partition}"
+    def _log_folder(self, log_partition: int, topic: str = OFFSETS_TOPIC) -> Path:
+        folder = self.log_dir / f"{topic}-{log_partition}"
         if self.is_running:
             raise BrokerError("stop the broker before its log is read or replaced")
         if not folder.is_dir():
-            raise BrokerError(f"{OFFSETS_TOPIC}-{log_partition} does not exist in {self.log_dir}")
+            raise BrokerError(f"{folder.name} does not exist in {self.log_dir}")
         return folder
 
     def _launch(

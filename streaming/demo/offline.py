@@ -26,7 +26,7 @@ from streaming.dashboard.server import open_browser
 from streaming.demo.demo import EXIT_DIFFERENT
 from streaming.kafka.log_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
-from streaming.lag.sampling import rows_of
+from streaming.lag.unwritten_samples import rows_of
 from streaming.output import output_of, write_note
 from streaming.simulation.tables import SimulatedTables, simulated_tables
 from streaming.tables.reader import TableReader

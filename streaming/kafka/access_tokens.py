@@ -109,6 +109,11 @@ class EndpointTokens(AbstractTokenProvider):
             # kafka-python formats it into a text.
             return "".join(self._token)
 
+    def discard(self) -> None:
+        """Ask for another token at the next login, since a broker refused this one."""
+        with self._lock:
+            self._refresh_at = 0.0
+
     def _fetch(self) -> tuple[Secret, float]:
         where = f"the token endpoint {_shown(self.endpoint)}"
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})

@@ -3,6 +3,10 @@
 It brings TLS, SASL, proxies and protocol versions. Its own search for metadata and its retries stay
 out of it: here a request goes to one broker and fails as either something that a later attempt may
 cure (`TryAgain`), or something that a person must change (`ConfigurationError`).
+
+Settings that have worked once are not wrong. From then on a refused login, a token endpoint that
+refuses, a TLS fault or an unexpected error of kafka-python is a fault that may heal, like a broker
+that is away.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from kafka.protocol.sasl import (
 )
 
 from streaming.errors import ConfigurationError
+from streaming.kafka.access_tokens import EndpointTokens
 from streaming.kafka.frames import FrameParser
 from streaming.kafka.refusals import REFUSED_LOGINS, is_tls_fault, login_advice, tls_advice
 from streaming.kafka.sockets import DIRECT, tls_context
@@ -63,7 +68,7 @@ _LOGIN_MESSAGES: Final = (
 
 
 class TryAgain(Exception):
-    """What a later attempt with fresh metadata may cure; its text says what went wrong where."""
+    """A failure that a later attempt with fresh metadata may cure; the text says what and where."""
 
 
 class BrokerConnections:
@@ -72,15 +77,28 @@ class BrokerConnections:
     `run` blocks its caller; coroutines belong to the IO thread. Nothing is connected before the
     first request.
 
+    Args:
+        bootstrap_servers: HOST:PORT, several with commas.
+        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
+        has_worked: whether these settings have already worked, for instance in another process.
+
     Attributes:
         bootstrap_servers: HOST:PORT, several with commas.
         has_contact: whether a leader has answered; before that, connecting is impatient.
     """
 
-    def __init__(self, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        kafka_config: Mapping[str, Any],
+        *,
+        has_worked: bool = False,
+    ) -> None:
         _quieten_connection_loggers()
         self.bootstrap_servers = bootstrap_servers
         self.has_contact = False
+        self._has_worked = has_worked
+        self._tokens = kafka_config.get("sasl_oauth_token_provider")
         config = {
             "proxy_url": DIRECT,
             "reconnect_backoff_max_ms": _RECONNECT_BACKOFF_MAX_MS,
@@ -154,8 +172,9 @@ class BrokerConnections:
         """Send to one broker over its connection, which is made if there is none.
 
         Raises:
-            TryAgain: no connection, no answer.
-            ConfigurationError: the broker refuses us, or our settings cannot make a connection.
+            TryAgain: no connection, no answer, or any refusal once the settings have worked.
+            ConfigurationError: the broker refuses us, or our settings cannot make a connection; at
+                any time, the broker's version does not fit.
         """
         node = self._manager.cluster.broker_metadata(node_id)
         if node is None:
@@ -164,27 +183,34 @@ class BrokerConnections:
         try:
             connection = await self._connection(node_id)
             return await connection.send_request(request, request_timeout_ms=timeout_ms)
-        except ConfigurationError:
-            # An access token that cannot be had.
-            raise
+        except ConfigurationError as error:
+            # No access token.
+            raise self._refusal(str(error)) from error
         except kafka_errors.NodeNotReadyError as error:
             raise TryAgain(f"{where}: no connection") from error
         except REFUSED_LOGINS as error:
-            raise ConfigurationError(
+            if isinstance(self._tokens, EndpointTokens):
+                self._tokens.discard()
+            raise self._refusal(
                 f"{where} refuses the login: {error}; {login_advice(self._mechanism)}"
             ) from error
         except _REFUSED_VERSIONS as error:
             raise ConfigurationError(f"{where} is too old or too new: {error}") from error
         except kafka_errors.KafkaError as error:
-            if is_tls_fault(error) and not self.has_contact:
-                raise ConfigurationError(
+            if is_tls_fault(error):
+                raise self._refusal(
                     f"no TLS connection to {where}: {error}; {tls_advice(error)}"
                 ) from error
             raise TryAgain(f"{where}: {error}") from error
         except Exception as error:
-            raise ConfigurationError(
+            raise self._refusal(
                 f"no connection to {where} with these --kafka settings: {error!r}"
             ) from error
+
+    def _refusal(self, text: str) -> Exception:
+        """An error that a person must mend, unless the settings have worked before."""
+        may_heal = self._has_worked or self.has_contact
+        return TryAgain(text) if may_heal else ConfigurationError(text)
 
     async def _connection(self, node_id: NodeId) -> Any:
         timeout_ms = None if self.has_contact else _FIRST_CONNECT_TIMEOUT_MS

@@ -2,9 +2,10 @@
 
 Metadata is fetched when it is needed and after every failure, never by a timer.
 
-What passes by itself is waited out with a growing back-off: moved leaders, restarting brokers, lost
-connections, timeouts. Only the first contact is impatient, since a wrong address or a wrong setting
-does not get better by waiting; those are `ConfigurationError`s.
+Transient failures are retried with a growing back-off: moved leaders, restarting brokers, lost
+connections, timeouts, and after the first contact refused logins too. Only the first contact is
+impatient, since a wrong address or a wrong setting does not get better by waiting; those are
+`ConfigurationError`s.
 """
 
 from __future__ import annotations
@@ -91,7 +92,12 @@ class TopicLeaders:
     ) -> None:
         self.topic = topic
         self.topic_uuid: uuid.UUID = ZERO_UUID
-        self._connections = BrokerConnections(bootstrap_servers, kafka_config)
+        self._connections = BrokerConnections(
+            bootstrap_servers,
+            kafka_config,
+            # The cluster was there before.
+            has_worked=first_contact_timeout_ms >= retry_timeout_ms,
+        )
         self._first_contact_timeout_ms = first_contact_timeout_ms
         self._retry_timeout_ms = retry_timeout_ms
         self._stop = stop

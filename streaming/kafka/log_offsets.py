@@ -9,8 +9,8 @@ Where a log ends in transaction markers, nobody will ever commit past them as lo
 behind: consumers commit the offset after the last record that they were given. Only reading the log
 tells, so the few records between a group and the log end are fetched, where this client may.
 
-What is the matter with a topic is a state and no error: it is gone, this client may not see it, or
-its partition has no leader now.
+A topic that cannot be sampled is a state and no error: it is gone, this client may not see it, or
+its partition has no leader now. A log end that cannot be read is the answer for that log alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from coordinator_state.errors import CorruptRecordBatch, DecodeError
 from coordinator_state.lag import GONE, PRESENT
 from coordinator_state.primitives import ZERO_UUID, uuid_text
-from coordinator_state.record_batch import BATCH_HEADER_BYTES, read_batch_header
+from coordinator_state.record_batch import BATCH_HEADER_BYTES, MAGIC_POSITION, read_batch_header
 from streaming.kafka.connections import TryAgain
 from streaming.kafka.patient_requests import PatientRequests, chunks
 
@@ -85,16 +86,17 @@ class LogOffsetsClient(PatientRequests):
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, int | DecodeError]:
         """How many records lie between two offsets, the later the log end, if all are markers.
 
-        0 where any is not; nothing is said where the log may not be read or does not answer.
+        0 where any is not, an error where the batches are damaged. A log that this client may not
+        read, or that does not answer, is left out.
         """
         return self.patiently(lambda: self._end_markers(places)) if places else {}
 
     async def _end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, int | DecodeError]:
         metadata = await self._metadata({at.topic for at in places})
         leaders: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
         for at, (first, _) in places.items():
@@ -102,7 +104,7 @@ class LogOffsetsClient(PatientRequests):
             if leader >= 0:
                 leaders[leader][at] = first
         names = {known.uuid: name for name, known in metadata.items()}
-        found = {}
+        found: dict[TopicPartition, int | DecodeError | None] = {}
         for leader, positions in leaders.items():
             answer = await self.send(leader, _fetch_request(positions, metadata))
             for topic in answer.responses:
@@ -111,7 +113,10 @@ class LogOffsetsClient(PatientRequests):
                 for data in topic.partitions:
                     at = TopicPartition(name, data.partition_index)
                     if at in places and not data.error_code:
-                        found[at] = _markers(data.records or b"", *places[at])
+                        try:
+                            found[at] = _markers(data.records or b"", *places[at])
+                        except DecodeError as error:
+                            found[at] = error
         return {at: markers for at, markers in found.items() if markers is not None}
 
     async def _sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
@@ -273,12 +278,25 @@ def _fetch_request(
 
 
 def _markers(records: bytes, first: int, end: int) -> int | None:
-    """How many of the offsets from one to another are markers: all or 0; None if cut short."""
+    """How many of the offsets from one to another are markers: all or 0; None if cut short.
+
+    Raises:
+        DecodeError: a header that no batch has.
+    """
     view, position = memoryview(records), first
     while position < end:
+        if len(view) <= MAGIC_POSITION:
+            return None
+        if view[MAGIC_POSITION] < 2:
+            # Message sets, from before Kafka 0.11, hold no markers.
+            return 0
         if len(view) < BATCH_HEADER_BYTES:
             return None
         header = read_batch_header(view)
+        if header.magic != 2 or header.size_bytes < BATCH_HEADER_BYTES:
+            raise CorruptRecordBatch(
+                f"a batch of {header.size_bytes} bytes with magic {header.magic}", position=0
+            )
         if not header.is_control:
             return 0
         position = header.last_offset + 1

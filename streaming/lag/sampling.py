@@ -2,7 +2,7 @@
 
 At each beat the leaders of every topic partition that has a committed offset are asked, whether
 anybody commits or not. It depends on nothing that it wrote before, so it is no query with a
-checkpoint but a thread beside it, and what goes wrong is tried again at the next beat.
+checkpoint but a thread beside it. Failures are retried at the next beat.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.errors import DecodeError
 from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
-from streaming.lag.sample_runs import Sample, SampleRuns
+from streaming.lag.sample_runs import SampleRuns
+from streaming.lag.unwritten_samples import UnwrittenSamples
+from streaming.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_OFFSETS, LOG_OFFSETS
+from streaming.tables.schemas import GROUP_OFFSETS
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -37,14 +40,17 @@ class LogOffsetsSampling:
     writer: Writer
     bootstrap_servers: str
     kafka_config: Mapping[str, Any]
+    metrics: RunMetrics = field(default_factory=RunMetrics)
     _client: LogOffsetsClient = field(init=False)
     _runs: SampleRuns = field(default_factory=SampleRuns)
-    _unwritten: list[Sample] = field(default_factory=list)
+    _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
+    _unreadable: set[TopicPartition] = field(default_factory=set)
     _partitions: frozenset[TopicPartition] = frozenset()
     _offsets: pa.Table | None = None
     _offsets_version: int = -1
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _is_failing: bool = False
+    _dropped: int = 0
 
     def __post_init__(self) -> None:
         self._client = LogOffsetsClient(
@@ -58,8 +64,11 @@ class LogOffsetsSampling:
     def sample(self) -> None:
         """Take a sample and append what is to be kept of it.
 
-        Whatever goes wrong is said once and tried again with the next sample, what was not written
-        included; the other tables go on meanwhile.
+        A failure is logged once and retried with the next sample. Samples that were not written are
+        kept, up to a bound. The other tables go on meanwhile.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
         """
         try:
             self._sample()
@@ -75,16 +84,25 @@ class LogOffsetsSampling:
             self._is_failing = True
         else:
             if self._is_failing:
-                logger.warning("log offsets are sampled again")
-            self._is_failing = False
+                logger.warning(
+                    "log offsets are sampled again; %(dropped)s samples were dropped",
+                    {"dropped": self._dropped},
+                )
+            self._is_failing, self._dropped = False, 0
+        self.metrics.sampled(not self._is_failing)
 
     def _sample(self) -> None:
         sampled_at = datetime.now(timezone.utc)
         found = self._with_markers(self._client.sample(self._topic_partitions()))
-        self._unwritten += self._runs.keep(sampled_at, found)
-        if self._unwritten:
-            self.writer.append(LOG_OFFSETS, rows_of(self._unwritten))
-            self._unwritten = []
+        self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
+        if dropped := self._unwritten.add(self._runs.keep(sampled_at, found)):
+            if not self._dropped:
+                logger.warning(
+                    "too many samples of log offsets wait to be written: the oldest are dropped"
+                )
+            self._dropped += dropped
+            self.metrics.samples_dropped.inc(dropped)
+        self._unwritten.write(self.writer)
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
         """Every topic partition with a committed offset, in the tables as they are now."""
@@ -116,6 +134,7 @@ class LogOffsetsSampling:
                 resting[at] = end
         for at, markers in self._ask_markers(resting).items():
             self._ends[at] = _End(resting[at], was_asked=True, markers=markers)
+        self._unreadable &= {_place(sample) for sample in found}
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
         if not markers_of:
             return found
@@ -156,7 +175,21 @@ class LogOffsetsSampling:
                 {"logs": len(places), "error": error},
             )
             found = {}
-        return {at: found.get(at) for at in places}
+        return {at: self._readable(at, found.get(at)) for at in places}
+
+    def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
+        """Markers as they are, None for a log whose end cannot be read, which is logged once."""
+        if not isinstance(markers, DecodeError):
+            self._unreadable.discard(at)
+            return markers
+        if at not in self._unreadable:
+            logger.warning(
+                "the end of log %(topic)s-%(partition)s cannot be read: %(error)s; whether only "
+                "transaction markers are left there is unknown",
+                {"topic": at.topic, "partition": at.partition, "error": markers},
+            )
+        self._unreadable.add(at)
+        return None
 
 
 def _place(sample: LogOffsets) -> TopicPartition:
@@ -170,25 +203,3 @@ class _End:
     offset: int
     was_asked: bool = False
     markers: int | None = None
-
-
-def rows_of(samples: list[Sample]) -> pa.Table:
-    """Samples as rows of `log_offsets`."""
-    return pa.Table.from_pylist(
-        [
-            {
-                "topic": found.topic,
-                "partition": found.partition,
-                "sampled_at": sampled_at,
-                "state": found.state,
-                "topic_id": found.topic_id,
-                "log_start_offset": found.log_start_offset,
-                "log_end_offset": found.log_end_offset,
-                "last_stable_offset": found.last_stable_offset,
-                "end_markers": found.end_markers,
-                "day": sampled_at.date(),
-            }
-            for sampled_at, found in samples
-        ],
-        schema=LOG_OFFSETS.schema,
-    )

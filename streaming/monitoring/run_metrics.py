@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter as Tally
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -52,8 +54,31 @@ class RunMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.sampling = Counter(
+            "coordinator_state_run_sampling",
+            "Samples of the logs that groups read",
+            ["outcome"],
+            registry=registry,
+        )
         for outcome in ("done", "failed"):
             self.upkeep.labels(outcome)
+            self.sampling.labels(outcome)
+        self.samples_dropped = Counter(
+            "coordinator_state_run_samples_dropped",
+            "Rows of log_offsets that were dropped because the table could not be written",
+            registry=registry,
+        )
+        self.sampled_partitions = Gauge(
+            "coordinator_state_run_sampled_partitions",
+            "Topic partitions of the newest sample, by the state of their log",
+            ["state"],
+            registry=registry,
+        )
+        self.unreadable_log_ends = Gauge(
+            "coordinator_state_run_unreadable_log_ends",
+            "Sampled logs whose last records cannot be read",
+            registry=registry,
+        )
 
     def micro_batch(self, progress: StreamingQueryProgress) -> None:
         """Count a finished micro-batch."""
@@ -70,3 +95,14 @@ class RunMetrics:
     def tidied_up(self, is_done: bool) -> None:
         """Count a run of the upkeep."""
         self.upkeep.labels("done" if is_done else "failed").inc()
+
+    def sampled(self, is_done: bool) -> None:
+        """Count a sample of the logs."""
+        self.sampling.labels("done" if is_done else "failed").inc()
+
+    def seen_logs(self, states: Iterable[str], unreadable_ends: int) -> None:
+        """Note the states of the logs in the newest sample."""
+        self.sampled_partitions.clear()
+        for state, partitions in Tally(states).items():
+            self.sampled_partitions.labels(state).set(partitions)
+        self.unreadable_log_ends.set(unreadable_ends)

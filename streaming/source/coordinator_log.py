@@ -43,6 +43,7 @@ from streaming.kafka.fetch import (
     shared_log_client,
 )
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
+from streaming.source.kernel_cache import ensure_kernel_cache
 from streaming.source.log_range import LogRange, read_ranges
 from streaming.source.log_sample import offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
@@ -172,6 +173,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         if not isinstance(partition, LogRangeGroup):
             raise TypeError(f"not a partition of this source: {partition!r}")
         _log_like_run()
+        ensure_kernel_cache()
         options = self._options
         client = shared_log_client(
             options.bootstrap_servers,

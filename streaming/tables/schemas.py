@@ -351,7 +351,7 @@ LOG_OFFSETS = Table(
 """Written by a query of its own: no snapshot of `load_progress` has it, each row says when.
 
 `end_markers` is how many records before the log end are nothing but transaction markers, null where
-nobody looked."""
+nobody looked or the end of the log cannot be read."""
 
 ALERTS = Table(
     name="alerts",

@@ -28,12 +28,14 @@ def running(
     spark: SparkSession,
     folder: Path,
     eventually: Eventually,
+    *,
+    bootstrap_servers: str = "",
     **settings: Any,
 ) -> Iterator[Path]:
     """Sample logs once a second while the block runs; gives the tables folder, which is there."""
     tables = folder / "tables"
     run_settings = RunSettings(
-        bootstrap_servers=broker.bootstrap_servers,
+        bootstrap_servers=bootstrap_servers or broker.bootstrap_servers,
         tables=str(tables),
         checkpoint=str(folder / "checkpoint"),
         lag_interval="1 second",

@@ -47,6 +47,7 @@ SCRAM_USER, SCRAM_PASSWORD = "scrammer", "scram-secret"
 TLS_NAME = "certified"
 TOKEN_USER = CLIENT_ID
 KEY_PASSWORD = "key-secret"  # noqa: S105
+SESSION_MS = 1_500
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
     f'user_{user}="{password}"' for user, password in PASSWORDS.items()
@@ -157,6 +158,12 @@ class SecuredBroker:
             first_contact_timeout_ms=2_000,
         )
 
+    def set_scram_password(self, password: str) -> None:
+        """Have the broker accept this password of `SCRAM_USER`, and no other."""
+        login = UserScramCredentialUpsertion(SCRAM_USER, ScramMechanism.SCRAM_SHA_512, password)
+        with admin_of(self.broker) as admin:
+            admin.alter_user_scram_credentials([login])
+
     @contextmanager
     def allowing(self, user: str, *acls: tuple[str, str, str]) -> Iterator[None]:
         """Give a user ACLs while the block runs: (operation, kind of resource, its name)."""
@@ -194,6 +201,9 @@ def running_secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         "listener.name.tls.plain.sasl.jaas.config": f"{_PLAIN};",
         "listener.name.tls.scram-sha-512.sasl.jaas.config": f"{_SCRAM};",
         "listener.name.tls.oauthbearer.sasl.jaas.config": f"{_OAUTH};",
+        # Clients log in again after nine tenths of it (KIP-368).
+        "listener.name.tls.scram-sha-512.connections.max.reauth.ms": SESSION_MS,
+        "listener.name.tls.oauthbearer.connections.max.reauth.ms": SESSION_MS,
         "listener.name.mtls.ssl.client.auth": "required",
         "listener.name.mtls.ssl.truststore.type": "PEM",
         "listener.name.mtls.ssl.truststore.location": folder / "ca.pem",
@@ -210,16 +220,10 @@ def running_secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         folder=folder / "broker", port=ports["PLAINTEXT"], properties=properties
     ) as broker:
         broker.create_offsets_topic()
-        with admin_of(broker) as admin:
-            admin.alter_user_scram_credentials(
-                [
-                    UserScramCredentialUpsertion(
-                        SCRAM_USER, ScramMechanism.SCRAM_SHA_512, SCRAM_PASSWORD
-                    )
-                ]
-            )
         addresses = {name: f"{HOST}:{port}" for name, port in ports.items()}
-        yield SecuredBroker(broker, addresses, folder, authority)
+        secured = SecuredBroker(broker, addresses, folder, authority)
+        secured.set_scram_password(SCRAM_PASSWORD)
+        yield secured
 
 
 def _pkcs8(issued: trustme.LeafCert, encryption: KeySerializationEncryption) -> bytes:

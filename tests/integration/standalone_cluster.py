@@ -1,8 +1,8 @@
-"""A Spark cluster of one master and two workers on this machine."""
+"""A Spark cluster of one master and some workers on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,18 @@ from pathlib import Path
 from streaming.broker.configuration import HOST, free_port
 from tests.integration.spark_daemon import SPARK_BIN, configure, daemon, environment_of
 
-_WORKERS = 2
-
 
 @dataclass(frozen=True)
 class StandaloneCluster:
-    """Its address, the folders of its workers, and the environment of programs that use it."""
+    """Its address, the folders of its workers, and the environment of programs that use it.
+
+    `start_worker` starts one more, with so many cores.
+    """
 
     master: str
-    worker_folders: tuple[Path, ...]
+    worker_folders: list[Path]
     environment: dict[str, str]
+    start_worker: Callable[[int], None]
 
     def files_of_executors(self, pattern: str) -> list[Path]:
         """Files that executors have, worker by worker."""
@@ -29,16 +31,15 @@ class StandaloneCluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
-    """Start it, and end every process of it."""
+def standalone_cluster(
+    folder: Path, worker_cores: Sequence[int] = (1, 1)
+) -> Iterator[StandaloneCluster]:
+    """Start it with a worker of so many cores each, and end every process of it."""
     configure(folder / "conf", "org.apache.spark.deploy")
     environment = {**environment_of(folder / "conf"), "SPARK_LOCAL_IP": HOST}
     port = free_port()
-    cluster = StandaloneCluster(
-        f"spark://{HOST}:{port}",
-        tuple(folder / f"worker-{number}" for number in range(_WORKERS)),
-        environment,
-    )
+    master = f"spark://{HOST}:{port}"
+    worker_folders: list[Path] = []
 
     def start(name: str, up: str, *arguments: str) -> None:
         command = [
@@ -47,12 +48,16 @@ def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
         ]
         running.enter_context(daemon(command, up, env=environment, folder=folder))
 
+    def start_worker(cores: int) -> None:
+        worker_folders.append(folder / f"worker-{len(worker_folders)}")
+        start(
+            *("worker.Worker", "Successfully registered with master"),
+            *("--cores", str(cores), "--memory", "1g", "--work-dir", str(worker_folders[-1])),
+            master,
+        )
+
     with ExitStack() as running:
         start("master.Master", "I have been elected leader", "--port", str(port))
-        for worker_folder in cluster.worker_folders:
-            start(
-                *("worker.Worker", "Successfully registered with master"),
-                *("--cores", "1", "--memory", "1g", "--work-dir", str(worker_folder)),
-                cluster.master,
-            )
-        yield cluster
+        for cores in worker_cores:
+            start_worker(cores)
+        yield StandaloneCluster(master, worker_folders, environment, start_worker)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import closing
+import re
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 import trustme
+from kafka.net.connection import KafkaConnection
 
 from coordinator_state.lag import PRESENT
 from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.broker.configuration import HOST
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
+from streaming.kafka import fetch
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
 from streaming.kafka.semantics import detect_semantics
 from tests.admin_client import admin_of
-from tests.integration.secured_broker import SCRAM_USER, TLS_NAME, TOKEN_USER, SecuredBroker
+from tests.conftest import Eventually
+from tests.integration.secured_broker import (
+    SCRAM_PASSWORD,
+    SCRAM_USER,
+    TLS_NAME,
+    TOKEN_USER,
+    SecuredBroker,
+)
 from tests.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint, unsecured_token
 
 LOG = ("read", "topic", OFFSETS_TOPIC)
@@ -180,3 +192,108 @@ def test_a_client_that_gets_no_token_is_told(secured_broker: SecuredBroker) -> N
         settings["sasl.oauthbearer.client.credentials.client.secret"] = "wrong-secret"
         client = LogClient(secured_broker.tls_address, kafka_client_config(settings))
         assert_refused(client, r"token endpoint .* refuses client .*\(401, invalid_client\); check")
+
+
+Steps = Generator[dict[str, str], None, None]
+Fault = Callable[[SecuredBroker], Steps]
+"""Three steps: it gives the settings, has logins fail, and has them work again."""
+
+
+def _endpoint_answers(code: int) -> Fault:
+    def fault(broker: SecuredBroker) -> Steps:
+        # A token of no life: each login asks for one.
+        with token_endpoint() as endpoint:
+            endpoint.life_s = 0
+            yield broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
+            endpoint.answer = code
+            yield {}
+            endpoint.answer = 200
+            yield {}
+
+    return fault
+
+
+def _token_is_revoked(broker: SecuredBroker) -> Steps:
+    """The endpoint says that a token lives for an hour; the broker does not accept it any more."""
+    with token_endpoint() as endpoint:
+        endpoint.token_life_s = 3
+        yield broker.oauth(endpoint.url) | BY_CLIENT_CREDENTIALS
+        endpoint.token_life_s = -100
+        yield {}
+        endpoint.token_life_s = 3600
+        yield {}
+
+
+def _password_is_another(broker: SecuredBroker) -> Steps:
+    yield broker.scram()
+    broker.set_scram_password("another-secret")
+    yield {}
+    broker.set_scram_password(SCRAM_PASSWORD)
+    yield {}
+
+
+def _library_fails(broker: SecuredBroker) -> Steps:
+    def send_request(*_arguments: Any, **_options: Any) -> None:
+        raise KeyError("unexpected")
+
+    yield broker.plain("reader")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaConnection, "send_request", send_request)
+        yield {}
+    yield {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        (_endpoint_answers(400), "refuses client .*400"),
+        (_endpoint_answers(401), "refuses client .*401"),
+        (_endpoint_answers(404), "refuses client .*404"),
+        (_token_is_revoked, "refuses the login"),
+        (_password_is_another, "refuses the login"),
+        (_library_fails, "KeyError"),
+    ],
+)
+def test_after_the_first_contact_a_refusal_is_waited_out(
+    secured_broker: SecuredBroker,
+    fault: Fault,
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+) -> None:
+    """By a client that has had contact, and by those of planner and workers, which start now."""
+    address = secured_broker.tls_address
+    faults = fault(secured_broker)
+    settings = next(faults)
+    config = kafka_client_config(settings)
+    monkeypatch.setattr(fetch, "_shared_clients", {})
+
+    def complaints() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records]
+        return [line for line in lines if re.search(f"{complaint}.*; trying again", line)]
+
+    def ask_until_complaint() -> int:
+        while True:
+            answers = client.high_watermarks()
+            if complaints():
+                return len(answers)
+
+    with ExitStack() as opened:
+        for user in (TOKEN_USER, SCRAM_USER, "reader"):
+            opened.enter_context(secured_broker.allowing(user, LOG))
+        opened.callback(faults.close)
+        pool = opened.enter_context(ThreadPoolExecutor(2))
+        client = opened.enter_context(closing(LogClient(address, config)))
+        assert len(client.high_watermarks()) == 50
+        next(faults)
+        asking = pool.submit(ask_until_complaint)
+        eventually(complaints)
+        assert_refused(LogClient(address, config), complaint)
+        worker = fetch.shared_log_client(address, settings, retry_timeout_ms=60_000)
+        opened.enter_context(closing(worker))
+        also_asking = pool.submit(worker.high_watermarks)
+        before = len(complaints())
+        eventually(lambda: len(complaints()) > before + 2)
+        next(faults)
+        assert (asking.result(30), len(also_asking.result(30))) == (50, 50)

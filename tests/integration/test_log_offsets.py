@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.lag import GONE, PRESENT, TOO_OLD
+from coordinator_state.message_set import write_message_set
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
+from streaming.lag.sampling import LogOffsetsSampling
+from streaming.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
+from tests.integration.conftest import FreshBroker
 from tests.integration.running_query import running
+from tests.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +144,50 @@ def test_only_transaction_markers_are_left(
     assert client.end_markers({TopicPartition(f"no-{topic}", 0): (8, 9)}) == {}
     assert client.end_markers({at: (12, 13)}) == {}
     assert client.end_markers({}) == {}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
+    fresh_broker: FreshBroker, tmp_path: Path, magic: int
+) -> None:
+    """A group waits before the last message of each log, so the ends are read."""
+    broker = fresh_broker()
+    old, new = "of-kafka-0.10", "of-kafka-4"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for topic in (old, new):
+        _create(admin, topic)
+    _produce(broker, new, 5)
+    broker.stop()
+    # Read as the header of a batch, it has a negative offset delta.
+    messages = [(number, 1_500_000_000_000, b"\xff" * 60, b"value") for number in range(7)]
+    broker.replace_log(0, write_message_set(messages, magic=magic), topic=old)
+    broker.start()
+    tables = create_tables(tmp_path)
+    committed = {"group_id": "g", "partition": 0, "log_partition": 0}
+    apply_micro_batch(
+        tables,
+        progress=[{"log_partition": 0}],
+        group_offsets=[
+            {**committed, "topic": old, "committed_offset": 6},
+            {**committed, "topic": new, "committed_offset": 4},
+        ],
+    )
+    writer = open_for_writing(tables, "test")
+    with closing(LogOffsetsSampling(writer, broker.bootstrap_servers, {})) as sampling:
+        for _ in range(3):
+            sampling.sample()
+    found = TableReader(tables).read("log_offsets").to_pylist()
+    rows = [
+        (row["topic"], row["state"], row["log_end_offset"], row["end_markers"]) for row in found
+    ]
+    # The ends are known with the second sample.
+    assert {row for row in rows if row[0] != OFFSETS_TOPIC} == {
+        (topic, PRESENT, end, markers)
+        for topic, end in ((old, 7), (new, 5))
+        for markers in (None, 0)
+    }
+    sampled = sampling.metrics.registry.get_sample_value
+    assert sampled("coordinator_state_run_sampling_total", {"outcome": "done"}) == 3
 
 
 def test_a_run_samples_what_groups_read_and_tells_their_time_lag(

@@ -137,6 +137,8 @@ def test_it_tells_how_it_is(
         eventually(lambda: run.said("/health")[1]["query"] == "running", 60)
 
         eventually(lambda: run.samples().get(("coordinator_state_run_upkeep_total", "done")), 60)
+        sampled = "coordinator_state_run_sampled_partitions", "present"
+        eventually(lambda: run.samples().get(sampled), 60)
         phase = "coordinator_state_run_micro_batch_seconds_count"
         eventually(lambda: run.samples().get((phase, "addBatch")), 60)
         found = run.samples()
@@ -146,6 +148,8 @@ def test_it_tells_how_it_is(
         assert found[("coordinator_state_run_input_rows_total",)] > 0
         assert found[("coordinator_state_records_unaccounted_total",)] == 0
         assert found[("coordinator_state_run_restarts_total",)] == 0
+        assert found["coordinator_state_run_sampling_total", "done"] > 0
+        assert found[("coordinator_state_run_samples_dropped_total",)] == 0
         _assert_promtool_takes(run.get("/metrics")[1])
 
         refused = run_command(

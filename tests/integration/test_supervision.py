@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 
+from coordinator_state.partitioner import OFFSETS_TOPIC
 from streaming import supervision
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.tables import delta
@@ -22,6 +23,8 @@ from tests.admin_client import admin_of
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
 from tests.integration.running_query import running
+from tests.integration.secured_broker import TOKEN_USER, SecuredBroker
+from tests.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,8 +90,7 @@ def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
     caplog.set_level(logging.WARNING, "streaming.supervision")
 
     def restarts() -> list[str]:
-        said = [one for one in caplog.records if one.name == "streaming.supervision"]
-        return [one.getMessage() for one in said]
+        return _restarts(caplog)
 
     broker = fresh_broker()
     broker.create_offsets_topic()
@@ -110,6 +112,51 @@ def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
     assert "\n" not in first
     assert f"the query failed (Kafka at {broker.bootstrap_servers}: cannot " in first
     assert " for 2 s: " in first
+
+
+def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
+    secured_broker: SecuredBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Past `retry_timeout` too: later queries log in for the first time, and are refused."""
+    caplog.set_level(logging.WARNING, "streaming.supervision")
+    broker = secured_broker.broker
+    with admin_of(broker) as admin:
+        admin.create_topics([NewTopic("supervised", 1, 1)])
+    _commit(broker, 1)
+    secret = secured_broker.file("client-secret", CLIENT_SECRET)
+    with (
+        token_endpoint() as endpoint,
+        secured_broker.allowing(TOKEN_USER, ("read", "topic", OFFSETS_TOPIC)),
+    ):
+        # Each login asks for a token, and none is good for longer than a session of the broker.
+        endpoint.life_s = 0
+        kafka = secured_broker.oauth(endpoint.url) | {
+            "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+            "sasl.oauthbearer.client.credentials.client.secret.file": secret,
+        }
+        address = secured_broker.tls_address
+        with running(
+            *(broker, spark, tmp_path, eventually),
+            bootstrap_servers=address,
+            kafka=kafka,
+            retry_timeout="2 seconds",
+        ) as tables:
+            eventually(lambda: _committed(tables) == [1], 120)
+            endpoint.answer = 403
+            eventually(lambda: len(_restarts(caplog)) >= 2, 120)
+            endpoint.answer = 200
+            _commit(broker, 2)
+            eventually(lambda: _committed(tables) == [2], 120)
+    assert "refuses client" in _restarts(caplog)[0]
+
+
+def _restarts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    said = [one for one in caplog.records if one.name == "streaming.supervision"]
+    return [one.getMessage() for one in said]
 
 
 def _committed(tables: Path) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.lag.sampling import rows_of
+from streaming.lag.unwritten_samples import rows_of
 from streaming.opening import open_for_writing
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader

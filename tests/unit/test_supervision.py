@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -11,16 +12,19 @@ from pyspark.errors import StreamingQueryException
 from streaming import supervision
 from streaming.errors import (
     ConfigurationError,
+    LogChanged,
     LogTruncated,
     SparkError,
     TablesUnavailable,
 )
+from streaming.query import _own_error
 from streaming.supervision import Supervisor
 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 0.01)
 
 
 class Failing:
@@ -126,3 +130,18 @@ def test_a_request_to_stop_ends_the_pause(
     thread.join(60)
     assert not thread.is_alive()
     assert query.starts == 1
+
+
+def test_the_error_of_a_worker_is_the_last_one_of_its_trace() -> None:
+    def trace_of(error: Exception) -> str:
+        return "".join(traceback.format_exception(error)) + "\n\tat org.apache.spark.Task.run"
+
+    refused = ConfigurationError("the login is refused")
+    waited_out = TimeoutError("cannot fetch for 2 s")
+    for first, last in ((refused, waited_out), (waited_out, refused)):
+        last.__cause__ = first
+        found = _own_error(trace_of(last))
+        assert (type(found), str(found)) == (type(last), str(last))
+        last.__cause__ = None
+    assert isinstance(_own_error("x: streaming.errors.LogTruncated: gone"), LogChanged)
+    assert _own_error(trace_of(OSError("x"))) is None
