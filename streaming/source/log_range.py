@@ -149,8 +149,9 @@ class _RangeReading:
 class _FetchAhead:
     """One fetch in flight, on a thread of its own, while the last one is decoded."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, retry_timeout_ms: int) -> None:
         self._fetcher = fetcher
+        self._retry_timeout_s = retry_timeout_ms / 1000
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fetch-ahead")
         self._in_flight: Future[dict[int, FetchedRecords]] | None = None
         self._limits = self._granted = _Limits()
@@ -194,16 +195,16 @@ class _FetchAhead:
         """Grow the limits where a batch did not fit; give up where nothing helps.
 
         Raises:
-            TimeoutError: no fetch has moved any range on for as long as a `LogClient` tries.
+            TimeoutError: no fetch has moved any range on for the retry timeout.
         """
         if has_advanced:
             self._advanced_at = time.monotonic()
             self._limits = _Limits()
         elif needs_more:
             self._limits = self._limits.doubled()
-        if time.monotonic() - self._advanced_at > RETRY_TIMEOUT_MS / 1000:
+        if time.monotonic() - self._advanced_at > self._retry_timeout_s:
             raise TimeoutError(
-                f"no records for {RETRY_TIMEOUT_MS / 1000:.0f} s below what was the high watermark"
+                f"no records for {self._retry_timeout_s:g} s below what was the high watermark"
             )
 
     def close(self) -> None:
@@ -231,7 +232,11 @@ class _Limits:
 
 
 def read_ranges(
-    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool
+    fetcher: Fetcher,
+    ranges: Sequence[LogRange],
+    *,
+    compact: bool,
+    retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> Iterator[pa.RecordBatch]:
     """Read the ranges to their ends; the last row of each is its `progress` row.
 
@@ -240,13 +245,14 @@ def read_ranges(
 
     Raises:
         LogTruncated: an offset of a range is not in the log any more.
-        TimeoutError: a leader does not get to the end of a range.
+        TimeoutError: no range has moved on for `retry_timeout_ms`.
     """
-    yield from _rebatch(_read(fetcher, ranges, compact=compact))
+    reading = _read(fetcher, ranges, compact=compact, retry_timeout_ms=retry_timeout_ms)
+    yield from _rebatch(reading)
 
 
 def _read(
-    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool
+    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool, retry_timeout_ms: int
 ) -> Iterator[pa.RecordBatch]:
     unread: dict[int, _RangeReading] = {}
     for log_range in ranges:
@@ -256,7 +262,7 @@ def _read(
         else:
             unread[log_range.log_partition] = reading
 
-    fetches = _FetchAhead(fetcher)
+    fetches = _FetchAhead(fetcher, retry_timeout_ms)
     try:
         while unread:
             fetches.begin(unread.values())
