@@ -48,7 +48,8 @@ class Segment:
         """`FileLogInputStream`: a length leads from one to the next."""
         while position < len(self.content) - 17:
             base_offset, length = struct.unpack_from(">qi", self.content, position)
-            magic, delta = struct.unpack_from(">b6xi", self.content, position + 16)
+            header = bytes(self.content[position : position + 27]).ljust(27, b"\0")
+            magic, delta = struct.unpack_from(">b6xi", header, 16)
             if length < 14:
                 raise BrokenHeader
             if position > len(self.content) - 12 - length:

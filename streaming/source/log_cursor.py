@@ -154,7 +154,7 @@ class LogCursor:
         rest = decoded.rest
         if not answer.is_whole:
             self.needs_more = True
-        elif rest.unconfirmed is not None:
+        elif rest.unconfirmed is not None and rest.unconfirmed.last_offset >= self.position:
             self._is_confirming = True
             self._damage = self._damaged(answer, Rest(rest.start, _MISPLACED))
             self.fetch_offset = min(rest.unconfirmed.last_offset, self._log_end - 1)
@@ -238,7 +238,7 @@ class LogCursor:
         if first is None or not self._is_in_damage(answer, first):
             return self._begin_search()
         self._damage = None
-        self.position = min(first.base_offset, self._to_offset)
+        self.position = min(max(first.base_offset, self.position), self._to_offset)
         if self.is_done:
             return []
         return self._decode_found(answer, first)

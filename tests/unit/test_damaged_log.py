@@ -171,6 +171,19 @@ def test_gaps_of_compaction_are_no_damage(magic: int, compression: str, limit: i
     assert {row["row_kind"] for row in rows} == {"offset"}
 
 
+def test_a_gap_before_the_position_is_not_read_again() -> None:
+    """A micro-batch may begin in a gap, and look back as far as another one."""
+    batches = [(0, 3), (5, 7), (9, 9), (40, 41)]
+    content = [batch_of(*offsets) for offsets in batches]
+    segments = [
+        Segment(bytearray(b"".join(content[:3])), 0),
+        Segment(bytearray(content[3]), 10),
+    ]
+    rows = read(BrokerLog(segments, 42, "4.2.0"), [34], log_end=42)
+    assert read_offsets(rows) == [n for first, last in batches for n in range(first, last + 1)]
+    assert not lost_offsets(rows)
+
+
 class Quota(BrokerLog):
     """A leader with a quota: answers are shorter than was asked for, but for one whole batch."""
 
