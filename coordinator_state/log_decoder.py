@@ -1,7 +1,8 @@
 """Record sets to the rows of the `coordinator_log` source, readably: the reference of `kernel`.
 
-Every record becomes exactly one row, good or not; a batch that cannot be read at all counts as one
-record. Nothing raises for what the bytes hold. The row kinds are those of `log_rows`.
+Every record becomes exactly one row, good or not. Damaged bytes count as one record, whose row says
+which record offsets are lost. Nothing raises for what the bytes hold. The row kinds are those of
+`log_rows`.
 
 Compaction is that of Kafka's log cleaner, held back where state, or what there is to tell, depends
 on more than the last record: a plain commit is dropped when a later plain commit has its key and no
@@ -35,8 +36,9 @@ from coordinator_state.record_batch import (
     NO_PRODUCER_EPOCH,
     CorruptBatch,
     RecordBatch,
-    read_record_batches,
+    read_frame,
 )
+from coordinator_state.record_set import END_OF_LOG, Rest, frame_record_set
 from coordinator_state.record_types import (
     GROUP_METADATA_TYPE,
     NO_LEADER_EPOCH,
@@ -53,22 +55,26 @@ MAX_CORRUPT_BYTES: Final = 1024 * 1024
 """How much of a corrupt batch its row keeps."""
 
 Row = dict[str, Any]
+Batch = RecordBatch | CorruptBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRecordSet:
     """What a record set holds of a range of offsets.
 
-    `next_offset` is the first offset the complete batches do not cover, gaps and empty batches
-    included, at most the end of the range. `records_read` counts rows and superseded ones,
-    `bytes_read` the batches of which any offset lies in the range.
+    `next_offset` is the first offset that is not accounted for, at most the end of the range. Gaps,
+    empty batches and damaged bytes are accounted for. `last_base_offset` is that of the last
+    batch, -1 without one. `records_read` counts rows and superseded ones, `bytes_read` the batches
+    with any offset in the range. `rest` is the undecided end of the record set.
     """
 
     rows: pa.RecordBatch
     next_offset: int
+    last_base_offset: int
     records_read: int
     records_superseded: int
     bytes_read: int
+    rest: Rest
 
 
 def decode_record_set(
@@ -77,14 +83,29 @@ def decode_record_set(
     log_partition: int,
     from_offset: int,
     to_offset: int,
+    before: int = -1,
+    log_end: int = END_OF_LOG,
     compact: bool = False,
+    is_cut: bool = False,
 ) -> DecodedRecordSet:
-    """The records of the offsets from `from_offset` to before `to_offset`, in log order."""
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+
+    `frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    """
     offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
     rows: list[Row] = []
     next_offset = from_offset
     bytes_read = 0
-    for batch in read_record_batches(buffer):
+    view = memoryview(buffer)
+    frames, rest = frame_record_set(
+        view,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        before=before,
+        log_end=log_end,
+        is_cut=is_cut,
+    )
+    for batch in (read_frame(view, frame) for frame in frames):
         next_offset = offsets.next_offset(batch, next_offset)
         if offsets.overlaps(batch):
             bytes_read += batch.size_bytes
@@ -95,9 +116,25 @@ def decode_record_set(
     return DecodedRecordSet(
         rows=pa.RecordBatch.from_pylist(rows, schema=LOG_ROW_SCHEMA),
         next_offset=next_offset,
+        last_base_offset=frames[-1].base_offset if frames else -1,
         records_read=records_read,
         records_superseded=records_read - len(rows),
         bytes_read=bytes_read,
+        rest=rest,
+    )
+
+
+def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet:
+    """The row of damaged bytes, as a record set of its own."""
+    rows = pa.RecordBatch.from_pylist(list(offsets.rows_of(batch)), schema=LOG_ROW_SCHEMA)
+    return DecodedRecordSet(
+        rows=rows,
+        next_offset=offsets.next_offset(batch, offsets.from_offset),
+        last_base_offset=batch.base_offset,
+        records_read=rows.num_rows,
+        records_superseded=0,
+        bytes_read=batch.size_bytes if offsets.overlaps(batch) else 0,
+        rest=Rest(0),
     )
 
 
@@ -109,36 +146,27 @@ class OffsetRange:
     from_offset: int
     to_offset: int
 
-    def next_offset(self, batch: RecordBatch | CorruptBatch, so_far: int) -> int:
-        """Where reading goes on after this batch.
+    def next_offset(self, batch: Batch, so_far: int) -> int:
+        """Where reading goes on after this batch."""
+        last_offset = self._last_offset(batch)
+        return max(so_far, min(last_offset, self.to_offset - 1) + 1)
 
-        The latest batch decides, not the greatest offset: behind a corrupt header that claims too
-        much, the next batch puts it right. A corrupt batch that tells no last offset still covers
-        the offset asked for, so that no reader asks for it for ever.
-        """
-        last_offset = batch.last_offset
-        if last_offset is None:
-            last_offset = max(batch.base_offset, self.from_offset)
-        if last_offset < self.from_offset:
-            return so_far
-        return min(last_offset, self.to_offset - 1) + 1
-
-    def overlaps(self, batch: RecordBatch | CorruptBatch) -> bool:
-        """Whether any offset that the batch claims is asked for."""
-        last_offset = batch.base_offset if batch.last_offset is None else batch.last_offset
+    def overlaps(self, batch: Batch) -> bool:
+        """Whether any offset of the batch is asked for."""
+        last_offset = self._last_offset(batch)
         return last_offset >= self.from_offset and batch.base_offset < self.to_offset
 
-    def rows_of(self, batch: RecordBatch | CorruptBatch) -> Iterator[Row]:
+    def rows_of(self, batch: Batch) -> Iterator[Row]:
         """One row per record of the range, and one for what cannot be read."""
         if isinstance(batch, CorruptBatch):
-            if self._holds(batch.base_offset):
-                yield self._corrupt_row(batch)
+            yield from self._corrupt_rows(batch)
             return
         for record in batch.records:
             if self._holds(record.record_offset):
                 yield self.row_of(batch, record)
-        if batch.remainder is not None and self._holds(batch.remainder.base_offset):
-            yield self._corrupt_row(batch.remainder) | _producer_columns(batch)
+        if batch.remainder is not None:
+            for row in self._corrupt_rows(batch.remainder):
+                yield row | _producer_columns(batch)
 
     def row_of(self, batch: RecordBatch, record: Record) -> Row:
         """The row of one record, whose batch may be a mere header."""
@@ -156,14 +184,24 @@ class OffsetRange:
     def _holds(self, offset: int) -> bool:
         return self.from_offset <= offset < self.to_offset
 
-    def _corrupt_row(self, batch: CorruptBatch) -> Row:
+    def _last_offset(self, batch: Batch) -> int:
+        """Of damaged bytes with nothing behind, all that is asked for is lost."""
+        return self.to_offset - 1 if batch.last_offset is None else batch.last_offset
+
+    def _corrupt_rows(self, batch: CorruptBatch) -> Iterator[Row]:
+        """One row where lost offsets are asked for, which names those behind the range, too."""
+        first, last = max(batch.base_offset, self.from_offset), self._last_offset(batch)
+        if first > min(last, self.to_offset - 1):
+            return
         reason = batch.reason
+        if last > first:
+            reason += f"; record offsets {first} to {last} are lost"
         if len(batch.raw) > MAX_CORRUPT_BYTES:
             reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes cut)"
-        return {
+        yield {
             "row_kind": ROW_KIND_UNDECODABLE,
             "log_partition": self.log_partition,
-            "record_offset": batch.base_offset,
+            "record_offset": first,
             "producer_id": NO_PRODUCER_ID,
             "producer_epoch": NO_PRODUCER_EPOCH,
             "is_transactional": False,

@@ -6,10 +6,9 @@ Compaction leaves gaps and empty batches (`records_count` 0, offsets kept); a co
 transaction markers. Older entries (magic 0 and 1) are those of `message_set`, and come out as
 batches too.
 
-Reading never raises: what does not hold together becomes a `CorruptBatch`, and reading goes on with
-the next batch where the length field leads there. Batches follow one another without a gap, so the
-sum of `size_bytes` is how much of the buffer was consumed; a batch cut at its end is left over, for
-the last batch of a fetch response is cut as a rule.
+Reading never raises. Damaged bytes become a `CorruptBatch`, and reading goes on at the next sound
+batch (`record_set` finds it). The sum of `size_bytes` is how much of the buffer was read; a batch
+that is cut at the end of the buffer is left, since the last batch of a fetch response usually is.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/DefaultRecordBatch.java,
 DefaultRecord.java and ByteBufferLogInputStream.java at 4.2.0; KIP-98, KIP-534 (delete horizon).
@@ -22,12 +21,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from crc32c import crc32c
-
 from coordinator_state.compression import compression_name, decompress
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
-from coordinator_state.message_set import MESSAGE_OVERHEAD_BYTES, read_message_set_entry
+from coordinator_state.message_set import read_message_set_entry
 from coordinator_state.record import NO_TIMESTAMP, Record, read_record
+from coordinator_state.record_set import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAX_BASE_OFFSET,
+    Frame,
+    Rest,
+    frame_record_set,
+)
 from coordinator_state.record_types import NO_PRODUCER_ID
 
 __all__ = [
@@ -36,17 +42,13 @@ __all__ = [
     "RecordBatch",
     "read_batch_body",
     "read_batch_header",
+    "read_frame",
     "read_record_batches",
+    "read_rest",
 ]
 
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
-
-LOG_OVERHEAD_BYTES: Final = 12
-"""Base offset and length, which the length does not count."""
-BATCH_HEADER_BYTES: Final = 61
-CRC_START: Final = 21
-"""The attributes, where the checksummed part of a batch begins."""
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08
@@ -54,19 +56,15 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
-MAX_BASE_OFFSET: Final = 2**63 - 2**31
-"""Beyond this, an int32 delta would leave the int64 range."""
-
 BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """From the base offset to the count of records."""
-MAGIC_POSITION: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorruptBatch:
     """Bytes that are no batch, or in `RecordBatch.remainder` no records.
 
-    `last_offset` is None where the header cannot tell it.
+    The offsets from `base_offset` to `last_offset` are lost, which is None where nothing tells it.
     """
 
     base_offset: int
@@ -106,15 +104,52 @@ class RecordBatch:
 
 
 def read_record_batches(buffer: bytes | memoryview) -> Iterator[RecordBatch | CorruptBatch]:
-    """Every complete batch of a record set, in order.
+    """Every complete batch of a record set, in order; damaged bytes come as one corrupt batch each.
 
-    Where a length is less than any batch has, nothing behind it can be found: the rest of the
-    buffer is one corrupt batch.
+    Bytes at the end that are neither a batch nor the beginning of one are a corrupt batch whose
+    last offset is not known.
     """
     view = memoryview(buffer)
-    while (size_bytes := _next_batch_size(view)) is not None:
-        yield _read_batch(view[:size_bytes])
-        view = view[size_bytes:]
+    frames, rest = frame_record_set(view)
+    # Only its header tells where a record set begins whose first batch is damaged.
+    next_offset = max(0, int.from_bytes(view[:8], "big", signed=True))
+    for frame in frames:
+        first_lost = min(next_offset, frame.last_offset)
+        yield read_frame(view, frame._replace(base_offset=first_lost) if frame.damage else frame)
+        next_offset = frame.last_offset + 1
+    if rest.damage and not rest.is_cut:
+        yield read_rest(view, rest, next_offset)
+
+
+def read_frame(view: memoryview, frame: Frame) -> RecordBatch | CorruptBatch:
+    """The batch in a piece of a record set."""
+    raw, damage = view[frame.start : frame.end], frame.damage
+    if not damage:
+        try:
+            if raw[MAGIC_POSITION] < 2:
+                return _read_legacy_batch(raw)
+            return _with_records(*read_batch_body(raw))
+        except CorruptRecordBatch as error:
+            damage = error.message
+    return CorruptBatch(
+        base_offset=frame.base_offset,
+        last_offset=frame.last_offset,
+        size_bytes=len(raw),
+        reason=damage,
+        raw=bytes(raw),
+    )
+
+
+def read_rest(view: memoryview, rest: Rest, base_offset: int) -> CorruptBatch:
+    """Damaged bytes behind which nothing tells how many record offsets they stand for."""
+    raw = bytes(view[rest.start :])
+    return CorruptBatch(
+        base_offset=base_offset,
+        last_offset=None,
+        size_bytes=len(raw),
+        reason=rest.damage,
+        raw=raw,
+    )
 
 
 def read_batch_header(view: memoryview) -> RecordBatch:
@@ -165,15 +200,11 @@ def read_batch_header(view: memoryview) -> RecordBatch:
 
 
 def read_batch_body(view: memoryview) -> tuple[RecordBatch, memoryview]:
-    """The header of one whole batch of magic 2 and its decompressed records, checksum verified.
+    """The header of one whole, sound batch of magic 2 and its decompressed records.
 
     Raises:
-        CorruptRecordBatch: wrong checksum, nonsense in the header, or a broken compressed stream.
+        CorruptRecordBatch: nonsense in the header, or a broken compressed stream.
     """
-    (crc,) = struct.unpack_from(">I", view, CRC_START - 4)
-    actual = crc32c(view[CRC_START:])
-    if actual != crc:
-        raise CorruptRecordBatch(f"CRC-32C is {actual:#010x}, not {crc:#010x}", position=17)
     header = read_batch_header(view)
     body = view[BATCH_HEADER_BYTES:]
     if header.compression != "none" and header.records_count:
@@ -181,58 +212,12 @@ def read_batch_body(view: memoryview) -> tuple[RecordBatch, memoryview]:
     return header, body
 
 
-def _next_batch_size(view: memoryview) -> int | None:
-    """Bytes of the batch at the start; None where it is cut or nothing is left."""
-    if len(view) < LOG_OVERHEAD_BYTES:
-        return None
-    (length,) = struct.unpack_from(">i", view, 8)
-    if length < MESSAGE_OVERHEAD_BYTES[0]:
-        return len(view)
-    size_bytes = LOG_OVERHEAD_BYTES + int(length)
-    if size_bytes > len(view):
-        return None
-    return len(view) if size_bytes < _least_size(view[MAGIC_POSITION]) else size_bytes
-
-
-def _least_size(magic: int) -> int:
-    if magic == 2:
-        return BATCH_HEADER_BYTES
-    return LOG_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES.get(magic, MESSAGE_OVERHEAD_BYTES[0])
-
-
-def _read_batch(view: memoryview) -> RecordBatch | CorruptBatch:
-    base_offset, length = struct.unpack_from(">qi", view)
-    last_offset: int | None = None
-    try:
-        magic = view[MAGIC_POSITION] if len(view) > MAGIC_POSITION else 0
-        if length < _least_size(magic) - LOG_OVERHEAD_BYTES:
-            raise CorruptRecordBatch(f"impossible batch length {length}", position=8)
-        if magic < 2:
-            last_offset = base_offset
-            return _read_legacy_batch(view)
-        if magic > 2:
-            raise CorruptRecordBatch(f"unknown magic {magic}", position=MAGIC_POSITION)
-        last_offset = _claimed_last_offset(view)
-        return _with_records(*read_batch_body(view))
-    except CorruptRecordBatch as error:
-        return CorruptBatch(
-            base_offset=base_offset,
-            last_offset=last_offset,
-            size_bytes=len(view),
-            reason=error.message,
-            raw=bytes(view),
-        )
-
-
 def _read_legacy_batch(view: memoryview) -> RecordBatch:
     entry = read_message_set_entry(view)
-    last_offset = int.from_bytes(view[:8], "big", signed=True)
-    if last_offset < 0:
-        raise CorruptRecordBatch(f"impossible offset {last_offset}", position=0)
     messages = entry.messages
     return RecordBatch(
         base_offset=messages[0].record_offset,
-        last_offset=last_offset,
+        last_offset=int.from_bytes(view[:8], "big", signed=True),
         size_bytes=len(view),
         magic=entry.magic,
         compression=entry.compression,
@@ -242,13 +227,6 @@ def _read_legacy_batch(view: memoryview) -> RecordBatch:
         records_count=len(messages),
         records=messages,
     )
-
-
-def _claimed_last_offset(view: memoryview) -> int | None:
-    base_offset, *_, last_offset_delta = struct.unpack_from(">qiibIhi", view)
-    if last_offset_delta < 0 or not 0 <= base_offset <= MAX_BASE_OFFSET:
-        return None
-    return int(base_offset + last_offset_delta)
 
 
 def _with_records(header: RecordBatch, body: memoryview) -> RecordBatch:

@@ -15,16 +15,14 @@ from coordinator_state.compression import COMPRESSIONS, compress
 from coordinator_state.record import NO_TIMESTAMP, write_record
 from coordinator_state.record_batch import (
     BATCH_HEADER,
-    BATCH_HEADER_BYTES,
     CONTROL_FLAG,
-    CRC_START,
     DELETE_HORIZON_FLAG,
     LOG_APPEND_TIME_FLAG,
-    LOG_OVERHEAD_BYTES,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
 )
+from coordinator_state.record_set import BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD_BYTES
 from coordinator_state.record_types import NO_PRODUCER_ID
 
 

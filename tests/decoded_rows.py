@@ -16,7 +16,9 @@ VALUE = offset_value(100, metadata="m", commitTimestamp=1234)
 GROUP_KEY = encode_key(RECORD_TYPES[2], {"group": "g"})
 
 
-def decode(raw: bytes, *, compact: bool = False, **offsets: int) -> DecodedRecordSet:
+def decode(
+    raw: bytes, *, compact: bool = False, is_cut: bool = False, **offsets: int
+) -> DecodedRecordSet:
     offsets = {"log_partition": 7, "from_offset": 0, "to_offset": 1000} | offsets
     return decode_record_set(
         raw,
@@ -24,12 +26,13 @@ def decode(raw: bytes, *, compact: bool = False, **offsets: int) -> DecodedRecor
         from_offset=offsets["from_offset"],
         to_offset=offsets["to_offset"],
         compact=compact,
+        is_cut=is_cut,
     )
 
 
 def rows_of(raw: bytes, *, compact: bool = False, **offsets: int) -> list[dict[str, Any]]:
     """The rows without what is null."""
-    rows = decode(raw, compact=compact, **offsets).rows
+    rows = decode(raw, compact=compact, is_cut=False, **offsets).rows
     assert rows.schema.equals(LOG_ROW_SCHEMA)
     return [
         {name: value for name, value in row.items() if value is not None}

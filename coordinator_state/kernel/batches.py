@@ -1,8 +1,9 @@
-"""Where the batches of a record set are: the framing, as a compiled loop.
+"""Where the batches of a sound record set are: the framing, as a compiled loop.
 
-The table it fills is indexed [column, batch]. The route of a batch says who reads it: a batch of
-magic 2 with a sane header goes to the loops, at once or after decompression, everything else to
-`log_decoder`.
+It trusts headers as long as each batch is behind the one before it; checksums are verified later.
+If anything is wrong, `record_set` finds the batches instead. The table is indexed [column, batch].
+The route of a batch says who reads it: a batch of magic 2 with a sane header goes to the loops, at
+once or after decompression; every other batch goes to `log_decoder`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from typing import Final
 
 from coordinator_state.kernel.numbers import Bytes, Integers, compiled, inlined, int16, int32, int64
 from coordinator_state.message_set import MESSAGE_OVERHEAD_BYTES
-from coordinator_state.record_batch import (
-    BATCH_HEADER_BYTES,
-    COMPRESSION_MASK,
-    LOG_OVERHEAD_BYTES,
-    MAX_BASE_OFFSET,
-)
+from coordinator_state.record_batch import COMPRESSION_MASK
+from coordinator_state.record_set import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAX_BASE_OFFSET
 
 POSITION: Final = 0
 SIZE: Final = 1
@@ -37,9 +34,16 @@ ROUTE_DECOMPRESSED: Final = 2
 ROUTE_BROKEN: Final = 3
 """Decompression failed; `log_decoder` says why."""
 ROUTE_READABLE: Final = 4
+ROUTE_OUTSIDE: Final = 5
+"""None of its offsets is asked for; only its checksum is verified."""
 
 LEAST_RECORD_BYTES: Final = 7
 """A record without key, value and headers."""
+
+Place = tuple[int, int, int, bool]
+"""A position; of the batch before it the base and last offset, and whether a gap precedes it."""
+NO_PLACE: Final = (-1, -1, -1, False)
+"""A header cannot be believed."""
 
 _MAX_COMPRESSION_ID: Final = 4
 _LEAST_LENGTH_0: Final = MESSAGE_OVERHEAD_BYTES[0]
@@ -50,44 +54,45 @@ _LEAST_LENGTH_2: Final = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 @compiled
 def index_batches(
     buffer: Bytes,
-    position: int,
-    next_offset: int,
+    place: Place,
     from_offset: int,
     to_offset: int,
     max_bytes: int,
     table: Integers,
-) -> tuple[int, int, int, int, bool]:
-    """Fill the table with the batches from `position` on, as far as it and `max_bytes` go.
-
-    Batches of magic 2 outside the offsets asked for are passed over.
+) -> tuple[int, Place, int, bool]:
+    """Fill the table with the batches from a place on, as far as it and `max_bytes` go.
 
     Returns:
-        Batches in the table, new position, next offset, bytes of the batches asked for but for
-        those of `ROUTE_READABLE`, and whether whole batches may follow.
+        Batches in the table, the new place, bytes of the batches asked for but for those of
+        `ROUTE_READABLE`, and whether batches that are asked for may follow.
     """
+    position, last_base_offset, last_offset, has_gap = place
     count = 0
     bytes_read = 0
     start = position
     while count < table.shape[1] and position - start < max_bytes:
+        next_offset = max(last_offset + 1, from_offset)
         size = _batch_size(buffer, position)
-        if size == 0:
-            return count, position, next_offset, bytes_read, False
+        if size == 0 or next_offset >= to_offset:
+            return count, (position, last_base_offset, last_offset, has_gap), bytes_read, False
         base_offset = int64(buffer, position)
-        magic = buffer[position + 16]
-        last_offset = base_offset if magic < 2 else max(base_offset, from_offset)
+        if base_offset <= last_offset or base_offset > MAX_BASE_OFFSET:
+            return count, NO_PLACE, bytes_read, False
+        has_gap = base_offset > (next_offset if last_offset < 0 else last_offset + 1)
+        last_base_offset = last_offset = base_offset
         route = ROUTE_READABLE
-        if magic == 2 and _is_sane(buffer, position):
-            last_offset = base_offset + int32(buffer, position + 23)
-            route = _route(buffer, position)
-        if last_offset >= from_offset:
-            next_offset = min(last_offset, to_offset - 1) + 1
-        if route == ROUTE_READABLE or (last_offset >= from_offset and base_offset < to_offset):
-            _index_batch(buffer, position, size, route, table, count)
-            count += 1
-            if route != ROUTE_READABLE:
-                bytes_read += size
+        if buffer[position + 16] == 2:
+            last_offset += int32(buffer, position + 23)
+            if last_offset < base_offset:
+                return count, NO_PLACE, bytes_read, False
+            is_asked_for = last_offset >= from_offset and base_offset < to_offset
+            route = _route(buffer, position) if is_asked_for else ROUTE_OUTSIDE
+        _index_batch(buffer, position, size, route, table, count)
+        count += 1
         position += size
-    return count, position, next_offset, bytes_read, True
+        if route < ROUTE_READABLE:
+            bytes_read += size
+    return count, (position, last_base_offset, last_offset, has_gap), bytes_read, True
 
 
 @inlined
@@ -103,13 +108,6 @@ def _batch_size(buffer: Bytes, position: int) -> int:
     if (magic == 2 and length < _LEAST_LENGTH_2) or (magic == 1 and length < _LEAST_LENGTH_1):
         return 0
     return length + LOG_OVERHEAD_BYTES
-
-
-@inlined
-def _is_sane(buffer: Bytes, position: int) -> bool:
-    """Whether the offsets that the header claims are taken, be the rest right or not."""
-    base_offset = int64(buffer, position)
-    return base_offset >= 0 and base_offset <= MAX_BASE_OFFSET and int32(buffer, position + 23) >= 0
 
 
 @inlined

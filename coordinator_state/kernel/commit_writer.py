@@ -13,13 +13,8 @@ import numpy as np
 
 from coordinator_state.kernel.checksum import crc32c
 from coordinator_state.kernel.numbers import Bytes, Integers, compiled, copy_bytes, inlined
-from coordinator_state.record_batch import (
-    BATCH_HEADER_BYTES,
-    CONTROL_FLAG,
-    CRC_START,
-    LOG_OVERHEAD_BYTES,
-    TRANSACTIONAL_FLAG,
-)
+from coordinator_state.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from coordinator_state.record_set import BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD_BYTES
 
 KEY: Final = 0
 VERSION: Final = 1

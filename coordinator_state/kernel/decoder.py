@@ -5,11 +5,15 @@ commit is superseded when its window is decoded, and only for rows that stay are
 Arrow columns built. Compressed batches are decompressed to behind the bytes they came in. What the
 loops do not take (any other record type, every doubt or error, message formats 0 and 1) is decoded
 by `log_decoder` and put in its place among the rows.
+
+Headers are believed until a batch turns out to be damaged. Then everything is decoded again, in the
+pieces that `record_set` finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -32,18 +36,18 @@ from coordinator_state.log_decoder import (
     DecodedRecordSet,
     OffsetRange,
     Row,
+    decode_corrupt_batch,
     is_modern_record,
     is_offset,
 )
 from coordinator_state.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.record import Record
 from coordinator_state.record_batch import (
-    CorruptBatch,
-    RecordBatch,
     read_batch_body,
     read_batch_header,
-    read_record_batches,
+    read_frame,
 )
+from coordinator_state.record_set import END_OF_LOG, Frame, Rest, frame_record_set, sound_frame
 
 WINDOW_BYTES: Final = 64 * 1024 * 1024
 """How much is decoded at once, before and after decompression: bounds the rows of integers."""
@@ -54,27 +58,80 @@ WINDOW_BATCHES: Final = 1 << 18
 _CRC_TABLES: Final = crc32c_tables()
 
 
+class _Damaged(Exception):
+    """Not every byte of the record set belongs to a sound batch."""
+
+
 def decode_record_set(
     buffer: bytes | memoryview,
     *,
     log_partition: int,
     from_offset: int,
     to_offset: int,
+    before: int = -1,
+    log_end: int = END_OF_LOG,
     compact: bool = False,
+    is_cut: bool = False,
 ) -> DecodedRecordSet:
-    """The records of the offsets from `from_offset` to before `to_offset`, in log order."""
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+
+    `record_set.frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    """
     offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
-    return _RecordSetDecoder(buffer, offsets, is_compacting=compact).decode()
+    view = memoryview(buffer)
+    try:
+        decoder = _RecordSetDecoder(view, offsets, is_compacting=compact)
+        return decoder.decode(before=before, log_end=log_end, is_cut=is_cut)
+    except _Damaged:
+        frames, rest = frame_record_set(
+            view,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            before=before,
+            log_end=log_end,
+            is_cut=is_cut,
+        )
+        return _decode_frames(view, frames, rest, offsets, is_compacting=compact)
+
+
+def _decode_frames(
+    view: memoryview,
+    frames: list[Frame],
+    rest: Rest,
+    offsets: OffsetRange,
+    *,
+    is_compacting: bool,
+) -> DecodedRecordSet:
+    pieces: list[DecodedRecordSet] = []
+    for is_damaged, run in groupby(frames, key=lambda frame: bool(frame.damage)):
+        found = list(run)
+        if is_damaged:
+            pieces += (decode_corrupt_batch(read_frame(view, frame), offsets) for frame in found)
+        else:
+            sound = view[found[0].start : found[-1].end]
+            decoder = _RecordSetDecoder(sound, offsets, is_compacting=is_compacting)
+            pieces.append(decoder.decode())
+    rows_found = _one_batch([piece.rows for piece in pieces])
+    if is_compacting:
+        rows_found, _ = compact(rows_found)
+    records_read = sum(piece.records_read for piece in pieces)
+    return DecodedRecordSet(
+        rows=rows_found,
+        next_offset=max((piece.next_offset for piece in pieces), default=offsets.from_offset),
+        last_base_offset=frames[-1].base_offset if frames else -1,
+        records_read=records_read,
+        records_superseded=records_read - rows_found.num_rows,
+        bytes_read=sum(piece.bytes_read for piece in pieces),
+        rest=rest,
+    )
 
 
 class _RecordSetDecoder:
     """One pass over a record set; the pieces of its rows come last first."""
 
-    def __init__(
-        self, buffer: bytes | memoryview, offsets: OffsetRange, *, is_compacting: bool
-    ) -> None:
-        self._view = memoryview(buffer)
-        self._data = read_only(np.frombuffer(buffer, dtype=np.uint8))
+    def __init__(self, view: memoryview, offsets: OffsetRange, *, is_compacting: bool) -> None:
+        self._view = view
+        self._data = read_only(np.frombuffer(view, dtype=np.uint8))
         self._offsets = offsets
         self._is_compacting = is_compacting
         self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
@@ -87,33 +144,56 @@ class _RecordSetDecoder:
         self._bytes_read = 0
         self._is_to_compact_again = False
 
-    def decode(self) -> DecodedRecordSet:
-        windows: list[int] = []
-        count, position, next_offset, has_more = 0, 0, self._offsets.from_offset, True
-        while has_more:
-            windows.append(position)
-            count, position, next_offset, bytes_read, has_more = self._index(position, next_offset)
-            self._bytes_read += bytes_read
-        # What is left is a cut batch, or a corrupt one whose end nobody knows.
-        for batch in read_record_batches(self._view[position:]):
-            next_offset = self._offsets.next_offset(batch, next_offset)
-            self._add_piece(self._readable_piece(list(self._rows_of(batch))))
-        self._decode_window(count)
-        for position in reversed(windows[:-1]):
-            count, *_ = self._index(position, next_offset)
-            self._decode_window(count)
-        return self._result(next_offset)
+    def decode(
+        self, *, before: int = -1, log_end: int = END_OF_LOG, is_cut: bool = False
+    ) -> DecodedRecordSet:
+        """Decode the record set.
 
-    def _index(self, position: int, next_offset: int) -> tuple[int, int, int, int, bool]:
+        Raises:
+            _Damaged: not every batch is sound.
+        """
+        windows: list[batches.Place] = []
+        count, place, has_more = 0, (0, -1, before, False), True
+        while has_more:
+            windows.append(place)
+            count, place, bytes_read, has_more = self._index(place)
+            self._bytes_read += bytes_read
+        rest = self._rest(place, log_end=log_end, is_cut=is_cut)
+        self._decode_window(count)
+        for window in reversed(windows[:-1]):
+            count, *_ = self._index(window)
+            self._decode_window(count)
+        return self._result(place, rest)
+
+    def _index(self, place: batches.Place) -> tuple[int, batches.Place, int, bool]:
         return batches.index_batches(
             self._data,
-            position,
-            next_offset,
+            place,
             self._offsets.from_offset,
             self._offsets.to_offset,
             self._window_bytes,
             self._table,
         )
+
+    def _rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
+        """What is behind the last whole batch, if that is none but a cut one."""
+        position, _, last_offset, has_gap = place
+        if place == batches.NO_PLACE or last_offset >= log_end:
+            raise _Damaged
+        following = self._view[position : position + 8]
+        is_followed = len(following) == 8 and int.from_bytes(following, "big") > last_offset
+        if has_gap and not is_followed and (following or is_cut):
+            raise _Damaged
+        next_offset = max(last_offset + 1, self._offsets.from_offset)
+        if not following or next_offset >= self._offsets.to_offset:
+            return Rest(position)
+        try:
+            frame = sound_frame(self._view, position)
+        except CorruptRecordBatch:
+            raise _Damaged from None
+        if frame is not None or not is_cut:
+            raise _Damaged
+        return Rest(position, is_cut=True)
 
     def _decode_window(self, count: int) -> None:
         last = count
@@ -154,11 +234,13 @@ class _RecordSetDecoder:
         return read_only(np.concatenate([self._data[start:end], *arrays])), first
 
     def _decompress(self, index: int) -> memoryview:
-        """Verify and decompress a batch, or leave it to `log_decoder` to say what is wrong."""
+        """Verify and decompress a batch, or leave it to `log_decoder` to say why it is broken."""
         table = self._table
         start = table[batches.POSITION, index]
+        raw = self._view[start : start + table[batches.SIZE, index]]
+        _require_sound(raw)
         try:
-            header, body = read_batch_body(self._view[start : start + table[batches.SIZE, index]])
+            header, body = read_batch_body(raw)
         except CorruptRecordBatch:
             table[batches.ROUTE, index] = batches.ROUTE_BROKEN
             return memoryview(b"")
@@ -270,20 +352,16 @@ class _RecordSetDecoder:
         return self._offsets.row_of(read_batch_header(self._batch(arena, row[rows.BATCH])), record)
 
     def _rows_of_batch(self, arena: Bytes, index: int) -> Iterator[Row]:
-        is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
-        for batch in read_record_batches(self._batch(arena, index)):
-            yield from self._rows_of(batch, is_counted=is_counted)
+        raw = self._batch(arena, index)
+        batch = read_frame(raw, _require_sound(raw))
+        if self._offsets.overlaps(batch):
+            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
+            self._bytes_read += 0 if is_counted else batch.size_bytes
+            yield from self._offsets.rows_of(batch)
 
     def _batch(self, arena: Bytes, index: int) -> memoryview:
         start = int(self._table[batches.POSITION, index])
         return memoryview(arena.data)[start : start + int(self._table[batches.SIZE, index])]
-
-    def _rows_of(
-        self, batch: RecordBatch | CorruptBatch, *, is_counted: bool = False
-    ) -> Iterator[Row]:
-        if self._offsets.overlaps(batch):
-            self._bytes_read += 0 if is_counted else batch.size_bytes
-            yield from self._offsets.rows_of(batch)
 
     def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
         self._records_read += len(readable)
@@ -294,7 +372,8 @@ class _RecordSetDecoder:
         if piece.num_rows:
             self._pieces.append(piece)
 
-    def _result(self, next_offset: int) -> DecodedRecordSet:
+    def _result(self, place: batches.Place, rest: Rest) -> DecodedRecordSet:
+        _, base_offset, last_offset, _ = place
         all_rows = _one_batch(self._pieces[::-1])
         # Each window kept the first of each key. Commits that `log_decoder` read were not among the
         # keys, and of its batches was not known which groups they have records of.
@@ -302,11 +381,26 @@ class _RecordSetDecoder:
             all_rows, _ = compact(all_rows)
         return DecodedRecordSet(
             rows=all_rows,
-            next_offset=next_offset,
+            next_offset=max(
+                self._offsets.from_offset, min(last_offset + 1, self._offsets.to_offset)
+            ),
+            last_base_offset=base_offset,
             records_read=self._records_read,
             records_superseded=self._records_read - all_rows.num_rows,
             bytes_read=self._bytes_read,
+            rest=rest,
         )
+
+
+def _require_sound(raw: memoryview) -> Frame:
+    """The frame of bytes that are one batch."""
+    try:
+        frame = sound_frame(raw, 0)
+    except CorruptRecordBatch:
+        raise _Damaged from None
+    if frame is None:
+        raise _Damaged
+    return frame
 
 
 def _one_batch(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:

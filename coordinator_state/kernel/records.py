@@ -22,6 +22,7 @@ from coordinator_state.kernel.batches import (
     PRODUCER_ID,
     ROUTE,
     ROUTE_DECOMPRESSED,
+    ROUTE_OUTSIDE,
     ROUTE_PLAIN,
 )
 from coordinator_state.kernel.checksum import crc32c
@@ -47,7 +48,8 @@ from coordinator_state.kernel.rows import (
     VERSION,
     decode_record,
 )
-from coordinator_state.record_batch import CONTROL_FLAG, CRC_START, TRANSACTIONAL_FLAG
+from coordinator_state.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from coordinator_state.record_set import CRC_START
 from coordinator_state.record_types import NO_PRODUCER_ID
 
 RECORD_KIND: Final = 0
@@ -91,6 +93,8 @@ def index_records(
     for index in range(first, last):
         after = -1
         route = table[ROUTE, index]
+        if route == ROUTE_OUTSIDE and _has_right_checksum(arena, table, index, crc_tables):
+            continue
         if route == ROUTE_DECOMPRESSED or (
             route == ROUTE_PLAIN and _has_right_checksum(arena, table, index, crc_tables)
         ):

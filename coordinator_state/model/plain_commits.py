@@ -25,7 +25,7 @@ from coordinator_state.kernel.checksum import crc32c_tables
 from coordinator_state.kernel.numbers import Bytes, Integers
 from coordinator_state.offsets import CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT, OffsetKey
 from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from coordinator_state.record_batch import BATCH_HEADER_BYTES
+from coordinator_state.record_set import BATCH_HEADER_BYTES
 from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
 from coordinator_state.serde import encode_key, encode_value
 

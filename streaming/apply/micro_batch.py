@@ -39,7 +39,7 @@ from streaming.apply.exact_replay import PendingOffset, RecordCounts
 from streaming.apply.group_events import EventPlan
 from streaming.apply.group_tables import GroupTables
 from streaming.apply.groups import GroupId, plan_groups, plan_records
-from streaming.apply.offsets import plan_offsets
+from streaming.apply.offsets import by_log_partition, is_below, plan_offsets
 from streaming.apply.pending_rows import pending_rows, read_pending
 from streaming.apply.reloading import Reloading, Taken
 from streaming.apply.table_writes import TableWrites
@@ -134,7 +134,7 @@ class MicroBatchApply:
         read = self.progress.advance(
             taken.reports,
             counts,
-            kept=Counter(rows["log_partition"].to_pylist()),
+            kept=by_log_partition(rows),
             waiting=Counter(entry.log_partition for entry in self._pending),
             newest=_newest_timestamps(rows),
             read_at=read_at,
@@ -147,17 +147,16 @@ class MicroBatchApply:
 
     def _not_applied(self, taken: Taken) -> pa.Table:
         """Leave out records below the next offset of their log partition."""
-        rows = taken.rows
-        for log_partition, row in self.progress.rows.items():
-            if log_partition in taken.replaced:
-                continue
-            applied = pc.and_(
-                pc.equal(rows["log_partition"], log_partition),
-                pc.less(rows["record_offset"], row.next_offset),
-            )
-            if row.next_offset > 0 and pc.any(applied).as_py():
-                rows = rows.filter(pc.invert(applied))
-        return rows
+        applied = is_below(
+            taken.rows,
+            "record_offset",
+            {
+                p: row.next_offset
+                for p, row in self.progress.rows.items()
+                if p not in taken.replaced
+            },
+        )
+        return taken.rows.filter(pc.invert(applied)) if pc.any(applied).as_py() else taken.rows
 
     def _forget(self, taken: Taken) -> None:
         """What was known of log partitions whose rows are replaced."""
@@ -293,12 +292,7 @@ def _query_id(session: SparkSession) -> str:
 
 def _lacking(history: pa.Table, column: str, taken: Taken) -> pa.Table:
     """What the tables of history lack of log partitions that were loaded again."""
-    for log_partition, kept_below in taken.replaced.items():
-        is_there = pc.and_(
-            pc.equal(history["log_partition"], log_partition), pc.less(history[column], kept_below)
-        )
-        history = history.filter(pc.invert(is_there))
-    return history
+    return history.filter(pc.invert(is_below(history, column, taken.replaced)))
 
 
 def _history_rows(history: pa.Table) -> pa.Table:
@@ -308,7 +302,7 @@ def _history_rows(history: pa.Table) -> pa.Table:
 
 def _quarantine_rows(rows: pa.Table, counts: RecordCounts) -> pa.Table:
     undecodable = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_UNDECODABLE))
-    counts.quarantined.update(undecodable["log_partition"].to_pylist())
+    counts.quarantined.update(by_log_partition(undecodable))
     return with_timestamps(
         undecodable.select(
             [

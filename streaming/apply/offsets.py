@@ -13,7 +13,7 @@ tombstone before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,8 +187,8 @@ def _count(
     counts: RecordCounts,
 ) -> None:
     """Count what became of all but those that take part."""
-    counts.ignored.update(_by_log_partition(offsets, outcomes.of(Outcome.ABORTED)))
-    counts.superseded.update(_by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)))
+    counts.ignored.update(by_log_partition(offsets, outcomes.of(Outcome.ABORTED)))
+    counts.superseded.update(by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)))
     is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
     by_markers = outcomes.ended_by[outcomes.ended_by >= offsets.num_rows]
     is_applied[by_markers - offsets.num_rows] = True
@@ -197,8 +197,8 @@ def _count(
             markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
         )
         is_applied |= np.array([place in ended_exactly for place in places])
-    counts.applied.update(_by_log_partition(markers, is_applied))
-    counts.ignored.update(_by_log_partition(markers, ~is_applied))
+    counts.applied.update(by_log_partition(markers, is_applied))
+    counts.ignored.update(by_log_partition(markers, ~is_applied))
 
 
 def _numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
@@ -223,7 +223,7 @@ def _last_per_key(offsets: pa.Table, codes: np.ndarray[Any, Any], counts: Record
     is_last = np.ones(len(order), dtype=bool)
     is_last[:-1] = codes[order[1:]] != codes[order[:-1]]
     winners = offsets.take(pa.array(order[is_last]))
-    read, applied = _by_log_partition(offsets), _by_log_partition(winners)
+    read, applied = by_log_partition(offsets), by_log_partition(winners)
     counts.applied.update(applied)
     counts.superseded.update({k: read[k] - applied.get(k, 0) for k in read})
     winners = winners.append_column("position", winners["record_offset"])
@@ -238,8 +238,17 @@ def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Tab
     return offsets.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
 
 
-def _by_log_partition(
-    table: pa.Table, mask: np.ndarray[Any, Any] | slice = slice(None)
-) -> dict[int, int]:
-    values, numbers = np.unique(_numpy(table["log_partition"])[mask], return_counts=True)
-    return dict(zip(values.tolist(), numbers.tolist(), strict=True))
+def by_log_partition(rows: pa.Table, mask: np.ndarray[Any, Any] | None = None) -> dict[int, int]:
+    """The number of rows of each log partition, of those that the mask has."""
+    column = rows["log_partition"]
+    found = (column if mask is None else column.filter(pa.array(mask))).value_counts()
+    return dict(
+        zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    )
+
+
+def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
+    """Which rows have a record offset in the column below the bound of their log partition."""
+    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
+    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
+    return pc.fill_null(pc.less(rows[column], bound), False)

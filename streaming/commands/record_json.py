@@ -13,6 +13,7 @@ at 4.2.0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
@@ -124,11 +125,20 @@ def log_json(
         fetched = log.fetch({log_partition: position}).get(log_partition)
         if fetched is None:
             continue
-        yield from record_set_json(fetched.records, from_offset=position, to_offset=to_offset)
         wanted = OffsetRange(log_partition=log_partition, from_offset=position, to_offset=to_offset)
         next_position = position
         for batch in read_record_batches(fetched.records):
-            next_position = wanted.next_offset(batch, next_position)
+            if batch.last_offset is not None:
+                next_position = wanted.next_offset(batch, next_position)
+            elif next_position > position:
+                # More may be behind the damaged bytes in an answer that begins with them.
+                break
+            else:
+                batch = replace(batch, base_offset=position)
+                next_position = position + 1
+            for offset, document in _batch_json(batch):
+                if position <= offset < to_offset:
+                    yield {"recordOffset": offset} | document
         if next_position == position:
             # Compaction left nothing between here and the high watermark.
             return

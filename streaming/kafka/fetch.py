@@ -51,18 +51,22 @@ DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 
 _SHORT_ANSWER_BYTES: Final = 64 << 10
-_LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
+LARGEST_MAX_BYTES: Final = RECEIVE_MESSAGE_MAX_BYTES // 2
 _READ_UNCOMMITTED: Final = 0
 _NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """The record set of one log partition: whole batches, the last one possibly cut short."""
+    """The record set of one log partition: whole batches, the last one possibly cut short.
+
+    `is_unreadable`: the broker found a damaged batch where it looked for the offset.
+    """
 
     records: bytes
     high_watermark: int
     log_start_offset: int
+    is_unreadable: bool = False
 
 
 class LogClient:
@@ -222,7 +226,8 @@ class LogClient:
                     try:
                         if data.error_code == kafka_errors.OffsetOutOfRangeError.errno:
                             await self._raise_truncated(log_partition, positions[log_partition])
-                        leaders.check(data.error_code, f"log partition {log_partition}")
+                        if data.error_code != kafka_errors.CorruptRecordError.errno:
+                            leaders.check(data.error_code, f"log partition {log_partition}")
                     except TryAgain as error:
                         failure = error
                     else:
@@ -318,7 +323,7 @@ class LogClient:
                 fetch_offset=position,
                 last_fetched_epoch=NO_LEADER_EPOCH,
                 log_start_offset=-1,
-                partition_max_bytes=min(max_partition_bytes, _LARGEST_MAX_BYTES),
+                partition_max_bytes=min(max_partition_bytes, LARGEST_MAX_BYTES),
             )
             for log_partition, position in positions.items()
         ]
@@ -326,7 +331,7 @@ class LogClient:
         return FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
-            max_bytes=min(max_bytes, _LARGEST_MAX_BYTES),
+            max_bytes=min(max_bytes, LARGEST_MAX_BYTES),
             isolation_level=_READ_UNCOMMITTED,
             topics=[topic],
             rack_id="",
@@ -345,6 +350,7 @@ def _fetched_records(data: Any) -> FetchedRecords:
         records=data.records or b"",
         high_watermark=data.high_watermark,
         log_start_offset=-1 if data.log_start_offset is None else data.log_start_offset,
+        is_unreadable=data.error_code == kafka_errors.CorruptRecordError.errno,
     )
 
 

@@ -28,7 +28,8 @@ from kafka.protocol.metadata import MetadataRequest
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
 from coordinator_state.lag import GONE, PRESENT
 from coordinator_state.primitives import ZERO_UUID, uuid_text
-from coordinator_state.record_batch import BATCH_HEADER_BYTES, MAGIC_POSITION, read_batch_header
+from coordinator_state.record_batch import read_batch_header
+from coordinator_state.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
 from streaming.kafka.connections import TryAgain
 from streaming.kafka.patient_requests import PatientRequests, chunks
 

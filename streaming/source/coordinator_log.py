@@ -175,12 +175,13 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         _log_like_run()
         ensure_kernel_cache()
         options = self._options
+        retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
         client = shared_log_client(
             options.bootstrap_servers,
             options.kafka,
             options.topic,
             partition.topic_id,
-            options.retry_timeout_ms or RETRY_TIMEOUT_MS,
+            retry_timeout_ms,
         )
         unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
         # A later leader must have all that the planner saw, lest two logs be mixed.
@@ -195,7 +196,12 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id
             )
-        rows = read_ranges(client, partition.ranges, compact=options.history != "all")
+        rows = read_ranges(
+            client,
+            partition.ranges,
+            compact=options.history != "all",
+            retry_timeout_ms=retry_timeout_ms,
+        )
         return map(pack, rows) if options.packed else rows
 
     def stop(self) -> None:

@@ -1,29 +1,33 @@
 """Reading ranges of log partitions: raw batches in, rows of `LOG_ROW_SCHEMA` out.
 
-Several ranges are read at once, and the next fetch is in flight while the last one is decoded.
-Leaders fill the ranges in their order, so few of them are half-read at any time. What a range's
-later commits supersede is dropped across fetches too: the rows that survive are held, compacted
-again as they grow, and given up early where they would take too much memory, which costs rows but
-no correctness.
+Several ranges are read at once, each by its `LogCursor`, and the next fetch is in flight while the
+last one is decoded. Leaders fill the ranges in their order, so few of them are half-read at any
+time. Superseded commits of a range are dropped across fetches too: the surviving rows are held,
+compacted again as they grow, and given up early if they would take too much memory, which costs
+rows but no correctness.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from coordinator_state.log_decoder import OffsetRange
 from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
+from streaming.errors import LogTruncated
 from streaming.kafka.fetch import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_PARTITION_BYTES,
+    LARGEST_MAX_BYTES,
     RETRY_TIMEOUT_MS,
     FetchedRecords,
 )
+from streaming.source.log_cursor import Answer, LogCursor
 
 # Everything in a range is below the high watermark, so a leader has nothing to wait for but its own
 # recovery.
@@ -71,7 +75,15 @@ class _RangeReading:
 
     def __init__(self, log_range: LogRange, *, compact: bool) -> None:
         self.range = log_range
-        self.position = log_range.from_offset
+        self.cursor = LogCursor(
+            OffsetRange(
+                log_partition=log_range.log_partition,
+                from_offset=log_range.from_offset,
+                to_offset=log_range.to_offset,
+            ),
+            high_watermark=log_range.high_watermark,
+            compact=compact,
+        )
         self._compacts = compact
         self._records_read = 0
         self._records_superseded = 0
@@ -81,37 +93,23 @@ class _RangeReading:
         self._compacted_rows = 0
 
     @property
-    def is_done(self) -> bool:
-        return self.position >= self.range.to_offset
-
-    @property
     def held_bytes(self) -> int:
         return sum(batch.nbytes for batch in self._held)
 
-    def decode(self, records: bytes) -> bool:
-        """Hold the rows of the record set at the position; return whether it moved on."""
-        # Only workers decode; planning a query need not wait for the compiler to load.
-        from coordinator_state import kernel
-
-        decoded = kernel.decode_record_set(
-            records,
-            log_partition=self.range.log_partition,
-            from_offset=self.position,
-            to_offset=self.range.to_offset,
-            compact=self._compacts,
-        )
-        has_advanced = decoded.next_offset > self.position
-        self.position = decoded.next_offset
-        self._records_read += decoded.records_read
-        self._records_superseded += decoded.records_superseded
-        self._bytes_read += decoded.bytes_read
-        if decoded.rows.num_rows:
-            self._held.append(decoded.rows)
-            self._held_rows += decoded.rows.num_rows
+    def take(self, answer: Answer) -> bool:
+        """Hold the rows of an answer; return whether anything was learnt from it."""
+        before = self.cursor.position, self.cursor.fetch_offset
+        for decoded in self.cursor.take(answer):
+            self._records_read += decoded.records_read
+            self._records_superseded += decoded.records_superseded
+            self._bytes_read += decoded.bytes_read
+            if decoded.rows.num_rows:
+                self._held.append(decoded.rows)
+                self._held_rows += decoded.rows.num_rows
         # Waiting until the rows have doubled keeps the work of all compactions linear.
         if self._held_rows > 2 * self._compacted_rows + _COMPACTION_STEP_ROWS:
             self.compact()
-        return has_advanced
+        return before != (self.cursor.position, self.cursor.fetch_offset)
 
     def compact(self) -> None:
         """Drop what is superseded across the record sets that are held."""
@@ -151,49 +149,62 @@ class _RangeReading:
 class _FetchAhead:
     """One fetch in flight, on a thread of its own, while the last one is decoded."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, retry_timeout_ms: int) -> None:
         self._fetcher = fetcher
+        self._retry_timeout_s = retry_timeout_ms / 1000
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fetch-ahead")
         self._in_flight: Future[dict[int, FetchedRecords]] | None = None
-        self._max_bytes = DEFAULT_MAX_BYTES
-        self._max_partition_bytes = DEFAULT_MAX_PARTITION_BYTES
+        self._limits = self._granted = _Limits()
         self._advanced_at = time.monotonic()
 
-    def begin(self, readings: Iterable[_RangeReading]) -> None:
-        """Fetch for these readings, unless a fetch is in flight or there are none."""
-        positions = {reading.range.log_partition: reading.position for reading in readings}
+    def begin(self, readings: Collection[_RangeReading]) -> None:
+        """Fetch for these readings, unless a fetch is in flight or there are none.
+
+        Those that only a larger answer helps come last.
+        """
+        asking = [r for r in readings if not r.cursor.needs_more] or readings
+        positions = {r.range.log_partition: r.cursor.fetch_offset for r in asking}
         if positions and self._in_flight is None:
+            self._granted = self._limits
             self._in_flight = self._thread.submit(
                 self._fetcher.fetch,
                 positions,
-                max_bytes=self._max_bytes,
-                max_partition_bytes=self._max_partition_bytes,
+                max_bytes=self._limits.max_bytes,
+                max_partition_bytes=self._limits.max_partition_bytes,
                 max_wait_ms=_MAX_WAIT_MS,
             )
 
-    def finish(self) -> dict[int, FetchedRecords]:
-        """Wait for the fetch in flight."""
+    def finish(self) -> dict[int, Answer]:
+        """Wait for the fetch in flight; give the answers that tell something.
+
+        A leader fills its answer as far as the limits allow, so only where no log partition has
+        records are there none.
+        """
         if self._in_flight is None:
             return {}
         in_flight, self._in_flight = self._in_flight, None
-        return in_flight.result()
+        fetched = in_flight.result()
+        total_bytes = sum(len(found.records) for found in fetched.values())
+        return {
+            log_partition: Answer(found, self._granted.are_above(len(found.records), total_bytes))
+            for log_partition, found in fetched.items()
+            if found.records or found.is_unreadable or not total_bytes
+        }
 
-    def note(self, *, has_records: bool, has_advanced: bool) -> None:
+    def note(self, *, has_advanced: bool, needs_more: bool) -> None:
         """Grow the limits where a batch did not fit; give up where nothing helps.
 
         Raises:
-            TimeoutError: no fetch has moved any range on for as long as a `LogClient` tries.
+            TimeoutError: no fetch has moved any range on for the retry timeout.
         """
         if has_advanced:
             self._advanced_at = time.monotonic()
-            self._max_bytes = DEFAULT_MAX_BYTES
-            self._max_partition_bytes = DEFAULT_MAX_PARTITION_BYTES
-        elif has_records:
-            self._max_bytes *= 2
-            self._max_partition_bytes *= 2
-        if time.monotonic() - self._advanced_at > RETRY_TIMEOUT_MS / 1000:
+            self._limits = _Limits()
+        elif needs_more:
+            self._limits = self._limits.doubled()
+        if time.monotonic() - self._advanced_at > self._retry_timeout_s:
             raise TimeoutError(
-                f"no records for {RETRY_TIMEOUT_MS / 1000:.0f} s below what was the high watermark"
+                f"no records for {self._retry_timeout_s:g} s below what was the high watermark"
             )
 
     def close(self) -> None:
@@ -201,8 +212,31 @@ class _FetchAhead:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How much an answer may hold, of all log partitions and of one."""
+
+    max_bytes: int = field(default_factory=lambda: DEFAULT_MAX_BYTES)
+    max_partition_bytes: int = field(default_factory=lambda: DEFAULT_MAX_PARTITION_BYTES)
+
+    def doubled(self) -> _Limits:
+        return _Limits(
+            min(2 * self.max_bytes, LARGEST_MAX_BYTES),
+            min(2 * self.max_partition_bytes, LARGEST_MAX_BYTES),
+        )
+
+    def are_above(self, size_bytes: int, total_bytes: int) -> bool:
+        """Whether a log partition's records end by themselves, or can be no more."""
+        is_below = size_bytes < self.max_partition_bytes and total_bytes < self.max_bytes
+        return is_below or self.max_partition_bytes >= LARGEST_MAX_BYTES
+
+
 def read_ranges(
-    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool
+    fetcher: Fetcher,
+    ranges: Sequence[LogRange],
+    *,
+    compact: bool,
+    retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> Iterator[pa.RecordBatch]:
     """Read the ranges to their ends; the last row of each is its `progress` row.
 
@@ -211,57 +245,51 @@ def read_ranges(
 
     Raises:
         LogTruncated: an offset of a range is not in the log any more.
-        TimeoutError: a leader does not get to the end of a range.
+        TimeoutError: no range has moved on for `retry_timeout_ms`.
     """
-    yield from _rebatch(_read(fetcher, ranges, compact=compact))
+    reading = _read(fetcher, ranges, compact=compact, retry_timeout_ms=retry_timeout_ms)
+    yield from _rebatch(reading)
 
 
 def _read(
-    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool
+    fetcher: Fetcher, ranges: Sequence[LogRange], *, compact: bool, retry_timeout_ms: int
 ) -> Iterator[pa.RecordBatch]:
     unread: dict[int, _RangeReading] = {}
     for log_range in ranges:
         reading = _RangeReading(log_range, compact=compact)
-        if reading.is_done:
+        if log_range.is_empty:
             yield from reading.finish()
         else:
             unread[log_range.log_partition] = reading
 
-    fetches = _FetchAhead(fetcher)
+    fetches = _FetchAhead(fetcher, retry_timeout_ms)
     try:
         while unread:
             fetches.begin(unread.values())
-            fetched = fetches.finish()
-            arrived = {p: answer for p, answer in fetched.items() if answer.records}
-            fetches.begin(reading for p, reading in unread.items() if p not in arrived)
-            has_advanced = False
-            for log_partition, answer in arrived.items():
-                has_advanced |= unread[log_partition].decode(answer.records)
-            if not arrived:
-                has_advanced = _skip_to_ends(unread, fetched)
-            fetches.note(has_records=bool(arrived), has_advanced=has_advanced)
-            for log_partition in [p for p, reading in unread.items() if reading.is_done]:
+            answers = _finished(fetches, unread)
+            fetches.begin([reading for p, reading in unread.items() if p not in answers])
+            moved = [unread[p].take(answer) for p, answer in answers.items()]
+            fetches.note(
+                has_advanced=any(moved),
+                needs_more=any(unread[p].cursor.needs_more for p in answers),
+            )
+            for log_partition in [p for p, reading in unread.items() if reading.cursor.is_done]:
                 yield from unread.pop(log_partition).finish()
             yield from _limit_held_bytes(list(unread.values()), _MAX_HELD_BYTES if compact else 0)
     finally:
         fetches.close()
 
 
-def _skip_to_ends(
-    unread: Mapping[int, _RangeReading], fetched: Mapping[int, FetchedRecords]
-) -> bool:
-    """Take the ranges as read whose leader has nothing between their position and their end.
-
-    Compaction may remove the last records before the high watermark. A leader fills its answer as
-    far as the limits allow, so only an answer without any records says that there are none.
-    """
-    has_advanced = False
-    for log_partition, answer in fetched.items():
-        reading = unread[log_partition]
-        if answer.high_watermark >= reading.range.to_offset:
-            reading.position = reading.range.to_offset
-            has_advanced = True
-    return has_advanced
+def _finished(fetches: _FetchAhead, unread: Mapping[int, _RangeReading]) -> dict[int, Answer]:
+    try:
+        return fetches.finish()
+    except LogTruncated as truncated:
+        cursor = unread[truncated.log_partition].cursor
+        if not truncated.position < truncated.log_start <= cursor.position:
+            raise
+        # Only what was read before is gone.
+        cursor.leave_anchor()
+        return {}
 
 
 def _limit_held_bytes(readings: list[_RangeReading], max_bytes: int) -> Iterator[pa.RecordBatch]:

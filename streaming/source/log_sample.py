@@ -1,16 +1,22 @@
-"""How much of the log fits in a micro-batch, told from a few batches of what is to be read.
+"""How much of the log fits in a micro-batch, estimated from a sample of the unread log.
 
-Plain commits are many and few of them stay, so a micro-batch may span a great many. What a
-transaction committed, tombstones and the records of groups all stay and go through the memory of
-the driver, the latter with their keys and values.
+All commits in transactions, tombstones and group records stay and go through the memory of the
+driver, group records with their keys and values. Of plain commits, the first and the last of each
+key stay. So a micro-batch may span many commits of few keys, but not many of as many keys.
+
+The number of keys is estimated by capture and recapture (Chapman's estimator): from the number of
+keys at one place of the log, at another, and at both. Repetitions within a place do not count, so a
+burst of commits for one key does not hide the others.
 """
 
 from __future__ import annotations
 
+import math
 import struct
-from collections import Counter
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_state.record import Record
@@ -21,12 +27,62 @@ from streaming.source.log_range import Fetcher
 
 MOST_STAYING_BYTES: Final = 128 << 20
 """Of rows; transactions are replayed as Python objects, which take ten times that."""
+PLAIN_COMMIT_WEIGHT: Final = 0.25
+"""Of a byte of a plain commit, whose rows never become Python objects."""
 # Up to so many are not worth a look.
 _FEW_OFFSETS: Final = 100_000
-_PLACES: Final = 2
+_PLACES: Final = (0, 1)
 _PLACE_BYTES: Final = 64 << 10
+_PLACE_RECORDS: Final = 256
+_FEWEST_RECORDS: Final = 8192
+"""Of all log partitions in a place: enough to meet keys twice where there are 100,000."""
 _ROW_BYTES: Final = 200
 """Of a row without key and value, as Arrow holds it."""
+_ROWS_PER_KEY: Final = 2
+"""The first and the last commit."""
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The records of some batches of a log partition."""
+
+    records: int = 0
+    staying_bytes: int = 0
+    plain_bytes: int = 0
+    plain_commits: int = 0
+    keys: tuple[set[bytes], set[bytes]] = field(default_factory=lambda: (set(), set()))
+
+    def add(self, place: int, batch: RecordBatch, *, is_compacted: bool) -> None:
+        for record in batch.records:
+            self.records += 1
+            size_bytes = _ROW_BYTES + len(record.key or b"") + len(record.value or b"")
+            if is_compacted and record.key is not None and _is_plain_commit(batch, record):
+                self.plain_commits += 1
+                self.plain_bytes += size_bytes
+                self.keys[place].add(record.key)
+            else:
+                self.staying_bytes += size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """What stays of a span of the log, if it is like the samples."""
+
+    total_offsets: int
+    staying_bytes: float
+    plain_commits: float
+    plain_bytes: float
+    keys: int
+
+    def weighted_bytes(self, offsets: int) -> int:
+        """The bytes of the rows that stay, those of plain commits by their weight."""
+        share = offsets / self.total_offsets
+        found = share * self.staying_bytes
+        if self.plain_commits:
+            commits = share * self.plain_commits
+            rows = min(commits, _ROWS_PER_KEY * self.keys * -math.expm1(-commits / self.keys))
+            found += PLAIN_COMMIT_WEIGHT * rows * self.plain_bytes / self.plain_commits
+        return int(found)
 
 
 def offsets_that_fit(
@@ -34,8 +90,8 @@ def offsets_that_fit(
 ) -> int:
     """How many offsets a micro-batch may span for its rows to fit in memory.
 
-    A batch is looked at in some places of each log partition, so a log of few transactions in few
-    places may be taken for one without.
+    The sample is small: rare transactions may be missed, and if few keys have most of the commits,
+    the number of keys is underestimated.
 
     Args:
         fetcher: fetches the batches.
@@ -46,26 +102,42 @@ def offsets_that_fit(
     total = sum(left.values())
     if total <= _FEW_OFFSETS:
         return MOST_RECORDS_PER_TRIGGER
-    records: Counter[int] = Counter()
-    staying_bytes: Counter[int] = Counter()
-    for log_partition, _, batch in sampled_batches(fetcher, positions, left):
-        stays = [r for r in batch.records if not (is_compacted and _is_plain_commit(batch, r))]
-        records[log_partition] += len(batch.records)
-        staying_bytes[log_partition] += sum(
-            _ROW_BYTES + len(r.key or b"") + len(r.value or b"") for r in stays
-        )
-    expected_bytes = sum(left[p] * staying_bytes[p] // n for p, n in records.items() if n)
-    if not expected_bytes:
-        return MOST_RECORDS_PER_TRIGGER
-    return min(MOST_RECORDS_PER_TRIGGER, max(1, MOST_STAYING_BYTES * total // expected_bytes))
+    samples: defaultdict[int, _Sample] = defaultdict(_Sample)
+    for log_partition, place, _, batch in sampled_batches(fetcher, positions, left):
+        samples[log_partition].add(place, batch, is_compacted=is_compacted)
+    estimate = _estimate({p: sample for p, sample in samples.items() if sample.records}, left)
+    return max(
+        1,
+        bisect_right(
+            range(MOST_RECORDS_PER_TRIGGER), MOST_STAYING_BYTES, key=estimate.weighted_bytes
+        ),
+    )
+
+
+def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estimate:
+    scaled = {p: left[p] / sample.records for p, sample in samples.items()}
+    first, second = (sum(len(s.keys[place]) for s in samples.values()) for place in _PLACES)
+    both = sum(len(s.keys[0] & s.keys[1]) for s in samples.values())
+    return _Estimate(
+        total_offsets=sum(left.values()),
+        staying_bytes=sum(scaled[p] * sample.staying_bytes for p, sample in samples.items()),
+        plain_commits=sum(scaled[p] * sample.plain_commits for p, sample in samples.items()),
+        plain_bytes=sum(scaled[p] * sample.plain_bytes for p, sample in samples.items()),
+        keys=(first + 1) * (second + 1) // (both + 1),
+    )
 
 
 def sampled_batches(
     fetcher: Fetcher, positions: Mapping[int, int], left: Mapping[int, int]
-) -> Iterator[tuple[int, int, RecordBatch]]:
-    """Some batches, each with its log partition and the offset at which it was looked for."""
-    for place in range(_PLACES):
-        starts = {p: positions[p] + n * place // _PLACES for p, n in left.items() if n > 0}
+) -> Iterator[tuple[int, int, int, RecordBatch]]:
+    """Batches of two places of each log partition: its number, the place, an offset, the batch.
+
+    From that offset on the log has nothing before the batch.
+    """
+    unread = {p: n for p, n in left.items() if n > 0}
+    most_records = max(_PLACE_RECORDS, _FEWEST_RECORDS // max(1, len(unread)))
+    for place in _PLACES:
+        starts = {p: positions[p] + n * place // len(_PLACES) for p, n in unread.items()}
         fetched = fetcher.fetch(
             starts,
             max_bytes=_PLACE_BYTES * len(starts),
@@ -73,9 +145,15 @@ def sampled_batches(
             max_wait_ms=0,
         )
         for log_partition, answer in fetched.items():
-            for batch in islice(read_record_batches(answer.records), 1):
-                if isinstance(batch, RecordBatch):
-                    yield log_partition, starts[log_partition], batch
+            start, records = starts[log_partition], 0
+            end = starts[log_partition] + unread[log_partition] // len(_PLACES)
+            for batch in read_record_batches(answer.records):
+                if not isinstance(batch, RecordBatch) or (records and batch.base_offset >= end):
+                    break
+                yield log_partition, place, start, batch
+                start, records = batch.last_offset + 1, records + len(batch.records)
+                if records >= most_records:
+                    break
 
 
 def _is_plain_commit(batch: RecordBatch, record: Record) -> bool:

@@ -112,7 +112,7 @@ def _sampled(
     """Look at some of what is to be read; return its bytes and the offsets they span."""
     left = {p: high_watermarks[p] - position for p, position in positions.items()}
     size_bytes = offsets = 0
-    for _, start, batch in sampled_batches(client, positions, left):
+    for _, _, start, batch in sampled_batches(client, positions, left):
         size_bytes += batch.size_bytes
         offsets += batch.last_offset + 1 - start
     return size_bytes, offsets

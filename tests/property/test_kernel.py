@@ -19,13 +19,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_state import kernel, log_decoder
+from coordinator_state import kernel, log_decoder, record_set
 from coordinator_state.kernel import checksum, decoder
 from coordinator_state.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.kernel.utf8 import is_utf8
 from coordinator_state.log_decoder import DecodedRecordSet
 from coordinator_state.log_rows import MOST_STEPS_BACK
 from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.record_set import SETTLED_BYTES
 from tests.logs import Event, offset_key, offset_value, segment
 from tests.random_batches import batch_logs, damaged_logs, header_like_bytes
 from tests.random_logs import logs
@@ -33,10 +34,17 @@ from tests.random_logs import logs
 # --- the two decoders ----------------------------------------------------------------------------
 
 
-def _assert_same(raw: bytes, from_offset: int, to_offset: int, *, compact: bool) -> None:
+def _assert_same(
+    raw: bytes, from_offset: int, to_offset: int, *, compact: bool, is_cut: bool = False
+) -> None:
     expected, actual = (
         decode_record_set(
-            raw, log_partition=3, from_offset=from_offset, to_offset=to_offset, compact=compact
+            raw,
+            log_partition=3,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            compact=compact,
+            is_cut=is_cut,
         )
         for decode_record_set in (log_decoder.decode_record_set, kernel.decode_record_set)
     )
@@ -71,10 +79,18 @@ def test_same_rows_where_groups_have_records_between_their_commits(
     _assert_same(raw, *data.draw(_ranges(next_offset)), compact=True)
 
 
-@given(data=st.data(), compact=st.booleans())
-def test_same_rows_for_damaged_logs(data: st.DataObject, compact: bool) -> None:
+@given(
+    data=st.data(),
+    compact=st.booleans(),
+    is_cut=st.booleans(),
+    settled_bytes=st.sampled_from([0, 200, SETTLED_BYTES]),
+)
+def test_same_rows_for_damaged_logs(
+    data: st.DataObject, compact: bool, is_cut: bool, settled_bytes: int
+) -> None:
     raw, next_offset = data.draw(damaged_logs())
-    _assert_same(raw, *data.draw(_ranges(next_offset)), compact=compact)
+    with mock.patch.object(record_set, "SETTLED_BYTES", settled_bytes):
+        _assert_same(raw, *data.draw(_ranges(next_offset)), compact=compact, is_cut=is_cut)
 
 
 @given(data=st.data(), window_bytes=st.integers(1, 400), window_batches=st.integers(1, 3))

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
 from streaming.apply.exact_replay import PendingOffset
-from streaming.apply.offsets import HISTORY_SCHEMA, OFFSET_CHANGE_SCHEMA
+from streaming.apply.offsets import (
+    HISTORY_SCHEMA,
+    OFFSET_CHANGE_SCHEMA,
+    by_log_partition,
+    is_below,
+)
 from tests.log_rows import ABORT, KEY, LEADER_CHANGE, LOG_PARTITION, NOW_MS, Row, commit, marker
 from tests.offset_tables import COORDINATOR, OTHER, SCALA, Tables, both, only_change, outcomes
 
@@ -249,3 +256,27 @@ def test_a_transactional_tombstone_under_coordinator_takes_effect_at_once() -> N
 
     assert tables.committed() == {}
     assert tables.waiting() == set()
+
+
+def places(*found: tuple[int, int]) -> pa.Table:
+    """Rows of (log partition, record offset)."""
+    schema = pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())])
+    names = schema.names
+    return pa.Table.from_pylist([dict(zip(names, place, strict=True)) for place in found], schema)
+
+
+def test_each_row_has_the_bound_of_its_own_log_partition() -> None:
+    rows = places((0, 5), (7, 5), (3, 0), (0, 4), (7, 2**40), (49, 0))
+    rows = pa.concat_tables([rows, rows.slice(1)])
+    expected = [False, True, False, True, False, False]
+    bounds = {0: 5, 7: 6, 49: 0, 1: 100}
+    assert is_below(rows, "record_offset", bounds).to_pylist() == expected + expected[1:]
+    assert not any(is_below(rows, "record_offset", {}).to_pylist())
+    assert is_below(rows.slice(0, 0), "record_offset", bounds).to_pylist() == []
+
+
+def test_rows_are_counted_by_log_partition() -> None:
+    rows = places((0, 1), (7, 2), (0, 3))
+    assert by_log_partition(rows) == {0: 2, 7: 1}
+    assert by_log_partition(rows, np.array([True, False, False])) == {0: 1}
+    assert by_log_partition(rows.slice(0, 0)) == {}

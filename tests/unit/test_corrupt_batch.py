@@ -18,12 +18,13 @@ class TestCorruptBatch:
     following = write_record_batch(13, DELTAS)
 
     def read_with_following(self, raw: bytes) -> CorruptBatch:
-        """Reading goes on behind the corrupt batch."""
+        """Reading goes on behind the corrupt batch, which tells how far it reaches."""
         corrupt, good = read_record_batches(raw + self.following)
         assert isinstance(good, RecordBatch)
         assert good.base_offset == 13
         assert isinstance(corrupt, CorruptBatch)
-        assert corrupt == only_corrupt(raw)
+        assert corrupt.last_offset == 12
+        assert corrupt.raw == raw
         return corrupt
 
     def test_wrong_checksum(self) -> None:
@@ -31,9 +32,11 @@ class TestCorruptBatch:
         assert corrupt.reason.startswith("CRC-32C is 0x")
         assert (corrupt.base_offset, corrupt.last_offset) == (10, 12)
 
-    def test_wrong_checksum_and_a_last_offset_before_the_first(self) -> None:
-        corrupt = self.read_with_following(changed(self.good, 23, ">i", -1))
-        assert corrupt.last_offset is None
+    @pytest.mark.parametrize("last_offset_delta", [-1, 0, 500, 2**31 - 1])
+    def test_a_header_with_a_wrong_checksum_is_not_believed(self, last_offset_delta: int) -> None:
+        raw = changed(self.good, 23, ">i", last_offset_delta)
+        self.read_with_following(raw)
+        assert only_corrupt(raw).last_offset is None
 
     @pytest.mark.parametrize(
         ("position", "layout", "value", "reason"),
@@ -54,19 +57,42 @@ class TestCorruptBatch:
         assert self.read_with_following(raw).reason == reason
 
     @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 14, 48])
-    def test_impossible_length_takes_the_rest(self, length: int) -> None:
-        raw = changed(self.good, 8, ">i", length) + self.following
-        corrupt = only_corrupt(raw)
-        assert corrupt.reason == f"impossible batch length {length}"
-        assert (corrupt.base_offset, corrupt.last_offset) == (10, None)
+    def test_impossible_length(self, length: int) -> None:
+        raw = changed(self.good, 8, ">i", length)
+        assert self.read_with_following(raw).reason == f"impossible batch length {length}"
+        assert (only_corrupt(raw).base_offset, only_corrupt(raw).last_offset) == (10, None)
+
+    @pytest.mark.parametrize("length", [50, 77, 79, 100, 168, 200])
+    def test_a_wrong_length_hides_no_sound_batch(self, length: int) -> None:
+        """Those of two batches together, among others."""
+        assert len(self.good) - 12 + len(self.following) == 168
+        self.read_with_following(changed(self.good, 8, ">i", length))
+        corrupt, *good = read_record_batches(
+            changed(self.good, 8, ">i", length)
+            + self.following
+            + write_record_batch(16, DELTAS)
+            + write_record_batch(19, DELTAS)
+        )
+        assert corrupt.last_offset == 12
+        assert [batch.base_offset for batch in good] == [13, 16, 19]
+
+    def test_a_batch_within_a_record_is_no_batch_of_the_log(self) -> None:
+        """Whoever writes a record could otherwise put any others behind a corrupt batch."""
+        within = write_record_batch(11, [(0, 0, b"forged", b"x")])
+        for forged in (within, within + write_record_batch(12, [(0, 0, b"forged", b"y")])):
+            raw = changed(write_record_batch(10, [(0, 0, b"k", forged)]), 62, ">b", 77)
+            corrupt, good = read_record_batches(raw + self.following)
+            assert corrupt.last_offset == good.base_offset - 1 == 12
 
     def test_impossible_length_of_an_older_message(self) -> None:
-        raw = write_message_set(MESSAGES[:1], magic=1)
-        corrupt = only_corrupt(changed(raw, 8, ">i", 21) + self.following)
-        assert corrupt.reason == "impossible batch length 21"
+        raw = changed(write_message_set(MESSAGES[:1], magic=1), 8, ">i", 21)
+        assert only_corrupt(raw).reason == "impossible batch length 21"
+        corrupt, *good = read_record_batches(raw + write_message_set(MESSAGES[1:], magic=1))
+        assert corrupt.last_offset == 100
+        assert [batch.base_offset for batch in good] == [101, 102]
 
     def test_length_alone(self) -> None:
-        corrupt = only_corrupt(struct.pack(">qi", 3, 2))
+        corrupt = only_corrupt(struct.pack(">qi", 3, 2) + bytes(14))
         assert (corrupt.base_offset, corrupt.reason) == (3, "impossible batch length 2")
 
     @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

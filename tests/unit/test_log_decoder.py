@@ -12,6 +12,7 @@ from crc32c import crc32c
 from coordinator_state.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coordinator_state.message_set import write_message_set
 from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.record_set import SETTLED_BYTES
 from coordinator_state.record_types import RECORD_TYPES
 from coordinator_state.serde import encode_key
 from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of
@@ -211,12 +212,13 @@ class TestUndecodable:
         assert row.get("record_type") == record_type
 
     def test_corrupt_batch_is_one_record(self) -> None:
-        raw = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
-        raw[-1] ^= 1
-        decoded = decode(bytes(raw))
-        assert (decoded.records_read, decoded.next_offset) == (1, 7)
-        (row,) = rows_of(bytes(raw))
-        assert row.pop("reason").startswith("CRC-32C is ")
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        decoded = decode(raw + commits(7, 1), from_offset=5)
+        assert (decoded.records_read, decoded.next_offset) == (2, 8)
+        row, _ = rows_of(raw + commits(7, 1), from_offset=5)
+        reason = row.pop("reason")
+        assert reason.startswith("CRC-32C is ")
+        assert reason.endswith("; record offsets 5 to 6 are lost")
         assert row == {
             "row_kind": "undecodable",
             "log_partition": 7,
@@ -224,20 +226,28 @@ class TestUndecodable:
             "producer_id": -1,
             "producer_epoch": -1,
             "is_transactional": False,
-            "raw_value": bytes(raw),
+            "raw_value": raw,
         }
 
-    def test_corrupt_batch_that_began_before_the_range_is_left_out(self) -> None:
-        raw = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
-        raw[-1] ^= 1
-        decoded = decode(bytes(raw), from_offset=6)
-        assert (decoded.records_read, decoded.next_offset) == (0, 7)
+    @pytest.mark.parametrize(
+        ("from_offset", "to_offset", "lost"), [(4, 9, (4, 6)), (6, 9, (6, 6)), (5, 6, (5, 6))]
+    )
+    def test_lost_offsets_are_those_of_the_range(
+        self, from_offset: int, to_offset: int, lost: tuple[int, int]
+    ) -> None:
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        found = rows_of(raw + commits(7, 1), from_offset=from_offset, to_offset=to_offset)
+        row = found[0]
+        first, last = lost
+        assert row["record_offset"] == first
+        assert ("lost" in row["reason"]) == (first < last)
+        assert first == last or f"record offsets {first} to {last} are" in row["reason"]
+        assert decode(raw + commits(7, 1), from_offset=7).records_read == 1
 
     def test_of_a_great_corrupt_batch_the_beginning_is_kept(self) -> None:
-        raw = bytearray(write_record_batch(5, [(0, 9, KEY, bytes(2 * MAX_CORRUPT_BYTES))]))
-        raw[-1] ^= 1
-        (row,) = rows_of(bytes(raw))
-        assert row["raw_value"] == bytes(raw[:MAX_CORRUPT_BYTES])
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, bytes(2 * MAX_CORRUPT_BYTES))]))
+        row, _ = rows_of(raw + commits(6, 1))
+        assert row["raw_value"] == raw[:MAX_CORRUPT_BYTES]
         cut = len(raw) - MAX_CORRUPT_BYTES
         assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes cut)")
 
@@ -252,6 +262,11 @@ class TestUndecodable:
         assert rest["reason"].startswith("record 1 of 3: ")
         assert rest["producer_id"] == 4
         assert decode(bytes(batch)).records_read == 2
+
+
+def damaged(raw: bytes) -> bytes:
+    """Its last byte is another one."""
+    return raw[:-1] + bytes([raw[-1] ^ 1])
 
 
 def commits(base_offset: int, count: int, **batch: Any) -> bytes:
@@ -291,17 +306,62 @@ class TestRange:
             decoded = decode(raw, from_offset=5)
             assert (decoded.next_offset, decoded.records_read, decoded.bytes_read) == (5, 0, 0)
 
-    def test_a_batch_behind_puts_a_corrupt_last_offset_right(self) -> None:
+    def test_damaged_bytes_end_where_the_next_batch_begins(self) -> None:
         corrupt = bytearray(commits(0, 5))
         struct.pack_into(">i", corrupt, 23, 500)
-        assert decode(bytes(corrupt)).next_offset == 501
         decoded = decode(bytes(corrupt) + commits(5, 5))
         assert (decoded.next_offset, decoded.records_read) == (10, 6)
 
-    def test_a_corrupt_rest_is_passed_by_one_offset(self) -> None:
-        rest = struct.pack(">qi", 5, 0) + bytes(50)
-        decoded = decode(commits(0, 5) + rest)
-        assert (decoded.next_offset, decoded.records_read) == (6, 6)
-        # Asked again, it is not counted again, and still nobody waits for ever.
-        again = decode(rest, from_offset=6)
-        assert (again.next_offset, again.records_read, again.bytes_read) == (7, 0, 0)
+    def test_damaged_bytes_with_nothing_behind_are_left(self) -> None:
+        for is_cut in (False, True):
+            decoded = decode(commits(0, 5) + damaged(commits(5, 1)), is_cut=is_cut)
+            assert (decoded.next_offset, decoded.records_read) == (5, 5)
+            assert decoded.rest.start == len(commits(0, 5))
+            assert decoded.rest.damage.startswith("CRC-32C is ")
+
+
+class TestWithMoreBehind:
+    """A record set that may go on is left where only more of the log can tell."""
+
+    def test_damaged_bytes_are_passed_over_once_there_is_enough_behind(self) -> None:
+        raw = damaged(commits(0, 1))
+        behind = [write_record_batch(n, [(0, 9, None, bytes(SETTLED_BYTES // 2))]) for n in (1, 2)]
+        few, enough = raw + behind[0], raw + behind[0] + behind[1]
+        assert [decode(found, is_cut=True).next_offset for found in (few, enough)] == [0, 3]
+        assert decode(few).next_offset == 2
+
+    def test_a_gap_before_the_last_batch_is_not_believed_yet(self) -> None:
+        raw = commits(0, 5) + commits(10, 2)
+        decoded = decode(raw, is_cut=True)
+        assert decoded.next_offset == 5
+        assert decoded.rest.unconfirmed is not None
+        assert (decoded.rest.start, decoded.rest.unconfirmed.base_offset) == (
+            len(commits(0, 5)),
+            10,
+        )
+        assert decode(raw + commits(12, 1)[:8], is_cut=True).next_offset == 12
+        assert decode(raw + commits(11, 1)[:8], is_cut=True).next_offset == 5
+        assert decode(raw).next_offset == 12
+        assert decode(commits(5, 1), is_cut=True).next_offset == 0
+        assert decode(commits(5, 1), is_cut=True, from_offset=5).next_offset == 6
+
+    def test_a_cut_batch(self) -> None:
+        raw = commits(0, 5) + commits(5, 5)
+        for cut in range(1, len(commits(5, 5))):
+            decoded = decode(raw[:-cut], is_cut=True)
+            assert (decoded.next_offset, decoded.rest.is_cut) == (5, True)
+            assert not decoded.rest.damage
+
+
+class TestMisplaced:
+    """A base offset is not covered by the checksum."""
+
+    @pytest.mark.parametrize("base_offset", [0, 4, 6, 10, 14, 2**40])
+    def test_a_base_offset_that_does_not_fit(self, base_offset: int) -> None:
+        moved = struct.pack(">q", base_offset) + commits(5, 3)[8:]
+        raw = commits(0, 5) + moved + commits(8, 5) + commits(13, 2)
+        found = rows_of(raw)
+        assert [row["record_offset"] for row in found] == [*range(6), *range(8, 15)]
+        assert found[5]["row_kind"] == "undecodable"
+        assert found[5]["reason"].startswith(f"base offset {base_offset} ")
+        assert found[5]["reason"].endswith("record offsets 5 to 7 are lost")

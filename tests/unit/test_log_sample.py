@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 
 from coordinator_state.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
-from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
+from streaming.source.log_sample import (
+    MOST_STAYING_BYTES,
+    PLAIN_COMMIT_WEIGHT,
+    offsets_that_fit,
+)
+from tests.logs import offset_key, offset_value
 from tests.memory_log import MemoryLog, MemoryLogClient
 
 MANY = 10_000_000
@@ -59,6 +67,51 @@ def test_a_tombstone_stays() -> None:
 def test_records_of_groups_stay_with_all_their_bytes(size_bytes: int) -> None:
     found = fitting(group_records(size_bytes))
     assert found == pytest.approx(MOST_STAYING_BYTES / (size_bytes + 205), rel=0.01)
+
+
+def many_keys(keys: int, *, repeats: int = 1, log_partitions: int = 50) -> dict[int, MemoryLog]:
+    """Logs of random keys, each some times in a row, at the two places that are looked at."""
+    rng = random.Random(7)
+    logs = {}
+    for log_partition in range(log_partitions):
+        logs[log_partition] = log = MemoryLog()
+        for place in (0, MANY // log_partitions // 2):
+            log.high_watermark = place
+            names = rng.choices(range(keys // log_partitions), k=200)
+            commits = [
+                (n, 0, offset_key(f"g-{name}", "t", 0), offset_value(n))
+                for n, name in enumerate(name for name in names for _ in range(repeats))
+            ]
+            log.append(write_record_batch(place, commits), len(commits))
+    return logs
+
+
+def fitting_all(logs: dict[int, MemoryLog]) -> int:
+    left = dict.fromkeys(logs, MANY // len(logs))
+    client = MemoryLogClient(logs)
+    return offsets_that_fit(client, dict.fromkeys(logs, 0), left, is_compacted=True)
+
+
+def rows_of(offsets: int, keys: int) -> float:
+    """The first and the last commit of each key among so many random ones."""
+    return min(offsets, 2 * keys * (1 - math.exp(-offsets / keys)))
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("keys", [1_000_000, 10_000_000])
+def test_of_many_keys_as_many_commits_as_their_rows_fit(keys: int, repeats: int) -> None:
+    found = fitting_all(many_keys(keys, repeats=repeats))
+    most_rows = MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
+    assert most_rows / 3 < rows_of(found, keys) <= most_rows
+
+
+def test_of_few_keys_as_many_commits_as_there_are() -> None:
+    assert fitting_all(many_keys(100_000)) == MOST_RECORDS_PER_TRIGGER
+
+
+def test_keys_that_never_come_again_all_stay() -> None:
+    found = fitting_all(many_keys(10**12))
+    assert 1_000_000 < found < MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
 
 
 def test_what_cannot_be_read_tells_nothing(plain: MemoryLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -150,7 +151,10 @@ class TestRecordBatch:
 
 class TestReading:
     def test_goes_through_batches_of_every_magic(self) -> None:
-        raw = b"".join(map(bytes.fromhex, KAFKA.values()))
+        raw = b"".join(
+            _moved(bytes.fromhex(vector), 10 * number)
+            for number, vector in enumerate(KAFKA.values())
+        )
         assert len(records_of(raw)) == 3 * len(KAFKA)
         assert sum(batch.size_bytes for batch in read_record_batches(raw)) == len(raw)
 
@@ -168,6 +172,16 @@ class TestReading:
     def test_takes_any_buffer(self) -> None:
         raw = write_record_batch(0, DELTAS)
         assert list(read_record_batches(memoryview(bytearray(raw)))) == [only(raw)]
+
+
+def _moved(raw: bytes, offsets: int) -> bytes:
+    """The batches so many offsets further on."""
+    out, position = bytearray(raw), 0
+    while position < len(raw):
+        offset, length = struct.unpack_from(">qi", raw, position)
+        struct.pack_into(">q", out, position, offset + offsets)
+        position += 12 + length
+    return bytes(out)
 
 
 def test_header_alone_is_a_batch_without_records() -> None:

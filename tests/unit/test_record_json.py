@@ -97,6 +97,18 @@ def test_a_log_partition_is_read_to_the_high_watermark_of_now() -> None:
     assert log.positions == [0, 2, 2]
 
 
+def test_records_behind_a_damaged_end_of_an_answer_are_shown() -> None:
+    broken = bytearray(batch(2, 1))
+    broken[26] = 100
+    log = Log(batch(0, 2) + broken, bytes(broken), batch(3, 2), start=0, end=5)
+
+    documents = list(log_json(log, 0))
+
+    assert [document["recordOffset"] for document in documents] == [0, 1, 2, 3, 4]
+    assert "CRC" in documents[2]["error"]
+    assert log.positions == [0, 2, 3]
+
+
 def test_a_range_begins_where_the_log_begins_at_the_earliest() -> None:
     log = Log(batch(3, 4), start=4, end=9)
 
