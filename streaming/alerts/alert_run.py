@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
-from streaming.alerts.alerts_table import read_alerts, tidy_alerts, write_alerts
+from streaming.alerts.alerts_table import open_alerts, read_alerts, tidy_alerts, write_alerts
 from streaming.alerts.delivery import DeliveryError, SinkAway
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.notices import Notice
@@ -24,10 +24,11 @@ from streaming.alerts.rules import AlertRules, TablesUnreadable
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
-from streaming.errors import TablesUnavailable
+from streaming.errors import TablesUnavailable, WriterFenced
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
+from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class AlertRun:
     _sql: SqlRules = field(init=False)
     rules: AlertRules = field(init=False)
     alerts: dict[AlertKey, Alert] = field(init=False)
+    _writer: Writer | None = None
     _cluster_id: str = field(init=False)
     _rules_mtime_ns: int = field(init=False)
     _rules_read_at: float = field(init=False)
@@ -95,9 +97,12 @@ class AlertRun:
         """Rounds until `stop` is set.
 
         Raises:
-            ConfigurationError: another process runs rules over this folder.
+            ConfigurationError: another process on this machine runs rules over this folder.
+            WriterFenced: a newer one anywhere has taken over.
         """
         with closing(self._sql), locked(self.tables, LOCK_FILE):
+            with self._noting("the table alerts"):
+                self._writer = open_alerts(self.tables)
             # The run that this one takes over from may have told somebody since.
             self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
@@ -171,7 +176,8 @@ class AlertRun:
         self.alerts = alerts
         with self._noting("the table alerts"):
             if self._is_unwritten and self._may_write:
-                write_alerts(self.tables, alerts)
+                self._writer = self._writer or open_alerts(self.tables)
+                write_alerts(self._writer, alerts)
                 self._is_unwritten = False
 
     @property
@@ -194,6 +200,7 @@ class AlertRun:
         }
         if not waiting:
             return
+        self._require_current()
         with ThreadPoolExecutor(len(waiting), thread_name_prefix="sink") as pool:
             jobs = {name: pool.submit(self._deliver, name, ns) for name, ns in waiting.items()}
         told, is_news = dict(self.alerts), False
@@ -206,6 +213,12 @@ class AlertRun:
             self._keep(told)
         else:
             self.alerts = told
+
+    def _require_current(self) -> None:
+        """Tell nobody what a newer run tells; tables that cannot be read are told of, too."""
+        if self._writer is not None:
+            with suppress(TablesUnavailable):
+                self._writer.epoch.require_current(ALERTS)
 
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
         """What is due, by sink."""
@@ -260,6 +273,8 @@ class AlertRun:
         """
         try:
             yield
+        except WriterFenced:
+            raise
         except Exception as error:
             self._trouble(what, _first_line(error))
             logger.debug("trace of the trouble above", exc_info=True)

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
-from streaming.errors import ConfigurationError
+from streaming.tables.creation import create_table
+from streaming.tables.damage import cut_damaged_log
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch
 
 KEPT_HOURS = 7 * 24
 """For so long the table's past can be read."""
@@ -26,26 +28,33 @@ def read_alerts(reader: TableReader) -> dict[AlertKey, Alert]:
     return {alert.key: alert for alert in map(_alert, rows)}
 
 
-def write_alerts(tables: str, alerts: Alerts) -> None:
-    """Replace the table, or make it.
+def open_alerts(tables: str) -> Writer:
+    """Become the writer of the table, which is made if it is missing.
+
+    It has a writer epoch of its own: an older `alert run` on this folder ends.
 
     Raises:
-        ConfigurationError: it cannot be written.
+        TablesUnavailable: it cannot be written.
+    """
+    cut_damaged_log(tables, ALERTS)
+    kept = f"interval {KEPT_HOURS} hours"
+    create_table(
+        tables,
+        ALERTS,
+        {"delta.logRetentionDuration": kept, "delta.deletedFileRetentionDuration": kept},
+    )
+    return Writer.of(WriterEpoch.take(tables, "alert run", ALERTS))
+
+
+def write_alerts(writer: Writer, alerts: Alerts) -> None:
+    """Replace the rows of the table.
+
+    Raises:
+        WriterFenced: a newer `alert run` has taken over.
+        TablesUnavailable: the table cannot be written.
     """
     rows = [_row(alerts[key]) for key in sorted(alerts, key=_order)]
-    try:
-        write_deltalake(
-            ALERTS.path(tables),
-            pa.Table.from_pylist(rows, schema=ALERTS.schema),
-            mode="overwrite",
-            configuration={
-                "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
-                "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
-            },
-        )
-    except (DeltaError, OSError) as error:
-        first_line = (str(error) or type(error).__name__).splitlines()[0]
-        raise ConfigurationError(f"cannot write {ALERTS.path(tables)}: {first_line}") from error
+    writer.overwrite(ALERTS, pa.Table.from_pylist(rows, schema=ALERTS.schema))
 
 
 def tidy_alerts(tables: str) -> None:

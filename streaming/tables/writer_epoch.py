@@ -126,14 +126,14 @@ class WriterEpoch:
             raise WriterFenced(self.tables, _holder_of(opened))
         return last
 
-    def require_current(self) -> None:
-        """Check that no newer writer has taken over.
+    def require_current(self, table: Table = LOAD_PROGRESS) -> None:
+        """Check that no newer writer has fenced a table.
 
         Raises:
             WriterFenced: one has.
-            TablesUnavailable: `load_progress` cannot be read.
+            TablesUnavailable: the table cannot be read.
         """
-        self.last_write(delta.open_table(self.tables, LOAD_PROGRESS))
+        self.last_write(delta.open_table(self.tables, table))
 
     def maintenance(self, opened: DeltaTable) -> CommitProperties:
         """The properties of a commit that changes no rows of a snapshot.

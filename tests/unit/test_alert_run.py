@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -12,8 +14,9 @@ from deltalake import DeltaTable
 from streaming.alerts.alert import AlertKey, AlertState
 from streaming.alerts.alert_run import AlertRun
 from streaming.alerts.alerts_table import read_alerts
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS
 from tests.alert_rules import lag_of, told, write_rules
 from tests.conftest import Eventually
 from tests.receivers import HttpReceiver
@@ -66,13 +69,39 @@ def test_a_run_that_takes_over_knows_what_the_other_told_meanwhile(
         thread.join()
 
 
+def test_a_newer_run_ends_the_older_one(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    """Also in a store, where no lock is; the older one tells nobody any more."""
+    lag_of(tables, 50)
+    older = AlertRun(tables, rules_file)
+    older.round()
+    newer = AlertRun(tables, rules_file)
+    newer._keep({})
+    older.alerts = {key: replace(alert, sent=()) for key, alert in older.alerts.items()}
+    with pytest.raises(WriterFenced, match=r"taken over .*\(alert run on .*, process \d+"):
+        older.round()
+    assert told(receiver) == ["firing"]
+
+
+def test_a_damaged_end_of_the_table_is_cut(tables: str, rules_file: str) -> None:
+    lag_of(tables, 50)
+    AlertRun(tables, rules_file).round()
+    entry = max(Path(ALERTS.path(tables), "_delta_log").glob("*.json"))
+    os.truncate(entry, 0)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    assert read_alerts(TableReader(tables)) == run.alerts
+    assert [alert.state for alert in run.alerts.values()] == [AlertState.FIRING]
+
+
 def test_the_table_is_written_when_something_changes(tables: str, rules_file: str) -> None:
     lag_of(tables, 50)
     run = AlertRun(tables, rules_file)
     for _ in range(5):
         run.round()
-    # Once that it fires, once that somebody was told.
-    assert DeltaTable(f"{tables}/alerts").version() == 1
+    # It was made at version 0 and taken over at 1; then it fires, and somebody was told.
+    assert DeltaTable(f"{tables}/alerts").version() == 3
 
 
 def test_how_long_a_condition_has_held_is_not_forgotten(
@@ -378,11 +407,12 @@ def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
     run.round()
     assert len(receiver.posted) == 2
     # That the tables cannot be read is news.
-    assert DeltaTable(f"{tables}/alerts").version() == 2
+    version = DeltaTable(f"{tables}/alerts").version()
+    assert version == 4
     run.round()
     assert len(receiver.posted) == 3
     # What is told every minute is not written every minute.
-    assert DeltaTable(f"{tables}/alerts").version() == 2
+    assert DeltaTable(f"{tables}/alerts").version() == version
 
 
 def test_a_sink_of_any_kind_of_failure_ends_nothing(

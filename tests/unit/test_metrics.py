@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from streaming.alerts.alert import Alert, AlertKey, AlertState
-from streaming.alerts.alerts_table import write_alerts
+from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.families import KMINION
 from streaming.tables.reader import TableReader
@@ -150,7 +150,7 @@ def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
     muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
     over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
     pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
-    write_alerts(tables, {one.key: one for one in (firing, muted, over, pending)})
+    write_alerts(open_alerts(tables), {one.key: one for one in (firing, muted, over, pending)})
     found = scraped(tables)
     samples = [dict(own) for name, own in found if name == "coordinator_state_alert"]
     of_rule = {(one["rule"], one["group"]): one for one in samples}
@@ -162,7 +162,7 @@ def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
     assert of_rule["lag", "h"]["muted"] == "true"
     assert of_rule["tables", ""]["state"] == "pending"
     assert found["coordinator_state_alerts_untold", (CLUSTER,)] == 1
-    write_alerts(tables, {firing.key: firing.told("chat", at)})
+    write_alerts(open_alerts(tables), {firing.key: firing.told("chat", at)})
     assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0
 
 
@@ -304,7 +304,7 @@ def test_alerts_are_among_the_series(tables: str) -> None:
     key = AlertKey("lag", "a")
     pending = Alert(key=key, severity="warning", state=AlertState.PENDING, since=at)
     firing = replace(pending, key=AlertKey("lag", "b"), state=AlertState.FIRING, fired_at=at)
-    write_alerts(tables, {one.key: one for one in (pending, firing)})
+    write_alerts(open_alerts(tables), {one.key: one for one in (pending, firing)})
     whole = scraped(tables)
     found = scraped(tables, max_series=1)
     assert [dict(own)["group"] for name, own in found if name == "coordinator_state_alert"] == ["b"]
