@@ -10,6 +10,14 @@ class ConfigurationError(Exception):
     """
 
 
+class TopicMissing(ConfigurationError):
+    """The cluster has no such topic; it makes `__consumer_offsets` for its first group."""
+
+    def __init__(self, message: str, cluster_id: str) -> None:
+        super().__init__(message)
+        self.cluster_id = cluster_id
+
+
 class TablesUnavailable(ConfigurationError):
     """Tables that cannot be read or written now: the disk is full, or the store is away.
 

@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from coordinator_state.offsets import Semantics
 from streaming.apply.micro_batch import MicroBatchApply
 from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import ConfigurationError, LogChanged, SparkError, TablesUnavailable
+from streaming.errors import (
+    ConfigurationError,
+    LogChanged,
+    SparkError,
+    TablesUnavailable,
+    TopicMissing,
+)
 from streaming.executors import ExecutorWatch, await_executors
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
@@ -36,7 +41,7 @@ from streaming.monitoring.run_monitor import RunMonitor
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.reload.log_watch import LogWatch
 from streaming.session import build_session
-from streaming.start import Retentions, Start, require_fit, start_from
+from streaming.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
@@ -51,6 +56,7 @@ logger = logging.getLogger(__name__)
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
 _JVM_END_S = 5.0
+_TOPIC_POLL_S = 2.0
 _WATCH_INTERVAL = timedelta(seconds=10)
 _OWN_ERROR = re.compile(
     r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)|^TimeoutError: (?P<timeout>.+)", re.MULTILINE
@@ -103,28 +109,32 @@ def run_query(
     """
     stop = stop or threading.Event()
     kafka_config = kafka_client_config(settings.kafka)
-    log = _describe(settings, kafka_config)
-    semantics = (
-        detect_semantics(settings.bootstrap_servers, kafka_config)
-        if settings.semantics == "auto"
-        else Semantics(settings.semantics)
-    )
-    logger.info(
-        "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
-        {
-            "cluster_id": log.cluster_id,
-            "log_partitions": len(log.leaders),
-            "semantics": semantics.value,
-        },
-    )
-    settings = settings.model_copy(update={"semantics": semantics.value})
+    log, cluster_id = _find_log(settings, kafka_config)
+    if settings.semantics == "auto":
+        found = detect_semantics(settings.bootstrap_servers, kafka_config)
+        settings = settings.model_copy(update={"semantics": found.value})
     with (
-        monitored(settings, log) as monitor,
+        monitored(settings, cluster_id) as monitor,
         tables_folder.locked(settings.tables),
         tables_folder.locked(settings.checkpoint),
     ):
         # Before Spark starts, which takes seconds.
-        require_fit(settings, log)
+        require_fit(settings, cluster_id)
+        if log is None:
+            create_empty(settings, cluster_id)
+            if settings.available_now:
+                return
+            log = _await_log(settings, kafka_config, monitor, stop)
+            if log is None:
+                return
+        logger.info(
+            "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
+            {
+                "cluster_id": cluster_id,
+                "log_partitions": len(log.leaders),
+                "semantics": settings.semantics,
+            },
+        )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
         own_session = session is None
         session = session or build_session(
@@ -203,6 +213,37 @@ def _reasons(exception: Any) -> Iterator[str]:
         if line not in said:
             yield line
         said, exception = line, exception.getCause()
+
+
+def _find_log(
+    settings: RunSettings, kafka_config: dict[str, object]
+) -> tuple[LogDescription | None, str]:
+    """The log, None where the cluster has not made it yet, and the cluster id."""
+    try:
+        log = _describe(settings, kafka_config)
+    except TopicMissing as missing:
+        then = "the tables have no rows" if settings.available_now else "waiting for it"
+        logger.warning("%(missing)s; %(then)s", {"missing": missing, "then": then})
+        return None, missing.cluster_id
+    return log, log.cluster_id
+
+
+def _await_log(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    monitor: RunMonitor,
+    stop: threading.Event,
+) -> LogDescription | None:
+    """The log once the cluster has made it, None where `stop` is set first.
+
+    Raises:
+        ConfigurationError: see `LogClient`.
+    """
+    while not stop.wait(_TOPIC_POLL_S):
+        monitor.triggered()
+        with suppress(TopicMissing):
+            return _describe(settings, kafka_config)
+    return None
 
 
 def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDescription:

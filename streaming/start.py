@@ -30,6 +30,8 @@ from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
+_DEFAULT_LOG_PARTITIONS = 50
+"""`offsets.topic.num.partitions`, unless it is set."""
 _DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
 """`delete.retention.ms`, as it is unless somebody sets it."""
 
@@ -77,7 +79,7 @@ class Start:
     waiting: frozenset[int]
 
 
-def require_fit(settings: RunSettings, log: LogDescription) -> None:
+def require_fit(settings: RunSettings, cluster_id: str) -> None:
     """Refuse a tables folder or a checkpoint that no query on this cluster can use.
 
     It changes nothing, so that an older run goes on if this one cannot start.
@@ -88,10 +90,10 @@ def require_fit(settings: RunSettings, log: LogDescription) -> None:
     semantics = Semantics(settings.semantics)
     if tables_folder.has_tables(settings.tables):
         tables_folder.require_same_source(
-            settings.tables, cluster_id=log.cluster_id, semantics=semantics
+            settings.tables, cluster_id=cluster_id, semantics=semantics
         )
     if (checkpoint := read_checkpoint(settings.checkpoint)) is not None:
-        require_same_cluster(checkpoint, log.cluster_id)
+        require_same_cluster(checkpoint, cluster_id)
 
 
 def start_from(
@@ -204,6 +206,25 @@ def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) 
             "log partitions without a leader: %(waiting)s; the others go on, and these follow when "
             "they have one",
             {"waiting": ", ".join(map(str, sorted(waiting)))},
+        )
+
+
+def create_empty(settings: RunSettings, cluster_id: str) -> None:
+    """Create the tables of a cluster without `__consumer_offsets`, unless there are some.
+
+    Raises:
+        TablesUnavailable: they cannot be created.
+    """
+    if not tables_folder.has_tables(settings.tables):
+        tables_folder.create(
+            settings.tables,
+            LoadProgress.nothing(
+                cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
+            ),
+            # The next `run` corrects what only the topic and its brokers can say.
+            log_partitions=_DEFAULT_LOG_PARTITIONS,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+            change_data_feed=settings.change_data_feed,
         )
 
 

@@ -23,7 +23,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.primitives import ZERO_UUID, uuid_text
-from streaming.errors import ConfigurationError, LogChanged
+from streaming.errors import ConfigurationError, LogChanged, TopicMissing
 from streaming.kafka.connections import BrokerConnections, TryAgain
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
 
@@ -305,11 +305,6 @@ class TopicLeaders:
             )
         if kind is kafka_errors.InvalidTopicError:
             raise ConfigurationError(f"{self.topic!r} is not a topic name")
-        if kind is kafka_errors.UnknownTopicOrPartitionError and self._description is None:
-            raise ConfigurationError(
-                f"there is no {where}; a cluster creates __consumer_offsets when its first "
-                "consumer group appears"
-            )
         raise TryAgain(f"{what}: {kind.__name__}")
 
     async def _refresh_metadata(self) -> None:
@@ -324,6 +319,13 @@ class TopicLeaders:
             )
         )
         (topic,) = answer.topics
+        is_unknown = topic.error_code == kafka_errors.UnknownTopicOrPartitionError.errno
+        if is_unknown and self._description is None:
+            raise TopicMissing(
+                f"there is no topic {self.topic} at {self._connections.bootstrap_servers}; a "
+                "cluster creates __consumer_offsets when its first consumer group appears",
+                cluster_id=answer.cluster_id or "",
+            )
         self.check(topic.error_code, f"topic {self.topic}")
         topic_uuid = topic.topic_id or ZERO_UUID
         description = LogDescription(

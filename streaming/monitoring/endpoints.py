@@ -17,7 +17,7 @@ from streaming.dashboard.own_names import on_loopback
 from streaming.dashboard.server import serving
 from streaming.durations import parse_interval
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.fetch import LogClient
 from streaming.monitoring.high_watermarks import HighWatermarks
 from streaming.monitoring.run_collector import RunCollector
 from streaming.monitoring.run_monitor import RunMonitor
@@ -50,7 +50,7 @@ def _answering(look: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], 
 
 
 @contextmanager
-def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor]:
+def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
     """What a run tells its news to; served over HTTP where `http_port` says so.
 
     Raises:
@@ -62,11 +62,12 @@ def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor
         first_contact_timeout_ms=_ASK_TIMEOUT_MS,
         retry_timeout_ms=_ASK_TIMEOUT_MS,
     )
-    wanted = settings.log_partitions or tuple(log.leaders)
 
     def ask() -> dict[int, int]:
-        # Those without a leader are told by `load_progress`.
-        return client.high_watermarks(client.look_again().with_leader.intersection(wanted))
+        log = client.look_again()
+        wanted = settings.log_partitions or log.leaders
+        # `load_progress` tells those without a leader.
+        return client.high_watermarks(log.with_leader.intersection(wanted))
 
     trigger = parse_interval(settings.trigger)
     ends = HighWatermarks(ask, _READY_WITHIN + trigger)
@@ -74,7 +75,7 @@ def monitored(settings: RunSettings, log: LogDescription) -> Iterator[RunMonitor
     if settings.http_port is None:
         yield monitor
         return
-    monitor.metrics.registry.register(RunCollector(monitor, log.cluster_id))
+    monitor.metrics.registry.register(RunCollector(monitor, cluster_id))
     with (
         closing(client),
         serving(

@@ -318,7 +318,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(
 def test_a_missing_topic_and_a_wrong_option_end_the_query(
     broker: EmbeddedBroker, query: Query
 ) -> None:
-    with refused("ConfigurationError: there is no topic nowhere"):
+    with refused("TopicMissing: there is no topic nowhere"):
         query.run(broker, topic="nowhere")
     with refused("ConfigurationError: unknown option 'nonsense'"):
         query.run(broker, nonsense="1")
