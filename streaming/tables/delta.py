@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,8 @@ from streaming.tables.schemas import Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_CAUSE = "↳"
 
 
 def files_of(
@@ -130,8 +133,10 @@ def current_version(tables: str, table: Table) -> int:
 
 
 def said(error: BaseException) -> str:
-    """The first line of what an error says."""
-    return (str(error) or type(error).__name__).splitlines()[0]
+    """The first line of an error's text, and the causes that delta-rs gives a line each."""
+    first, *others = _COLOUR.sub("", str(error) or type(error).__name__).splitlines()
+    causes = [line.partition(_CAUSE)[2].strip() for line in others if _CAUSE in line]
+    return ": ".join([first, *causes])
 
 
 @contextmanager

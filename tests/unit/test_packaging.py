@@ -188,7 +188,8 @@ def distributions_imported_by(*packages: Path) -> set[str]:
                 modules.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module).partition(".")[0])
-    modules -= {"coordinator_state", "streaming", *STANDARD_LIBRARY}
+    # `_typeshed` is a part of type checkers, and imported for them only.
+    modules -= {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
     providers = packages_distributions()
     return {normalized(providers.get(module, [module])[0]) for module in modules}
 
