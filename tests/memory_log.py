@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,16 +73,16 @@ class MemoryLogClient:
             leaders=dict(self.leaders),
         )
 
-    def earliest_offsets(self) -> dict[int, int]:
-        return {p: log.log_start for p, log in self.logs.items()}
+    def earliest_offsets(self, log_partitions: Collection[int]) -> dict[int, int]:
+        return {p: self.logs[p].log_start for p in log_partitions}
 
     def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
         self.expected = dict(seen)
 
-    def log_ends(self) -> dict[int, OffsetAndEpoch]:
+    def log_ends(self, log_partitions: Collection[int]) -> dict[int, OffsetAndEpoch]:
         return {
-            p: OffsetAndEpoch(log.high_watermark, self.leaders[p][1])
-            for p, log in self.logs.items()
+            p: OffsetAndEpoch(self.logs[p].high_watermark, self.leaders[p][1])
+            for p in log_partitions
         }
 
     def log_sizes(self) -> dict[int, int]:

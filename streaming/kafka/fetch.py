@@ -241,7 +241,7 @@ class LogClient:
         return leaders.patiently("fetch", attempt)
 
     def log_sizes(self) -> dict[int, int]:
-        """Return the bytes each log partition takes on its leader (DescribeLogDirs).
+        """Return the bytes each log partition takes on its leader, if it has one (DescribeLogDirs).
 
         Brokers tell nothing without the ACL for it, Describe on the cluster: an empty dict then.
         """
@@ -253,7 +253,8 @@ class LogClient:
             return DescribeLogDirsRequest(topics=[topic])
 
         async def attempt() -> dict[int, int]:
-            answers, failure = await self._leaders.ask(self._leaders.leaders, request_for)
+            led = self._leaders.description.with_leader
+            answers, failure = await self._leaders.ask(led, request_for)
             if failure is not None:
                 raise failure
             return {

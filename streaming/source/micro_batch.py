@@ -97,7 +97,7 @@ def _measured(
     sizes = client.log_sizes()
     if not sizes:
         return None
-    earliest = client.earliest_offsets()
+    earliest = client.earliest_offsets(positions)
     return (
         sum(sizes.get(log_partition, 0) for log_partition in positions),
         sum(

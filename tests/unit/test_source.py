@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pytest
@@ -265,8 +265,8 @@ class TestTruncation:
     ) -> None:
         reader, log_ends = reader_of(), client.log_ends
 
-        def and_then_it_moves() -> dict[int, OffsetAndEpoch]:
-            ends = log_ends()
+        def and_then_it_moves(log_partitions: Collection[int]) -> dict[int, OffsetAndEpoch]:
+            ends = log_ends(log_partitions)
             client.leaders[0] = (2, 6)
             return ends
 
