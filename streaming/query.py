@@ -31,7 +31,12 @@ from streaming.errors import (
 from streaming.executors import ExecutorWatch, await_executors
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.fetch import (
+    FIRST_CONTACT_TIMEOUT_MS,
+    RETRY_TIMEOUT_MS,
+    LogClient,
+    LogDescription,
+)
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
@@ -241,13 +246,24 @@ def _await_log(
     """
     while not stop.wait(_TOPIC_POLL_S):
         monitor.triggered()
-        with suppress(TopicMissing):
-            return _describe(settings, kafka_config)
+        # The cluster was there before.
+        with suppress(TopicMissing, TimeoutError):
+            return _describe(settings, kafka_config, RETRY_TIMEOUT_MS, stop)
     return None
 
 
-def _describe(settings: RunSettings, kafka_config: dict[str, object]) -> LogDescription:
-    client = LogClient(settings.bootstrap_servers, kafka_config)
+def _describe(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
+    stop: threading.Event | None = None,
+) -> LogDescription:
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_config,
+        first_contact_timeout_ms=first_contact_timeout_ms,
+        stop=stop,
+    )
     try:
         log = client.describe()
     finally:
@@ -418,7 +434,7 @@ def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str
                 NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
             ]
             for p, row in start.progress.rows.items()
-            if row.is_begun and not row.is_reloading
+            if p in start.log_partitions and row.is_begun and not row.is_reloading
         }
     )
     options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))

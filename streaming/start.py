@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
+_LEADER_POLL_S = 1.0
 _DEFAULT_LOG_PARTITIONS = 50
 """`offsets.topic.num.partitions`, unless it is set."""
 _DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
@@ -137,7 +139,7 @@ def start_from(
         stop=stop,
     )
     with closing(client):
-        description = client.describe()
+        description = _with_some_leader(client, settings, patience_ms / 1000, stop)
         if writer is None:
             writer = _take_over(settings, description, retentions, semantics)
         else:
@@ -152,8 +154,6 @@ def start_from(
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader
-        if not log_partitions:
-            raise TimeoutError("no log partition has a leader")
         doubts = find_doubts(
             progress,
             LogEnds.ask(client, progress, log_partitions),
@@ -193,6 +193,23 @@ def start_from(
         log_partitions=log_partitions,
         waiting=wanted - log_partitions,
     )
+
+
+def _with_some_leader(
+    client: LogClient, settings: RunSettings, patience_s: float, stop: threading.Event
+) -> LogDescription:
+    """The topic, once one of the wanted log partitions has a leader.
+
+    Raises:
+        TimeoutError: none has for so long, or until `stop`.
+    """
+    until = time.monotonic() + patience_s
+    log = client.describe()
+    while not log.with_leader.intersection(settings.log_partitions or log.leaders):
+        if stop.wait(_LEADER_POLL_S) or time.monotonic() > until:
+            raise TimeoutError("no log partition has a leader")
+        log = client.look_again()
+    return log
 
 
 def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) -> None:
