@@ -118,6 +118,8 @@ class LogCursor:
         """Decode the part of the answer that lies in the range, from the position on."""
         self.needs_more = False
         self._log_end = max(self._log_end, answer.fetched.high_watermark)
+        if _is_behind(answer.fetched, self.fetch_offset):
+            return []
         if self._search is not None:
             return self._take_found(self._search, answer)
         if self._is_confirming:
@@ -315,6 +317,12 @@ class LogCursor:
         if frame is None or frame.last_offset >= self._log_end:
             return None
         return frame._replace(base_offset=first_offset(view, frame))
+
+
+def _is_behind(fetched: FetchedRecords, fetch_offset: int) -> bool:
+    """Whether the leader's high watermark is not there yet, as after an election: ask again."""
+    has_answer = fetched.records or fetched.is_unreadable
+    return not has_answer and fetched.high_watermark <= fetch_offset
 
 
 def _header(fetched: FetchedRecords, frame: Frame) -> bytes:

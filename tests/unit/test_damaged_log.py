@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any
 from unittest import mock
@@ -13,6 +13,7 @@ import pytest
 from coordinator_state import kernel, log_decoder
 from coordinator_state.message_set import write_message_set
 from coordinator_state.record_batch_writer import write_record_batch
+from streaming.kafka.fetch import FetchedRecords
 from streaming.source import log_range
 from streaming.source.log_range import LogRange, read_ranges
 from tests.broker_log import BrokerLog, Segment
@@ -204,4 +205,44 @@ def test_a_high_watermark_that_lags_is_no_damage() -> None:
     broker.reported_high_watermark = 4
     rows = read(broker, [5, 12])
     assert read_offsets(rows) == list(range(LOG_END))
+    assert not lost_offsets(rows)
+
+
+class Elected(BrokerLog):
+    """A leader that is elected at some fetch: its high watermark is not at the offset yet."""
+
+    at_fetch = 0
+
+    def fetch(
+        self,
+        positions: Mapping[int, int],
+        max_bytes: int = 1 << 20,
+        max_partition_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+    ) -> dict[int, FetchedRecords]:
+        found = super().fetch(positions, max_bytes, max_partition_bytes, max_wait_ms)
+        if self.fetches != self.at_fetch:
+            return found
+        ((log_partition, offset),) = positions.items()
+        return {
+            log_partition: FetchedRecords(records=b"", high_watermark=offset, log_start_offset=0)
+        }
+
+
+@pytest.mark.parametrize("at_fetch", range(1, 8))
+@pytest.mark.parametrize("rolls", [0, 2])
+def test_a_leader_that_was_just_elected_hides_nothing(at_fetch: int, rolls: int) -> None:
+    """It gives no records while a gap of compaction, or damage, is looked at more closely."""
+    batches = [(0, 1), (2, 4), (10, 11), (30, 31)]
+    content = [batch_of(*offsets) for offsets in batches]
+    segments = [Segment(bytearray(b"".join(content)), 0)]
+    if rolls:
+        segments = [
+            Segment(bytearray(b"".join(content[:rolls])), 0),
+            Segment(bytearray(b"".join(content[rolls:])), 6),
+        ]
+    broker = Elected(segments, 32, "4.2.0")
+    broker.at_fetch = at_fetch
+    rows = read(broker, [12], log_end=32)
+    assert read_offsets(rows) == [n for first, last in batches for n in range(first, last + 1)]
     assert not lost_offsets(rows)
