@@ -323,7 +323,7 @@ class _Queries:
                         beating(job.name, job.interval, job.action, first_after=job.first_after)
                     )
             await_executors(self.session, self.stop)
-            Supervisor(settings.max_restarts, self.stop).run(
+            Supervisor(settings.max_restarts, self.stop, waits=not settings.available_now).run(
                 lambda: self._follow(topic_names, watch, executors), lambda: self.finished
             )
             if settings.available_now:
@@ -489,5 +489,8 @@ def _own_error(text: str) -> Exception | None:
     found = matches[-1]
     if found["timeout"] is not None:
         return TimeoutError(found["timeout"].strip())
+    if found["name"] == TopicMissing.__name__:
+        # The planner saw it.
+        return TimeoutError(found["text"].strip())
     kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
     return kind(found["text"].strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -18,6 +19,7 @@ from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.leaders import ELECTION_S
 from streaming.opening import open_for_writing, recover
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
@@ -26,7 +28,7 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, STATE_WAITING
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -139,13 +141,14 @@ def start_from(
         stop=stop,
     )
     with closing(client):
-        description = _with_some_leader(client, settings, patience_ms / 1000, stop)
+        description = client.describe()
         if writer is None:
             writer = _take_over(settings, description, retentions, semantics)
         else:
             recover(writer)
         progress = LoadProgress.read(TableReader(settings.tables))
         progress.were_at_end(last_at_end)
+        description = _await_leaders(client, settings, progress, stop)
         tables_folder.keep_up_to_date(
             writer.epoch,
             log_partitions=len(description.leaders),
@@ -154,11 +157,17 @@ def start_from(
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader
+        log_ends = LogEnds.ask(client, progress, log_partitions)
+        now = datetime.now(timezone.utc)
         doubts = find_doubts(
-            progress,
-            LogEnds.ask(client, progress, log_partitions),
-            delete_retention_ms=retentions.delete_retention_ms,
-            now=datetime.now(timezone.utc),
+            progress, log_ends, delete_retention_ms=retentions.delete_retention_ms, now=now
+        )
+        progress.were_at_end(
+            {
+                p: now
+                for p, row in progress.rows.items()
+                if p not in doubts and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
+            }
         )
     is_other_topic = progress.topic_id != description.topic_id
     if not is_other_topic:
@@ -195,21 +204,33 @@ def start_from(
     )
 
 
-def _with_some_leader(
-    client: LogClient, settings: RunSettings, patience_s: float, stop: threading.Event
+def _await_leaders(
+    client: LogClient,
+    settings: RunSettings,
+    progress: LoadProgress,
+    stop: threading.Event,
 ) -> LogDescription:
-    """The topic, once one of the wanted log partitions has a leader.
+    """The topic, once the wanted log partitions have leaders, or an election would be over.
+
+    Those that the tables already wait for are not waited for here.
 
     Raises:
-        TimeoutError: none has for so long, or until `stop`.
+        TimeoutError: none has a leader for `retry_timeout`, or until `stop`.
     """
-    until = time.monotonic() + patience_s
-    log = client.describe()
-    while not log.with_leader.intersection(settings.log_partitions or log.leaders):
-        if stop.wait(_LEADER_POLL_S) or time.monotonic() > until:
-            raise TimeoutError("no log partition has a leader")
+    began = time.monotonic()
+    patience_s = parse_interval(settings.retry_timeout).total_seconds()
+    known = {p for p, row in progress.rows.items() if row.state == STATE_WAITING}
+    while True:
         log = client.look_again()
-    return log
+        wanted = frozenset(settings.log_partitions or log.leaders)
+        has_some = bool(wanted & log.with_leader)
+        if has_some and wanted <= log.with_leader | known:
+            return log
+        waited_s = time.monotonic() - began
+        if has_some and waited_s > min(ELECTION_S, patience_s):
+            return log
+        if waited_s > patience_s or stop.wait(_LEADER_POLL_S):
+            raise TimeoutError("no log partition has a leader")
 
 
 def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) -> None:

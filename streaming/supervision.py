@@ -11,11 +11,11 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from streaming.errors import ConfigurationError, LogChanged, TablesUnavailable
+from streaming.errors import ConfigurationError, LogChanged, TablesUnavailable, TopicMissing
 
 logger = logging.getLogger(__name__)
 
-_OUTAGES: Final = (TablesUnavailable, TimeoutError)
+_OUTAGES: Final = (TablesUnavailable, TimeoutError, TopicMissing)
 """Brokers, a disk or a store that do not work now; nothing ends a run that waits for them."""
 _HEALS: Final = (*_OUTAGES, LogChanged)
 """What is not in the log any more is loaded again."""
@@ -31,11 +31,12 @@ class Supervisor:
     """Starts a query again, with a growing pause, up to `max_restarts` times in a row.
 
     A row ends where the query finished a micro-batch. Restarts after an outage are not counted,
-    unless `max_restarts` is 0. `stop` ends the pause, and everything.
+    if `waits`, unless `max_restarts` is 0. `stop` ends the pause, and everything.
     """
 
     max_restarts: int
     stop: threading.Event
+    waits: bool = True
     restarts: int = 0
     failures: int = 0
 
@@ -52,7 +53,7 @@ class Supervisor:
             except Exception as error:
                 if finished() > before:
                     self.restarts = self.failures = 0
-                is_outage = isinstance(error, _OUTAGES) and self.max_restarts > 0
+                is_outage = isinstance(error, _OUTAGES) and self.waits and self.max_restarts > 0
                 self.restarts += 1
                 self.failures += not is_outage
                 if self.stop.is_set() or not may_heal(error) or self.failures > self.max_restarts:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
 from streaming.tables.creation import create_table
-from streaming.tables.damage import cut_damaged_log
+from streaming.tables.damage import cut_damaged_log, sync_checkpoints
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from streaming.tables.writer import Writer
@@ -63,6 +63,7 @@ def tidy_alerts(tables: str) -> None:
     if DeltaTable.is_deltatable(path):
         opened = DeltaTable(path)
         opened.create_checkpoint()
+        sync_checkpoints(path)
         opened.vacuum(dry_run=False)
         opened.cleanup_metadata()
 

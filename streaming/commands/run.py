@@ -109,7 +109,7 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     default=10,
     show_default=True,
     help="How often a query that failed is started again without a micro-batch between. Brokers or "
-    "tables that are away do not count, unless it is 0.",
+    "tables that are away do not count, unless it is 0 or with --available-now.",
 )
 @option(
     "--http-port",

@@ -29,6 +29,9 @@ from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
 
 logger = logging.getLogger(__name__)
 
+ELECTION_S: Final = 30.0
+"""An election takes less."""
+
 T = TypeVar("T")
 
 # What is over by then, as the move of a leader mostly is, is not worth a line in the log.

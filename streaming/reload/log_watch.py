@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import LogClient
-from streaming.kafka.leaders import LogDescription
+from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.reload.requests import requested
-from streaming.tables.schemas import STATE_LOADING
+from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES_ONCE_MS: Final = 1
-_LEADERLESS_S: Final = 30.0
-"""An election takes less."""
 
 
 class LogWatch:
@@ -67,15 +66,16 @@ class LogWatch:
         self._start: Start | None = None
         self._led_at: dict[int, float] = {}
         self._at_end_at: dict[int, float] = {}
+        self._current_at: defaultdict[int, datetime | None] = defaultdict(lambda: None)
 
     def begin(self, start: Start) -> None:
         """A query starts."""
-        now_s, now = self._clock(), datetime.now(timezone.utc)
         self._start = start
-        self._led_at = dict.fromkeys(start.log_partitions, now_s)
+        self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
+        self._led_at = dict.fromkeys(start.log_partitions, self._clock())
         # A load or reload that has not come to the end yet takes as long as it takes.
         self._at_end_at = {
-            p: now_s - (now - row.current_at).total_seconds()
+            p: self._clock_at(row.current_at)
             for p, row in start.progress.rows.items()
             if p in start.log_partitions and row.current_at and row.state != STATE_LOADING
         }
@@ -135,7 +135,7 @@ class LogWatch:
         now_s = self._clock()
         led = start.log_partitions & log.with_leader
         self._led_at.update(dict.fromkeys(led, now_s))
-        lost = {p for p in start.log_partitions if now_s - self._led_at[p] >= _LEADERLESS_S}
+        lost = {p for p in start.log_partitions if now_s - self._led_at[p] >= ELECTION_S}
         return lost if led else set()
 
     def _behind_for_too_long(self, start: Start, log: LogDescription) -> set[int]:
@@ -145,9 +145,19 @@ class LogWatch:
         log_ends = self._client.high_watermarks(start.log_partitions & log.with_leader)
         for log_partition, log_end in log_ends.items():
             row = rows.get(log_partition)
-            if row is not None and not row.is_reloading and row.next_offset >= log_end:
+            if row is None or row.is_reloading:
+                continue
+            if row.next_offset >= log_end:
                 self._at_end_at[log_partition] = now_s
+            elif row.state == STATE_CURRENT and row.current_at != self._current_at[log_partition]:
+                # On a busy log partition, only the micro-batches see the end that they read to.
+                self._at_end_at[log_partition] = now_s
+            self._current_at[log_partition] = row.current_at
         return {p for p, at in self._at_end_at.items() if now_s - at > self._delete_retention_s}
+
+    def _clock_at(self, moment: datetime) -> float:
+        """The time of the clock at a moment of the past."""
+        return self._clock() - (datetime.now(timezone.utc) - moment).total_seconds()
 
 
 def _numbers(log_partitions: Collection[int]) -> str:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
+from pyarrow.parquet import read_table
 
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
@@ -57,20 +57,24 @@ def cut_damaged_logs(tables: str) -> None:
     store, and in a folder without tables.
 
     Raises:
-        TablesUnavailable: no recent snapshot is whole, or a file cannot be read or deleted.
+        TablesUnavailable: no recent snapshot is whole, or a file cannot be read or deleted. No
+            entry is deleted then.
     """
     if local_path(tables) is None:
         return
     with delta.writing(tables):
         logs = {table: _DeltaLog(tables, table) for table in ALL_TABLES}
         for log in logs.values():
-            log.cut_at_damage()
-        if not logs[LOAD_PROGRESS].entries:
+            log.plan_cut_at_damage()
+        progress = logs[LOAD_PROGRESS]
+        if progress.newest_version is None:
             _require_no_rows(logs.values())
-            return
-        _cut_to_snapshot(logs)
-        logs[LOG_OFFSETS].cut_to_whole()
-        if not all(log.entries for log in logs.values()):
+        else:
+            _plan_cut_to_snapshot(logs)
+            logs[LOG_OFFSETS].plan_cut_to_whole()
+        for log in logs.values():
+            log.cut()
+        if progress.newest_version is not None and not all(log.entries for log in logs.values()):
             # The tables were being created.
             create_missing(tables)
 
@@ -86,11 +90,30 @@ def cut_damaged_log(tables: str, table: Table) -> None:
     if local_path(tables) is not None:
         with delta.writing(table.path(tables)):
             log = _DeltaLog(tables, table)
-            log.cut_at_damage()
-            log.cut_to_whole()
+            log.plan_cut_at_damage()
+            log.plan_cut_to_whole()
+            log.cut()
 
 
-def _cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
+def sync_checkpoints(path: str) -> None:
+    """Have the checkpoints of a Delta log on the disk before entries are deleted that they replace.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    folder = local_path(path)
+    if folder is None:
+        return
+    log = folder / "_delta_log"
+    for file in (*log.glob("*.checkpoint*"), log):
+        opened = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
     """Cut the logs to the newest whole snapshot, unless all tables are whole now."""
     progress = logs[LOAD_PROGRESS]
 
@@ -109,15 +132,16 @@ def _cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
 
     snapshot = progress.newest(is_snapshot_whole)
     is_newest = snapshot == progress.newest_version
-    if not is_newest or not all(logs[t].is_whole(logs[t].newest_version) for t in TABLES):
+    if not is_newest or not all(logs[t].is_whole(logs[t].newest_version or 0) for t in TABLES):
         for table, version in versions_of(snapshot).items():
-            logs[table].cut_after(version)
+            logs[table].newest_version = version
 
 
 def _require_no_rows(logs: Collection[_DeltaLog]) -> None:
     """Refuse tables with rows whose `load_progress` is missing: nothing says how far they are."""
     for log in logs:
-        if log.entries and delta.open_table(log.tables, log.table).file_uris():
+        version = log.newest_version
+        if version is not None and delta.open_table(log.tables, log.table, version).file_uris():
             raise TablesUnavailable(
                 f"{log.tables} has no load_progress, but {log.table.name} has rows: restore "
                 "it from a backup, or name another folder with --tables"
@@ -125,120 +149,147 @@ def _require_no_rows(logs: Collection[_DeltaLog]) -> None:
 
 
 class _DeltaLog:
-    """The Delta log of a table on this machine: entries and checkpoints."""
+    """The Delta log of a table on this machine: entries and checkpoints.
+
+    `newest_version` is the version to cut it at, None where no version is left.
+    """
 
     def __init__(self, tables: str, table: Table) -> None:
         self.tables = tables
         self.table = table
         self._folder = local_path(table.path(tables)) or Path()
+        self._log = self._folder / "_delta_log"
+        self._is_missing = not self.entries
         self._known_whole: dict[int, bool] = {}
         newest = max((file.stat().st_mtime for file in self.entries), default=0.0)
         self._unsynced_since = newest - MOST_UNSYNCED.total_seconds()
+        self.newest_version = _version(self.entries[-1]) if self.entries else None
 
     @property
     def entries(self) -> list[Path]:
         """From the oldest to the newest one."""
         return self._files(_ENTRY)
 
-    @property
-    def newest_version(self) -> int:
-        """0 where there is no entry: tables are created at that version, without rows."""
-        entries = self.entries
-        return _version(entries[-1]) if entries else 0
-
     def is_whole(self, version: int) -> bool:
-        """Whether a version can be opened, and its data files have their size and their end."""
+        """Whether the data files of a version have their size and their end.
+
+        Raises:
+            TablesUnavailable: it cannot be read, and no file of it is damaged.
+        """
         if version not in self._known_whole:
             self._known_whole[version] = self._has_whole_files(version)
         return self._known_whole[version]
 
     def newest(self, is_sound: Callable[[int], bool]) -> int:
-        """The newest sound version.
+        """The newest sound version up to `newest_version`.
 
         Raises:
             TablesUnavailable: no recent one is.
         """
         for entry in reversed(self.entries):
-            if is_sound(_version(entry)):
-                return _version(entry)
-            self._require_unsynced(entry)
+            if self.newest_version is not None and _version(entry) <= self.newest_version:
+                if is_sound(_version(entry)):
+                    return _version(entry)
+                self._require_unsynced(entry)
         raise _damaged(self._folder)
 
-    def cut_at_damage(self) -> None:
-        """Delete damaged checkpoints, and the entries from the first damaged or missing one on.
+    def plan_cut_at_damage(self) -> None:
+        """Delete damaged checkpoints, and find the first damaged or missing entry.
 
-        Entries before the newest whole checkpoint are not read.
+        Without the checkpoints, readers take the entries that these repeat. Entries before the
+        newest whole checkpoint are not read.
 
         Raises:
             TablesUnavailable: a damaged entry is not recent.
         """
         checkpoints = self._files(_CHECKPOINT)
-        damaged = [file for file in checkpoints if not _is_parquet(file)]
+        damaged = [file for file in checkpoints if not _is_readable(file)]
         whole = {_version(file) for file in checkpoints} - {_version(file) for file in damaged}
+        if self._hinted_checkpoint() not in whole:
+            self._forget_checkpoint_hint()
+        self._delete(damaged)
         entries = self.entries
         versions = {_version(file) for file in entries}
-        first = max(whole & versions, default=min(versions, default=0))
-        last = first - 1
+        if not versions:
+            return
+        last = max(whole & versions, default=min(versions)) - 1
         while self._is_entry_whole(last + 1):
             last += 1
         for entry in entries:
             if _version(entry) > last:
                 self._require_unsynced(entry)
-        self._delete(damaged)
-        self.cut_after(last)
+        self.newest_version = last if last in versions else None
 
-    def cut_to_whole(self) -> None:
-        """Delete the entries after the newest whole version.
+    def plan_cut_to_whole(self) -> None:
+        """Find the newest whole version.
 
         Raises:
             TablesUnavailable: no recent one is whole.
         """
-        if self.entries:
-            self.cut_after(self.newest(self.is_whole))
+        if self.newest_version is not None:
+            self.newest_version = self.newest(self.is_whole)
 
-    def cut_after(self, version: int) -> None:
-        """Delete all entries and checkpoints after a version."""
+    def cut(self) -> None:
+        """Delete all entries and checkpoints after `newest_version`, the newest first."""
+        last = -1 if self.newest_version is None else self.newest_version
         files = self.entries + self._files(_CHECKPOINT)
-        self._delete([file for file in files if _version(file) > version])
+        self._delete([file for file in files if _version(file) > last])
 
     def _require_unsynced(self, entry: Path) -> None:
         if entry.stat().st_mtime < self._unsynced_since:
             raise _damaged(entry)
 
+    def _hinted_checkpoint(self) -> int:
+        """The version of the checkpoint that readers begin with; -1 where nothing sound says it."""
+        try:
+            return int(json.loads((self._log / "_last_checkpoint").read_bytes())["version"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return -1
+
+    def _forget_checkpoint_hint(self) -> None:
+        """Readers fail where it names a checkpoint that is gone, and find the others without it."""
+        (self._log / "_last_checkpoint").unlink(missing_ok=True)
+
     def _delete(self, files: list[Path]) -> None:
         """Delete files of the log, the newest first."""
+        if files:
+            self._forget_checkpoint_hint()
         for file in sorted(files, reverse=True):
             logger.warning(
                 "deleted %(file)s: a power loss damaged it or a file of its snapshot",
                 {"file": str(file)},
             )
             file.unlink()
-        if files:
-            # It may name a checkpoint that is gone; readers find the others without it.
-            (self._folder / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
-            self._known_whole.clear()
 
     def _files(self, name: re.Pattern[str]) -> list[Path]:
-        log = self._folder / "_delta_log"
-        return sorted(file for file in log.glob("*") if name.fullmatch(file.name))
+        return sorted(file for file in self._log.glob("*") if name.fullmatch(file.name))
 
     def _is_entry_whole(self, version: int) -> bool:
         """Whether there is a log entry, not empty, and each of its lines is a JSON object."""
         try:
-            lines = (self._folder / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()
+            lines = (self._log / f"{version:020}.json").read_bytes().splitlines()
             return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
         except (FileNotFoundError, ValueError):
             return False
 
     def _has_whole_files(self, version: int) -> bool:
-        if not self.entries:
-            return version == 0
-        try:
-            opened = delta.open_table(self.tables, self.table, version)
-            files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
-            return all(_is_parquet(self._folder / f["path"], f["size_bytes"]) for f in files)
-        except (DeltaError, TablesUnavailable, FileNotFoundError):
+        if self.newest_version is None and version == 0:
+            # It was being created, and had no rows.
+            return True
+        if self._is_missing:
+            raise TablesUnavailable(
+                f"{self._folder} is missing: restore it from a backup, or move {self.tables} away "
+                "and let `run` load the log again"
+            )
+        if self.newest_version is None or version > self.newest_version:
             return False
+        opened = delta.open_table(self.tables, self.table, version)
+        files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+        if not all(_is_parquet(self._folder / f["path"], f["size_bytes"]) for f in files):
+            return False
+        # That of the snapshots is read here, so it has to be whole within, too.
+        is_read = self.table is LOAD_PROGRESS
+        return not is_read or all(_is_readable(self._folder / file["path"]) for file in files)
 
 
 def _damaged(where: Path) -> TablesUnavailable:
@@ -253,11 +304,32 @@ def _version(file: Path) -> int:
     return int(file.name.split(".")[0])
 
 
-def _is_parquet(file: Path, size_bytes: int | None = None) -> bool:
+def _is_parquet(file: Path, size_bytes: int) -> bool:
     """Whether a file has its size and ends as Parquet files do."""
-    with file.open("rb") as opened:
-        found_bytes = opened.seek(0, os.SEEK_END)
-        if found_bytes < len(_PARQUET_MAGIC) or size_bytes not in (None, found_bytes):
-            return False
-        opened.seek(-len(_PARQUET_MAGIC), os.SEEK_END)
-        return opened.read() == _PARQUET_MAGIC
+    try:
+        with file.open("rb") as opened:
+            found_bytes = opened.seek(0, os.SEEK_END)
+            if found_bytes < len(_PARQUET_MAGIC) or size_bytes != found_bytes:
+                return False
+            opened.seek(-len(_PARQUET_MAGIC), os.SEEK_END)
+            return opened.read() == _PARQUET_MAGIC
+    except FileNotFoundError:
+        return False
+
+
+def _is_readable(file: Path) -> bool:
+    """Whether all of a Parquet file can be read.
+
+    Raises:
+        OSError: the operating system refuses to read it, which says nothing about the file.
+    """
+    try:
+        read_table(file, partitioning=None)
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return False
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # Arrow's own, of bytes that are no Parquet.
+        return False
+    return True

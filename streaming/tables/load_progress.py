@@ -182,6 +182,8 @@ class LoadProgress:
         before = {p for p, row in self.rows.items() if row.state == STATE_WAITING}
         for log_partition in before.difference(log_partitions):
             self.rows[log_partition].state = STATE_LOADING
+            if not self.rows[log_partition].is_begun:
+                del self.rows[log_partition]
         for log_partition in log_partitions:
             self.rows.setdefault(log_partition, Progress()).state = STATE_WAITING
         return before != set(log_partitions)

@@ -34,6 +34,7 @@ from pyarrow.fs import FileInfo, FileSystem
 
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
+from streaming.tables.damage import sync_checkpoints
 from streaming.tables.file_systems import file_system
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -120,7 +121,9 @@ def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: dateti
     step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
     # Of the version that is named: what leads to it stays.
+    step("log_synced", lambda: sync_checkpoints(path))
     step("log_cleaned", lambda: DeltaTable(path, version=pinned).cleanup_metadata())
+    done.pop("log_synced", None)
     done.pop("log_cleaned", None)
     return TableUpkeep(table=table.name, error="; ".join(errors), **done)
 

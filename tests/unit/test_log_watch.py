@@ -146,6 +146,15 @@ def test_each_time_at_the_end_counts(watched: Watched) -> None:
     assert watched.after(20)
 
 
+def test_a_busy_log_partition_is_read_to_its_end_by_micro_batches(watched: Watched) -> None:
+    """Whenever the end is looked at, it has moved on."""
+    row = watched.start.progress.rows[0]
+    for number in range(10):
+        row.current_at = datetime.now(timezone.utc) + timedelta(seconds=number)
+        watched.log.ends[0] = row.next_offset + 1
+        assert not watched.after(DELETE_RETENTION_S / 2)
+
+
 def test_a_load_takes_as_long_as_it_takes(watched: Watched) -> None:
     """Loading it again would take as long."""
     watched.log.ends[1] = 1_000_000

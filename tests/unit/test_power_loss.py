@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from deltalake import DeltaTable
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.unwritten_samples import rows_of
 from streaming.opening import open_for_writing
+from streaming.tables import delta
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -225,6 +227,57 @@ def test_a_data_file_that_was_damaged_before_is_refused(tables: str) -> None:
     refused = call("redecode", "--tables", tables, exit_code=2)
     assert "is damaged, and it is too old" in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_table_that_somebody_deleted_is_refused(tables: str) -> None:
+    shutil.rmtree(GROUP_OFFSETS.path(tables))
+    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
+    with pytest.raises(TablesUnavailable, match="group_offsets is missing"), locked(tables):
+        pass
+    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
+
+
+def test_a_failure_to_read_is_no_damage(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = sorted(Path(tables).rglob("_delta_log/*.json"))
+
+    def refused(tables: str, table: Table, version: int | None = None) -> DeltaTable:
+        if table is GROUP_OFFSETS:
+            raise TablesUnavailable("too many open files")
+        return open_table(tables, table, version)
+
+    open_table = delta.open_table
+    with monkeypatch.context() as patched:
+        patched.setattr(delta, "open_table", refused)
+        with pytest.raises(TablesUnavailable, match="too many open files"), locked(tables):
+            pass
+    assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
+
+
+def test_a_hint_to_a_checkpoint_that_is_gone_costs_nothing(tables: str, tmp_path: Path) -> None:
+    DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
+    log = log_of(tables, GROUP_OFFSETS)
+    hint = (log / "_last_checkpoint").read_bytes()
+    apply_next(start_apply(tables))
+    for checkpoint in log.glob("*.checkpoint.parquet"):
+        checkpoint.unlink()
+    (log / "_last_checkpoint").write_bytes(hint)
+    goes_on(tables, tmp_path, least=4)
+
+
+def test_a_checkpoint_with_zeros_within_costs_nothing(tables: str, tmp_path: Path) -> None:
+    DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
+    (checkpoint,) = log_of(tables, GROUP_OFFSETS).glob("*.checkpoint.parquet")
+    content = checkpoint.read_bytes()
+    apply_next(start_apply(tables))
+    checkpoint.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
+    goes_on(tables, tmp_path, least=4)
+
+
+def test_a_load_progress_with_zeros_within_is_damaged(tables: str, tmp_path: Path) -> None:
+    file = last_data_file(tables, LOAD_PROGRESS)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
+    goes_on(tables, tmp_path)
 
 
 def test_tables_without_load_progress_are_refused(tables: str) -> None:
