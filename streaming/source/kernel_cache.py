@@ -25,7 +25,8 @@ def ensure_kernel_cache() -> None:
     named = os.environ.get(_VARIABLE)
     user_cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(named) if named else Path(os.path.expanduser(user_cache), "numba")  # noqa: PTH111
-    if not _is_writable(folder):
+    # The home folder of a user id without a name is not known.
+    if folder.parts[:1] == ("~",) or not _is_writable(folder):
         with suppress(OSError):
             os.environ[_VARIABLE] = str(_temporary_folder())
 
