@@ -149,12 +149,9 @@ def run_query(
         )
         try:
             # After Spark has started: an older run writes until this one can.
-            try:
-                start = start_from(settings, kafka_config, retentions, stop, None, last_at_end={})
-            except TimeoutError:
-                if stop.is_set():
-                    return
-                raise
+            start = _first_start(settings, kafka_config, retentions, stop)
+            if start is None:
+                return
             with _jvm_that_lives(session):
                 if settings.catalog is not None:
                     register(session, settings.tables, settings.catalog)
@@ -173,6 +170,29 @@ def run_query(
             if own_session:
                 with suppress(Py4JError, ConnectionError):
                     session.stop()
+
+
+def _first_start(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    retentions: Retentions,
+    stop: threading.Event,
+) -> Start | None:
+    """Where the first query starts, None where `stop` is set before brokers answer.
+
+    Raises:
+        ConfigurationError: see `start_from`.
+        TimeoutError: no broker answered for `retry_timeout`, and the run is not to wait for longer.
+    """
+    while True:
+        try:
+            return start_from(settings, kafka_config, retentions, stop, None, last_at_end={})
+        except TimeoutError as error:
+            if stop.is_set():
+                return None
+            if settings.available_now or not settings.max_restarts:
+                raise
+            logger.warning("%(error)s; trying again", {"error": error})
 
 
 @contextmanager
