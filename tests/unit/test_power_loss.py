@@ -8,6 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.unwritten_samples import rows_of
 from streaming.opening import open_for_writing
 from streaming.tables import delta
+from streaming.tables.creation import keep_snapshots
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -199,6 +201,22 @@ def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
         if file.is_file() and file.stat().st_mtime_ns > unsynced_since and choose.random() < 0.5:
             choose.choice([*DAMAGES.values()])(file)
     goes_on(tables, tmp_path, least=4)
+
+
+def test_a_log_that_upkeep_cleaned_is_whole(
+    tables: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply = start_apply(tables)
+    for _ in range(4):
+        for table in ALL_TABLES:
+            DeltaTable(table.path(tables)).create_checkpoint()
+        apply_next(apply)
+    keep_snapshots(apply.writer.epoch, timedelta(0))
+    list(upkeep(apply.writer.epoch, timedelta(days=3650), now=NOW))
+    assert not (log_of(tables, LOAD_PROGRESS) / f"{0:020}.json").exists()
+    caplog.clear()
+    goes_on(tables, tmp_path, least=7)
+    assert "power loss" not in caplog.text
 
 
 @pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOG_OFFSETS], ids=str)
