@@ -1,4 +1,4 @@
-"""A query that failed is started again, unless a person has to mend something first."""
+"""Starts a query that failed again, unless a person has to correct something first."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ logger = logging.getLogger(__name__)
 _OUTAGES: Final = (TablesUnavailable, TimeoutError, TopicMissing)
 """Brokers, a disk or a store that do not work now; nothing ends a run that waits for them."""
 _HEALS: Final = (*_OUTAGES, LogChanged)
-"""What is not in the log any more is loaded again."""
+"""Log partitions whose records are gone are reloaded."""
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
+_MOST_DOUBLINGS: Final = 10
+"""An outage of a day has more restarts than a float has powers of two."""
 _CANNOT_HEAL: Final = (ConfigurationError, AnalysisException, Py4JError, ConnectionError)
-"""What a person must change, a query that cannot even start, and Spark's JVM that is gone."""
+"""Settings that a person must correct, a query that cannot start, and the end of Spark's JVM."""
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts a query again, with a growing pause, up to `max_restarts` times in a row.
+    """Starts a query again, with exponential back-off, up to `max_restarts` times in a row.
 
-    A row ends where the query finished a micro-batch. Restarts after an outage are not counted,
-    if `waits`, unless `max_restarts` is 0. `stop` ends the pause, and everything.
+    A finished micro-batch ends the row. With `waits`, restarts after an outage are not counted,
+    unless `max_restarts` is 0. `stop` ends the pause and the supervisor.
     """
 
     max_restarts: int
@@ -44,7 +46,7 @@ class Supervisor:
         """Run a query to its end; `finished` tells how many micro-batches it has finished.
 
         Raises:
-            Exception: what it failed of the last time.
+            Exception: the error of the last attempt.
         """
         while True:
             before = finished()
@@ -58,7 +60,8 @@ class Supervisor:
                 self.failures += not is_outage
                 if self.stop.is_set() or not may_heal(error) or self.failures > self.max_restarts:
                     raise
-                pause_s = min(_FIRST_WAIT_S * 2 ** (self.restarts - 1), _LONGEST_WAIT_S)
+                doublings = min(self.restarts - 1, _MOST_DOUBLINGS)
+                pause_s = min(_FIRST_WAIT_S * 2**doublings, _LONGEST_WAIT_S)
                 logger.warning(
                     "the query failed (%(error)s); it starts again in %(pause_s)g s%(count)s",
                     {
@@ -75,5 +78,5 @@ class Supervisor:
 
 
 def may_heal(error: BaseException) -> bool:
-    """Whether a later attempt may go well without anybody's doing."""
+    """Whether a later attempt may succeed although nobody changes anything."""
     return isinstance(error, _HEALS) or not isinstance(error, _CANNOT_HEAL)

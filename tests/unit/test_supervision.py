@@ -77,6 +77,13 @@ def test_outages_are_waited_for_as_long_as_they_last(error: Exception) -> None:
         supervised(Failing(error), max_restarts=0)
 
 
+def test_an_outage_of_a_day_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 0.0)
+    query = Failing(*([TablesUnavailable("a full disk")] * 1_500))
+    supervised(query)
+    assert query.starts == 1_501
+
+
 def test_a_finished_micro_batch_ends_the_row() -> None:
     query = Failing(*(SparkError(str(number)) for number in range(9)), micro_batches=1)
     supervised(query)
