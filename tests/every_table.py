@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import cache
+from tempfile import TemporaryDirectory
 
 from coordinator_state.offsets import OffsetKey, Semantics
 from streaming.apply.micro_batch import MicroBatchApply
@@ -13,7 +14,7 @@ from streaming.tables.schemas import PENDING_OFFSETS
 from tests.log_rows import LOG_PARTITION, commit, marker, record, table_of
 from tests.logs import group_value
 from tests.tables_folder import start_apply
-from tests.undisturbed import differences, table_rows
+from tests.undisturbed import Rows, differences, table_rows
 
 RECORDS = 6
 """Of a micro-batch."""
@@ -52,14 +53,19 @@ def micro_batches(tables: str) -> int:
     return 0 if state is None else state.next_offset // RECORDS
 
 
-def assert_undisturbed(tables: str, folder: Path) -> None:
+def assert_undisturbed(tables: str) -> None:
     """Every row is that of a load of as many micro-batches that nobody disturbed."""
-    undisturbed = str(folder / "undisturbed")
-    create(undisturbed)
-    apply = start_apply(undisturbed)
-    for _ in range(micro_batches(tables)):
-        apply_next(apply)
     found = table_rows(tables)
     assert all(rows for name, rows in found.items() if name != PENDING_OFFSETS.name)
-    different = list(differences(found, table_rows(undisturbed)))
+    different = list(differences(found, _undisturbed_rows(micro_batches(tables))))
     assert different == []
+
+
+@cache
+def _undisturbed_rows(count: int) -> Rows:
+    with TemporaryDirectory(prefix="undisturbed-") as tables:
+        create(tables)
+        apply = start_apply(tables)
+        for _ in range(count):
+            apply_next(apply)
+        return table_rows(tables)

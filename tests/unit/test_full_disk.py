@@ -46,4 +46,4 @@ def test_each_table_recovers(tmp_path: Path, table: Table, left_bytes: int) -> N
         assert before <= 2 + STARTS - failures
         apply_next(apply)
         apply_next(apply)
-        assert_undisturbed(tables, tmp_path)
+        assert_undisturbed(tables)

@@ -31,7 +31,8 @@ from streaming.tables.schemas import (
     TABLES,
     Table,
 )
-from streaming.tables.upkeep import upkeep
+from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
+from streaming.tables.writer_epoch import WriterEpoch
 from tests.command_line import call
 from tests.every_table import apply_next, assert_undisturbed, create, micro_batches
 from tests.tables_folder import NOW, start_apply
@@ -60,15 +61,32 @@ damages = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 tables_of_snapshots = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> str:
-    """Three micro-batches, of which the last one is about to be damaged."""
-    tables = str(tmp_path / "tables")
+def tables_of(folder: Path, count: int) -> str:
+    tables = str(folder / "tables")
     create(tables)
     apply = start_apply(tables)
-    for _ in range(3):
+    for _ in range(count):
         apply_next(apply)
     return tables
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tables_of(tmp_path_factory.mktemp("loaded"), 3)
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    tables = tables_of(tmp_path_factory.mktemp("compacted"), MOST_SMALL_FILES + 1)
+    list(upkeep(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
+    assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
+    return tables
+
+
+@pytest.fixture
+def tables(loaded: str, tmp_path: Path) -> str:
+    """Three micro-batches, of which the last one is about to be damaged."""
+    return str(shutil.copytree(loaded, tmp_path / "tables"))
 
 
 def log_of(tables: str, table: Table) -> Path:
@@ -89,32 +107,28 @@ def last_data_file(tables: str, table: Table) -> Path:
         entry = entry.with_name(f"{int(entry.stem) - 1:020}.json")
 
 
-def goes_on(tables: str, folder: Path, least: int = 2) -> None:
+def goes_on(tables: str, least: int = 2) -> None:
     """A start rolls back by as little as possible, and ends in the tables of any other load."""
     with locked(tables):
         apply = start_apply(tables)
     assert micro_batches(tables) >= least
     for _ in range(2):
         apply_next(apply)
-    assert_undisturbed(tables, folder)
+    assert_undisturbed(tables)
 
 
 @damages
 @tables_of_snapshots
-def test_the_last_log_entry(
-    tables: str, tmp_path: Path, table: Table, damage: Callable[[Path], None]
-) -> None:
+def test_the_last_log_entry(tables: str, table: Table, damage: Callable[[Path], None]) -> None:
     damage(last_entry(tables, table))
-    goes_on(tables, tmp_path)
+    goes_on(tables)
 
 
 @damages
 @tables_of_snapshots
-def test_the_last_data_file(
-    tables: str, tmp_path: Path, table: Table, damage: Callable[[Path], None]
-) -> None:
+def test_the_last_data_file(tables: str, table: Table, damage: Callable[[Path], None]) -> None:
     damage(last_data_file(tables, table))
-    goes_on(tables, tmp_path)
+    goes_on(tables)
 
 
 def test_it_says_so(tables: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -138,9 +152,7 @@ def test_what_is_whole_stays(tables: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 @damages
-def test_a_checkpoint_of_the_delta_log(
-    tables: str, tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_a_checkpoint_of_the_delta_log(tables: str, damage: Callable[[Path], None]) -> None:
     for table in TABLES:
         DeltaTable(table.path(tables)).create_checkpoint()
     apply_next(start_apply(tables))
@@ -148,25 +160,21 @@ def test_a_checkpoint_of_the_delta_log(
         (checkpoint,) = log_of(tables, table).glob("*.checkpoint.parquet")
         damage(checkpoint)
         damage(log_of(tables, table) / "_last_checkpoint")
-    goes_on(tables, tmp_path, least=4)
+    goes_on(tables, least=4)
 
 
 @damages
 def test_files_that_upkeep_compacted(
-    tables: str, tmp_path: Path, damage: Callable[[Path], None]
+    compacted: str, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """The snapshot is of the files before, which are there."""
-    for _ in range(20):
-        apply = start_apply(tables)
-        apply_next(apply)
-    list(upkeep(apply.writer.epoch, NOW - NOW.replace(year=1), now=NOW))
-    assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
+    tables = str(shutil.copytree(compacted, tmp_path / "tables"))
     damage(last_data_file(tables, OFFSET_COMMITS))
-    goes_on(tables, tmp_path, least=23)
+    goes_on(tables, least=MOST_SMALL_FILES + 1)
 
 
 @damages
-def test_samples(tables: str, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_samples(tables: str, damage: Callable[[Path], None]) -> None:
     """They belong to no snapshot: the last ones are lost, and the others stay."""
     writer = open_for_writing(tables, "test")
     nothing = rows_of([])
@@ -178,7 +186,7 @@ def test_samples(tables: str, tmp_path: Path, damage: Callable[[Path], None]) ->
         }
         writer.append(LOG_OFFSETS, pa.Table.from_pylist([row], schema=nothing.schema))
     damage(last_data_file(tables, LOG_OFFSETS))
-    goes_on(tables, tmp_path, least=3)
+    goes_on(tables, least=3)
     assert TableReader(tables).read(LOG_OFFSETS.name)["partition"].to_pylist() == [1]
 
 
@@ -200,12 +208,10 @@ def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
     for file in sorted(Path(tables).rglob("*")):
         if file.is_file() and file.stat().st_mtime_ns > unsynced_since and choose.random() < 0.5:
             choose.choice([*DAMAGES.values()])(file)
-    goes_on(tables, tmp_path, least=4)
+    goes_on(tables, least=4)
 
 
-def test_a_log_that_upkeep_cleaned_is_whole(
-    tables: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_that_upkeep_cleaned_is_whole(tables: str, caplog: pytest.LogCaptureFixture) -> None:
     apply = start_apply(tables)
     for _ in range(4):
         for table in ALL_TABLES:
@@ -215,7 +221,7 @@ def test_a_log_that_upkeep_cleaned_is_whole(
     list(upkeep(apply.writer.epoch, timedelta(days=3650), now=NOW))
     assert not (log_of(tables, LOAD_PROGRESS) / f"{0:020}.json").exists()
     caplog.clear()
-    goes_on(tables, tmp_path, least=7)
+    goes_on(tables, least=7)
     assert "power loss" not in caplog.text
 
 
@@ -271,7 +277,7 @@ def test_a_failure_to_read_is_no_damage(tables: str, monkeypatch: pytest.MonkeyP
     assert sorted(Path(tables).rglob("_delta_log/*.json")) == entries
 
 
-def test_a_hint_to_a_checkpoint_that_is_gone_costs_nothing(tables: str, tmp_path: Path) -> None:
+def test_a_hint_to_a_checkpoint_that_is_gone_costs_nothing(tables: str) -> None:
     DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
     log = log_of(tables, GROUP_OFFSETS)
     hint = (log / "_last_checkpoint").read_bytes()
@@ -279,23 +285,23 @@ def test_a_hint_to_a_checkpoint_that_is_gone_costs_nothing(tables: str, tmp_path
     for checkpoint in log.glob("*.checkpoint.parquet"):
         checkpoint.unlink()
     (log / "_last_checkpoint").write_bytes(hint)
-    goes_on(tables, tmp_path, least=4)
+    goes_on(tables, least=4)
 
 
-def test_a_checkpoint_with_zeros_within_costs_nothing(tables: str, tmp_path: Path) -> None:
+def test_a_checkpoint_with_zeros_within_costs_nothing(tables: str) -> None:
     DeltaTable(GROUP_OFFSETS.path(tables)).create_checkpoint()
     (checkpoint,) = log_of(tables, GROUP_OFFSETS).glob("*.checkpoint.parquet")
     content = checkpoint.read_bytes()
     apply_next(start_apply(tables))
     checkpoint.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
-    goes_on(tables, tmp_path, least=4)
+    goes_on(tables, least=4)
 
 
-def test_a_load_progress_with_zeros_within_is_damaged(tables: str, tmp_path: Path) -> None:
+def test_a_load_progress_with_zeros_within_is_damaged(tables: str) -> None:
     file = last_data_file(tables, LOAD_PROGRESS)
     content = file.read_bytes()
     file.write_bytes(content[:4] + bytes(len(content) - 12) + content[-8:])
-    goes_on(tables, tmp_path)
+    goes_on(tables)
 
 
 def test_tables_without_load_progress_are_refused(tables: str) -> None:
@@ -323,7 +329,7 @@ def test_tables_that_were_being_created(
         apply = start_apply(tables)
         apply_next(apply)
         apply_next(apply)
-    assert_undisturbed(tables, tmp_path)
+    assert_undisturbed(tables)
 
 
 def test_readers_name_the_damaged_table(tables: str) -> None:

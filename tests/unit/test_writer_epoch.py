@@ -66,9 +66,7 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     ],
     indirect=["tables"],
 )
-def test_an_older_run_ends_at_its_next_commit(
-    tables: str, is_loaded: bool, table: str, tmp_path: Path
-) -> None:
+def test_an_older_run_ends_at_its_next_commit(tables: str, is_loaded: bool, table: str) -> None:
     """The newer one takes over after the older one wrote a table, or between two micro-batches."""
     create(tables)
     newer: list[MicroBatchApply] = []
@@ -94,12 +92,10 @@ def test_an_older_run_ends_at_its_next_commit(
     with pytest.raises(WriterFenced):
         apply_next(newer[0])
     apply_next(again)
-    assert_undisturbed(tables, tmp_path)
+    assert_undisturbed(tables)
 
 
-def test_a_commit_under_way_is_fenced_too(
-    tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer run takes over between the check of the epoch and the commit, of each write."""
     create(tables)
     write = write_deltalake
@@ -124,10 +120,10 @@ def test_a_commit_under_way_is_fenced_too(
             apply_next(older)
     assert sum(fenced.values()) == len(writes)
     assert len(fenced) == 2 or "://" in tables
-    assert_undisturbed(tables, tmp_path)
+    assert_undisturbed(tables)
 
 
-def test_runs_that_start_at_the_same_time(tables: str, tmp_path: Path) -> None:
+def test_runs_that_start_at_the_same_time(tables: str) -> None:
     """Each creates the tables, takes an epoch and applies micro-batches until it is fenced."""
     runs = 4
     barrier = threading.Barrier(runs)
@@ -148,10 +144,10 @@ def test_runs_that_start_at_the_same_time(tables: str, tmp_path: Path) -> None:
     assert [number for number in ended if number is not None] == [runs]
     assert epoch_of(DeltaTable(LOAD_PROGRESS.path(tables))) == runs
     assert len(DeltaTable(LOAD_PROGRESS.path(tables)).history()) > runs
-    assert_undisturbed(tables, tmp_path)
+    assert_undisturbed(tables)
 
 
-def test_random_runs_that_overtake_each_other(tables: str, tmp_path: Path) -> None:
+def test_random_runs_that_overtake_each_other(tables: str) -> None:
     """Runs on threads of their own, each of which is started again when it was fenced."""
     create(tables)
     ended = threading.Event()
@@ -173,7 +169,7 @@ def test_random_runs_that_overtake_each_other(tables: str, tmp_path: Path) -> No
         ended.set()
         assert sum(future.result() for future in runs) > 0
     apply_next(start_apply(tables))
-    assert_undisturbed(tables, tmp_path)
+    assert_undisturbed(tables)
 
 
 def test_the_epoch_outlives_checkpoints_of_the_delta_log(tables: str) -> None:
