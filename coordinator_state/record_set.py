@@ -158,7 +158,7 @@ def first_offset(view: memoryview, frame: Frame) -> int:
 
 
 def _sound_message(view: memoryview, position: int, end: int, offset: int) -> Frame:
-    """A message of magic 0 or 1, whose header has the last offset of what is inside."""
+    """A message of magic 0 or 1; its header has the offset of the last message inside."""
     (crc,) = struct.unpack_from(">I", view, position + LOG_OVERHEAD_BYTES)
     actual = zlib.crc32(view[position + MAGIC_POSITION : end])
     if actual != crc:
@@ -195,7 +195,7 @@ class _Framing:
         self._log_end = log_end
 
     def run(self) -> Rest:
-        """Find the frames, and what is left."""
+        """Find the frames, and the bytes that are left."""
         while self._position < len(self._view) and self._next_offset < self._to_offset:
             rest = self._step()
             if rest is not None:

@@ -57,7 +57,7 @@ def _checked_servers(servers: str) -> str:
 
 
 def _refuse_secrets(kafka: Any) -> None:
-    """Before pydantic sees the settings: its errors hold what they are about."""
+    """Before pydantic sees the settings: its errors quote the values."""
     if not isinstance(kafka, Mapping):
         raise ConfigurationError("--kafka: not a mapping of Kafka properties")
     try:

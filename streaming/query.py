@@ -486,7 +486,7 @@ def _wait(
             stoppable.is_over = True
         query.stop()
     if stoppable.error is not None:
-        # What a reader may not read is raised where its rows are asked for.
+        # An error of a worker surfaces where the micro-batch collects its rows.
         raise _own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
         raise _own_error(str(error)) or _disk_full(str(error)) or error

@@ -1,4 +1,4 @@
-"""How much work of a kind is done at once, and how much may wait for it."""
+"""Limits for work of one kind: how much runs at once, and how much waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import BoundedSemaphore
 
 
 class Busy(Exception):
-    """As much as may is being done at the moment: a line for who asked, who may ask again."""
+    """No place is free. The text is for the client, who may retry."""
 
 
 class Slots:
@@ -16,7 +16,7 @@ class Slots:
 
     Args:
         what: the work, as the reason of `Busy` names it.
-        at_once: how much of it is done at once.
+        at_once: how much of it runs at once.
         waiting: how much more may wait.
         wait_s: for so long.
     """

@@ -1,4 +1,4 @@
-"""Where a query starts: the tables, what of them is loaded again, and its checkpoint."""
+"""Where a query starts: the tables, their reloads, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retentions:
-    """What the cluster says of how long it keeps offsets and tombstones."""
+    """How long the cluster keeps offsets and tombstones."""
 
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
 
     @classmethod
     def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
-        """Ask it; what it does not tell is taken to be the default."""
+        """Ask the cluster; a setting that it does not tell has its default."""
         found: dict[str, int] = {}
         with GroupAdmin(bootstrap_servers, kafka_config) as admin:
             for name, default, ask in (
@@ -71,7 +71,7 @@ class Retentions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The tables' writer, how far they are, the topic as it is, and what of it a query can read.
+    """The tables' writer and position, the topic, and the log partitions that a query can read.
 
     `waiting` are the wanted log partitions without a leader, `log_partitions` the others.
     """
@@ -171,7 +171,7 @@ def start_from(
         )
     is_other_topic = progress.topic_id != description.topic_id
     if not is_other_topic:
-        # What this run does not read would be loading for ever.
+        # Log partitions that this run does not read would be loading for ever.
         doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
     asked = requested(settings.tables).intersection(wanted)
     for log_partition in asked & progress.rows.keys():
@@ -259,7 +259,7 @@ def create_empty(settings: RunSettings, cluster_id: str) -> None:
             LoadProgress.nothing(
                 cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
             ),
-            # The next `run` corrects what only the topic and its brokers can say.
+            # The next `run` corrects the properties that only the topic and its brokers know.
             log_partitions=_DEFAULT_LOG_PARTITIONS,
             snapshot_retention=parse_interval(settings.snapshot_retention),
             change_data_feed=settings.change_data_feed,

@@ -176,7 +176,7 @@ class _RecordSetDecoder:
         )
 
     def _rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
-        """What is behind the last whole batch, if that is none but a cut one."""
+        """The bytes after the last whole batch: none, or a cut batch."""
         position, _, last_offset, has_gap = place
         if place == batches.NO_PLACE or last_offset >= log_end:
             raise _Damaged

@@ -215,7 +215,7 @@ class AlertRun:
             self.alerts = told
 
     def _require_current(self) -> None:
-        """Tell nobody what a newer run tells; tables that cannot be read are told of, too."""
+        """Send nothing once a newer run does; unreadable tables are sent as an alert, too."""
         if self._writer is not None:
             with suppress(TablesUnavailable):
                 self._writer.epoch.require_current(ALERTS)
@@ -267,7 +267,7 @@ class AlertRun:
         faults: list[str] | None = None,
         kind: type[Exception] = Exception,
     ) -> Iterator[None]:
-        """Tell what goes wrong in the block, and that it is over; the loop goes on for months.
+        """Log failures of the block, and their end; the loop goes on for months.
 
         `faults` is where faults of a kind are noted, too.
         """

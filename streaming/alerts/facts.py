@@ -92,7 +92,7 @@ def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
     """Of what the condition of a rule in SQL holds.
 
     Raises:
-        ConfigurationError: a column of the answer is not what it has to be.
+        ConfigurationError: a column of the answer has the wrong name or type.
     """
     found: dict[AlertKey, Finding] = {}
     for row in alert_rows(answer):

@@ -67,7 +67,7 @@ class _Model(BaseModel):
 
 
 class _Notified(_Model):
-    """For how long a condition has to hold, and who is told."""
+    """How long a condition has to hold, and which sinks get its alerts."""
 
     hold: Duration = Field(default=timedelta(0), alias="for")
     severity: Literal["critical", "error", "warning", "info"] = "warning"
@@ -80,7 +80,7 @@ class TablesUnreadable(_Notified):
     """The alert that the tables cannot be read: it is there without a rule."""
 
     name: ClassVar[str] = "tables_unreadable"
-    # A store that is away for some seconds is nobody's concern.
+    # A store that is away for some seconds needs no person.
     hold: Duration = Field(default=timedelta(minutes=1), alias="for")
     severity: Literal["critical", "error", "warning", "info"] = "critical"
 

@@ -22,7 +22,7 @@ def alert_rows(found: pa.Table) -> list[dict[str, Any]]:
     """The rows of a rule's query: of its columns, those that an alert has.
 
     Raises:
-        ConfigurationError: a column is not what it has to be.
+        ConfigurationError: a column has the wrong name or type.
     """
     told = [name for name in _COLUMNS if name in found.column_names]
     if not told:

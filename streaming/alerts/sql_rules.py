@@ -26,7 +26,7 @@ from streaming.sql.question import Form, Question, SqlLimits
 SLOW: Final = SqlLimits(
     within_s=30.0, memory_bytes=2 << 30, answer_bytes=16 << 20, most_rows=100_000
 )
-"""What the query of a rule may take."""
+"""The time and memory that the query of a rule may take."""
 QUICK: Final = replace(SLOW, within_s=3.0)
 _ROUND_WAITS_S: Final = 1.0
 _IS_QUICK_S: Final = 1.0
@@ -47,7 +47,7 @@ class _Lane:
             return None if question.form is Form.CHECKED else pa.ipc.open_stream(file).read_all()
 
     def close(self) -> None:
-        """End what it is doing."""
+        """End the work in progress."""
         self.thread.shutdown(wait=False, cancel_futures=True)
         self.processes.close()
         self.thread.shutdown()
@@ -137,7 +137,7 @@ class SqlRules:
             return None
 
     def close(self) -> None:
-        """End what is being asked."""
+        """End the queries in progress."""
         self._quick.close()
         self._slow.close()
 

@@ -29,7 +29,7 @@ from streaming.slots import Busy, Slots
 DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5
 _COSTLY = frozenset({"changes", "group_chart"})
-"""Pages that compute much whatever the moment; of a past moment, each page computes a snapshot."""
+"""Pages that are costly at any moment; for a past moment every page computes a snapshot."""
 _BOUNDED_ELSEWHERE = "sql"
 COSTLY_AT_ONCE = 2
 MAY_WAIT = 4

@@ -47,7 +47,7 @@ _FILES: Final[Mapping[str, _File]] = {
 
 
 def sql_processes(tables: Collection[str]) -> SqlProcesses:
-    """What answers the queries of a page."""
+    """The processes that answer the queries of a page."""
     return SqlProcesses(Slots("queries", AT_ONCE), tables)
 
 

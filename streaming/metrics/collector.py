@@ -154,7 +154,7 @@ class TablesCollector(Collector):
         return found.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 
     def _tell_left_out(self, limit: SeriesLimit) -> None:
-        """Log that series are left out when that begins, and when it is over."""
+        """Log when series begin to be left out, and when none are."""
         if bool(limit.left_out) == self._leaves_out:
             return
         self._leaves_out = bool(limit.left_out)

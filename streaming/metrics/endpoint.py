@@ -15,7 +15,7 @@ from werkzeug.wsgi import wrap_file
 from streaming.metrics.scrapes import Scrapes
 
 _LONGEST_WAIT_S: Final = 9.0
-"""Prometheus gives up after ten seconds unless it is told otherwise."""
+"""Prometheus gives up after ten seconds by default."""
 _SHARE_OF_TIMEOUT: Final = 0.9
 _SCRAPE_TIMEOUT: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 _OPENMETRICS: Final = "application/openmetrics-text"

@@ -36,7 +36,7 @@ class Collection:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def collect(self) -> list[Metric]:
-        """What prometheus_client's formats ask a registry for."""
+        """The method of a registry that prometheus_client calls to format an answer."""
         return self.metrics
 
     def text(self, *, is_openmetrics: bool, is_gzip: bool) -> bytes:

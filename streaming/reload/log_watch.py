@@ -52,7 +52,7 @@ class LogWatch:
     ) -> None:
         self.is_over = threading.Event()
         self._epoch = epoch
-        # What does not answer now is asked at the next beat.
+        # A broker that does not answer now is asked at the next beat.
         self._new_client = partial(
             LogClient,
             bootstrap_servers,

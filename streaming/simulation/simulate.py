@@ -24,7 +24,7 @@ _STEPS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What to simulate; `workload` is `groups` or `commits`.
+    """Settings of a simulation; `workload` is `groups` or `commits`.
 
     `transactional_share` is 0.2 by default, and 0 into a cluster: only its coordinators can end a
     transaction. `log_partitions` is 1 by default into a file, as many as the cluster has into a

@@ -97,7 +97,7 @@ class OffsetsTopic(PatientRequests):
         """How many partitions the topic has.
 
         Raises:
-            ConfigurationError: there is no such topic, or nobody to ask.
+            ConfigurationError: there is no such topic, or no broker answers.
         """
         return len(self._partition_leaders())
 

@@ -41,7 +41,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _temporary_folder() -> Path:
-    """The same for all processes of this user; loops are code, so nobody else may write there."""
+    """One for all processes of this user; nobody else may write there, because loops are code."""
     folder = Path(tempfile.gettempdir(), f"coordinator-state-kernel-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

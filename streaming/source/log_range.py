@@ -287,7 +287,7 @@ def _finished(fetches: _FetchAhead, unread: Mapping[int, _RangeReading]) -> dict
         cursor = unread[truncated.log_partition].cursor
         if not truncated.position < truncated.log_start <= cursor.position:
             raise
-        # Only what was read before is gone.
+        # Only records that were read before are gone.
         cursor.leave_anchor()
         return {}
 

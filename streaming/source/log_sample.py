@@ -66,7 +66,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """What stays of a span of the log, if it is like the samples."""
+    """Estimate of the records of a span of the log that stay, if it is like the samples."""
 
     total_offsets: int
     staying_bytes: float

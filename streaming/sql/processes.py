@@ -1,4 +1,4 @@
-"""Queries from outside, each answered by a process that can be killed.
+"""Queries from outside, each answered by a process of its own.
 
 DuckDB computes within the process that asks it, and some of it can be neither interrupted nor held
 to a limit of memory: binding a query, one long call of a function, the views it asks for. None of
@@ -84,7 +84,7 @@ class SqlProcesses:
         """The answer to a question in its form; the file is the caller's.
 
         Raises:
-            Busy: as many queries as may are being answered.
+            Busy: no place is free.
             TablesUnavailable: the tables cannot be read.
             QueryTooSlow: it takes more time than it may.
             ConfigurationError: the query cannot be understood, fails, is no SELECT, or needs more
@@ -165,7 +165,7 @@ class _Process:
             ConfigurationError: the query is refused, or the process was ended.
         """
         if not self._is_ready:
-            # What follows is the query's time.
+            # The time of the query begins here.
             self._is_ready = self._said(b"", _STARTS_WITHIN_S) == READY
         limits = question.limits
         began = time.monotonic()
@@ -187,15 +187,15 @@ class _Process:
         )
 
     def kill(self) -> None:
-        """End it; whoever waits for its answer hears of that."""
+        """End it; a thread that waits for its answer gets an error."""
         self._process.kill()
 
     def end(self) -> None:
-        """End it, and close what leads to it; an answer that it gave can still be read."""
+        """End it and close its pipes; an answer that it gave can still be read."""
         self.kill()
         self._process.wait()
         for pipe in (self._stdin, self._stdout):
-            # What it has not read is of no use.
+            # It needs no more input.
             with suppress(BrokenPipeError):
                 pipe.close()
         if not self._has_given_file:

@@ -90,7 +90,7 @@ def answering(
 
 
 def check(sql: str) -> None:
-    """Whether a query can be understood, whatever is in the tables.
+    """Whether a query is valid, for any rows in the tables.
 
     Raises:
         ConfigurationError: it cannot, or it is no SELECT.

@@ -1,4 +1,4 @@
-"""A query from outside: where it is answered, in which form, and what it may take."""
+"""A query from outside: its tables, the form of its answer, and its limits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streaming.snapshot import SnapshotPlace
 
 
 class Form(str, Enum):
-    """What is written of an answer."""
+    """The form in which an answer is written."""
 
     CHECKED = "checked"
-    """Nothing: whether the query can be understood, whatever is in the tables."""
+    """Nothing: only whether the query is valid, for any rows in the tables."""
     ARROW = "arrow"
     SHOWN = "shown"
     CSV = "csv"
@@ -26,7 +26,7 @@ class Form(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlLimits:
-    """What a query may take.
+    """The limits of a query.
 
     Args:
         within_s: wall-clock time from question to answer.

@@ -77,7 +77,7 @@ def main() -> None:
     """Answer questions until stdin ends; the first argument is the descriptor of the file."""
     answer_fd = int(sys.argv[1])
     stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
-    # What libraries print is no verdict.
+    # Lines that libraries print are not for the starter.
     os.dup2(2, 1)
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -103,7 +103,7 @@ def _answer(question: Question, answer_fd: int, snapshots: _Snapshots) -> bytes:
         _rewind(answer_fd)
         with open(answer_fd, "wb", closefd=False) as file:
             _write(question, file, snapshots)
-    except Exception as error:  # noqa: BLE001 - the starter is told of all
+    except Exception as error:  # noqa: BLE001 - the starter gets every error
         if isinstance(error, MemoryError):
             snapshots.forget()
         _rewind(answer_fd)

@@ -153,7 +153,7 @@ def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
     (metadata,) = _json_lines(folder, "metadata", 1)
     if not planned and not finished:
         return Checkpoint(location=location, query_id=metadata["id"], next_offsets={})
-    # Spark plans one micro-batch at a time, and reads what it planned before when it starts.
+    # Spark plans one micro-batch at a time, and reads its earlier plans when it starts.
     if not planned or not 0 <= planned[-1] - (finished or [-1])[-1] <= 1:
         raise _NotWhole
     *_, newest = [_offset(folder, batch_id) for batch_id in planned[-2:]]
