@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from coordinator_state.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, AlertRules, Rule, fits
+from streaming.alerts.rules import EVERY, Rule, fits
 from streaming.alerts.sql import alert_rows
-from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
 from streaming.snapshot import Snapshot
-from streaming.sql.query import check, query
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 
@@ -38,11 +36,8 @@ class Facts:
     def findings(self, rule: Rule) -> list[Finding]:
         """Of what a rule's condition holds, and of what this is not known.
 
-        Raises:
-            ConfigurationError: the rule's SQL fails.
+        The queries of rules in SQL are answered by `SqlRules`.
         """
-        if rule.sql is not None:
-            return sql_findings(rule, query(rule.sql, self.snapshot))
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
         return list(self._by_measures(rule))
@@ -101,20 +96,6 @@ def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
             reason = str(row.get("reason") or _TOLD_AS_SQL)
             found.setdefault(key, Finding(key, reason, row["value"]))
     return list(found.values())
-
-
-def check_sql(rules: AlertRules) -> None:
-    """Whether the SQL of rules can be understood.
-
-    Raises:
-        ConfigurationError: the first that cannot, and why.
-    """
-    for rule in rules.rules:
-        if rule.sql is not None:
-            try:
-                check(rule.sql)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"rule {rule.name}: {error}") from error
 
 
 def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Finding | None:

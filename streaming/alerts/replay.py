@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding
 from streaming.alerts.alert_states import next_alerts
-from streaming.alerts.facts import Facts
-from streaming.alerts.rules import AlertRules
+from streaming.alerts.facts import Facts, sql_findings
+from streaming.alerts.rules import AlertRules, Rule
+from streaming.alerts.sql_rules import SqlRules
 from streaming.tables.reader import TableReader
 
 MOST_LOOKS = 60
@@ -36,17 +38,30 @@ def replay(
         step: the time between two of them.
 
     Raises:
-        ConfigurationError: a rule's SQL fails.
+        ConfigurationError: a rule's SQL is not valid, fails, or takes more than it may.
     """
     alerts: dict[AlertKey, Alert] = {}
-    for at in _moments(since, last.moment, step):
-        reader = last if at == last.moment else last.before(at)
-        if reader is None:
-            continue
-        facts = Facts(reader, at, rules.status_rules)
-        findings = {rule.name: facts.findings(rule) for rule in rules.rules}
-        before, alerts = alerts, next_alerts(alerts, findings, rules, at)
-        yield from _changes(before, alerts, at)
+    with closing(SqlRules(last.tables)) as sql:
+        sql.check(rules.rules)
+        for at in _moments(since, last.moment, step):
+            reader = last if at == last.moment else last.before(at)
+            if reader is None:
+                continue
+            facts = Facts(reader, at, rules.status_rules)
+            findings = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
+            before, alerts = alerts, next_alerts(alerts, findings, rules, at)
+            yield from _changes(before, alerts, at)
+
+
+def findings_of(rule: Rule, facts: Facts, sql: SqlRules) -> list[Finding]:
+    """Of what the condition of any rule holds.
+
+    Raises:
+        ConfigurationError: the rule's SQL fails, or takes more than it may.
+    """
+    if rule.sql is None:
+        return facts.findings(rule)
+    return sql_findings(rule, sql.answer_now(rule, facts.snapshot))
 
 
 def replay_step(rules: AlertRules, span: timedelta) -> timedelta:

@@ -76,10 +76,10 @@ class SqlRules:
         self._understood: set[str] = set()
 
     def check(self, rules: Collection[Rule]) -> None:
-        """Whether the queries of rules can be understood.
+        """Refuse rules whose query is not valid.
 
         Raises:
-            ConfigurationError: the first that cannot, and why.
+            ConfigurationError: the first such rule, and why.
         """
         for rule in rules:
             if rule.sql is not None and rule.sql not in self._understood:
@@ -90,6 +90,18 @@ class SqlRules:
                     raise ConfigurationError(f"rule {rule.name}: {error}") from error
                 self._understood.add(rule.sql)
 
+    def answer_now(self, rule: Rule, snapshot: Snapshot) -> pa.Table:
+        """The answer to the query of a rule, however long a round would wait for it.
+
+        Raises:
+            ConfigurationError: the query fails, or takes more than it may.
+        """
+        question = _question(str(rule.sql), self._slow, snapshot)
+        try:
+            return self._slow.thread.submit(self._slow.answer, question).result()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"rule {rule.name}: {error}") from error
+
     def ask(self, rules: Collection[Rule], snapshot: Snapshot) -> None:
         """Ask the queries that are not being answered, and wait a moment for the quick ones."""
         queries = {rule.sql for rule in rules if rule.sql is not None}
@@ -97,13 +109,7 @@ class SqlRules:
         for sql, asked in self._asked.items():
             if asked.answer is None and time.monotonic() >= asked.not_before:
                 lane = self._slow if asked.is_slow else self._quick
-                question = Question(
-                    sql=sql,
-                    form=Form.ARROW,
-                    limits=lane.limits,
-                    place=snapshot.place,
-                    views=snapshot.computed(names_in(sql)),
-                )
+                question = _question(sql, lane, snapshot)
                 asked.answer = lane.thread.submit(_timed, lane, question, asked)
         wait(
             [one.answer for one in self._asked.values() if one.answer and not one.is_slow],
@@ -140,6 +146,16 @@ class SqlRules:
         """End the queries in progress."""
         self._quick.close()
         self._slow.close()
+
+
+def _question(sql: str, lane: _Lane, snapshot: Snapshot) -> Question:
+    return Question(
+        sql=sql,
+        form=Form.ARROW,
+        limits=lane.limits,
+        place=snapshot.place,
+        views=snapshot.computed(names_in(sql)),
+    )
 
 
 def _timed(lane: _Lane, question: Question, asked: _Asked) -> pa.Table:

@@ -103,14 +103,12 @@ def test(
     from datetime import datetime, timedelta
 
     from streaming.alerts.alert import Alert, AlertKey, AlertState
-    from streaming.alerts.facts import check_sql
     from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
     from streaming.errors import ConfigurationError
     from streaming.tables.reader import TableReader, parse_as_of
 
     rules = load_rules(rules_file)
-    check_sql(rules)
     names = [one.name for one in rules.rules]
     if rule is not None and rule not in names:
         raise ConfigurationError(f"there is no rule {rule}; there are {', '.join(names)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -21,6 +22,7 @@ from streaming.views import SCHEMAS
 
 Queried: TypeAlias = "pa.Table | Dataset"
 
+_INTERRUPT_EVERY_S: Final = 0.1
 _WORD: Final = re.compile(r"\w+")
 _SEES_NOTHING: Final = {
     "enable_external_access": "false",
@@ -57,7 +59,9 @@ def query(sql: str, snapshot: Looked) -> pa.Table:
         ConfigurationError: it cannot be understood, fails, or is no SELECT.
     """
     with _connected(snapshot.at) as connection:
-        found = _bound(connection, sql, snapshot.queried).to_arrow_table()
+        found = _interruptible(
+            connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
+        )
     return found.rename_columns(_unique(found.column_names))
 
 
@@ -117,6 +121,18 @@ def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Rec
         raise ConfigurationError(_first_line(error)) from error
 
 
+def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.Table]) -> pa.Table:
+    """DuckDB does not notice Ctrl-C in all of its calls, so the caller's thread waits for it."""
+    with ThreadPoolExecutor(1, thread_name_prefix="sql") as pool:
+        answer = pool.submit(work)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            while not wait([answer], _INTERRUPT_EVERY_S).done:
+                connection.interrupt()
+            raise
+
+
 def _unique(names: Sequence[str]) -> list[str]:
     """Names of columns, each once.
 
@@ -156,7 +172,7 @@ def _bound(
     connection.execute("SET lock_configuration = true")
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise ConfigurationError("sql is no SELECT")
+        raise ConfigurationError("only a single SELECT is answered")
     return connection.sql(sql)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from coordinator_state.group_status import StatusRules
 from streaming.alerts.alert import AlertKey
 from streaming.alerts.facts import Facts
+from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import Rule
+from streaming.alerts.sql_rules import SqlRules
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from tests.status_tables import NOW, at, create_status_tables
@@ -25,9 +28,15 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     return create_status_tables(tmp_path_factory.mktemp("tables"))
 
 
+@cache
+def sql_rules(tables: str) -> SqlRules:
+    return SqlRules(tables)
+
+
 def findings(tables: str, moment: datetime = NOW, **condition: Any) -> Found:
     rule = Rule.model_validate({"name": "rule", **condition})
-    found = Facts(TableReader(tables), moment, StatusRules()).findings(rule)
+    facts = Facts(TableReader(tables), moment, StatusRules())
+    found = findings_of(rule, facts, sql_rules(tables))
     assert all(finding.key.rule == "rule" for finding in found)
     keys = [tuple(finding.key[1:]) for finding in found]
     assert len(set(keys)) == len(keys)
@@ -176,7 +185,7 @@ def test_sql(tables: str) -> None:
         ("SELEC", "Parser Error"),
         ("SELECT nothing FROM group_lag", "Binder Error"),
         ("SELECT * FROM read_text('/etc/hostname')", "Permission Error"),
-        ("COPY (SELECT 1) TO '/tmp/x'", "sql is no SELECT"),
+        ("COPY (SELECT 1) TO '/tmp/x'", "only a single SELECT"),
         ("SELECT 'x' AS value", "value 'x' is no number"),
         ("SELECT 'x' AS partition", "partition 'x' is no number"),
         ("SELECT 3000000000 AS partition", "partition 3000000000 is none"),

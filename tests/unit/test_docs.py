@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -17,8 +18,10 @@ from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.facts import Facts
 from streaming.alerts.notices import Notice
+from streaming.alerts.replay import findings_of
 from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
 from streaming.alerts.rules_file import load_rules
+from streaming.alerts.sql_rules import SqlRules
 from streaming.lag.group_lag import GROUP_LAG
 from streaming.questions import QUESTIONS
 from streaming.tables.reader import TableReader
@@ -138,7 +141,8 @@ def test_the_example_of_alert_rules_is_one(
     file.write_text(example.replace("/run/secrets", str(tmp_path)))
     rules = load_rules(file)
     facts = Facts(TableReader(create_status_tables(tmp_path / "tables")), NOW, rules.status_rules)
-    found = {rule.name: facts.findings(rule) for rule in rules.rules}
+    with closing(SqlRules(facts.snapshot.reader.tables)) as sql:
+        found = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
     assert [finding.key.group_id for finding in found["stopped"]] == ["old"]
     assert found["somebody-set-offsets-back"] == []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
+from threading import Timer
 
 import pyarrow.parquet as pq
 import pytest
@@ -94,6 +96,23 @@ def test_nothing_else_is_in_reach_of_a_process_of_its_own(
         # It was refused, and nothing else went wrong.
         assert "fail" not in str(refused.value)
     processes.close()
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_ends_a_query(tables: CoordinatorTables) -> None:
+    # A shell starts background jobs with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    ctrl_c = Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    ctrl_c.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tables.sql(
+                "SELECT max(hash(a.range * b.range)) FROM range(9999999) a, range(9999999) b"
+            )
+    finally:
+        ctrl_c.cancel()
+        signal.signal(signal.SIGINT, before)
+    assert len(tables.sql("SELECT 1")) == 1
 
 
 def test_two_columns_of_one_name_are_two(tables: CoordinatorTables) -> None:

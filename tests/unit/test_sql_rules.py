@@ -13,6 +13,7 @@ from streaming.alerts import sql_rules
 from streaming.alerts.alert_run import AlertRun
 from streaming.errors import ConfigurationError
 from tests.alert_rules import lag_of, write_rules
+from tests.command_line import call
 from tests.conftest import Eventually
 from tests.processes import children
 from tests.receivers import HttpReceiver
@@ -97,6 +98,19 @@ def test_a_query_that_cannot_be_bound_in_time_is_refused(
     before = children()
     with pytest.raises(ConfigurationError, match="rule b: the query took more than 2 s"):
         AlertRun(tables, rules)
+    assert children() == before
+
+
+@pytest.mark.parametrize("query", [CALLS_FOR_EVER, "SELECT * FROM range(sleep_ms(60000))"])
+def test_a_rule_is_tested_within_its_time(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, query: str
+) -> None:
+    rules = with_sql(write_rules(tmp_path, receiver.url), endless=query)
+    before = children()
+    arguments = ("alert", "test", "--rules-file", rules, "--tables", tables)
+    refused = call(*arguments, exit_code=2)
+    assert "rule endless: the query took more than " in refused.stderr
+    assert refused.stderr.count("\n") == 1
     assert children() == before
 
 
