@@ -97,7 +97,7 @@ class Access:
             abort(403, "Come here through the reverse proxy.")
         if self.token is None or request.endpoint in _OPEN or self._has_token():
             return None
-        if request.accept_mimetypes.accept_html:
+        if "Authorization" not in request.headers and request.accept_mimetypes.accept_html:
             query = request.query_string.decode("ascii", "replace")
             return redirect(url_for("login", to=f"{quote(request.path)}?{query}"))
         abort(401, "A bearer token is needed.")

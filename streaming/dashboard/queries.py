@@ -60,10 +60,9 @@ def page() -> str | Response:
     if not select.strip():
         _processes().warm()
     else:
+        if as_file is not None:
+            return _sent(_answer(select, snapshot, as_file.form, FILE_LIMITS), as_file)
         try:
-            if as_file is not None:
-                answer = _answer(select, snapshot, as_file.form, FILE_LIMITS)
-                return _sent(answer, as_file)
             with _answer(select, snapshot, Form.SHOWN, SHOWN_LIMITS) as answer:
                 found = ShownAnswer(answer)
         except ConfigurationError as error:
@@ -92,7 +91,7 @@ def _processes() -> SqlProcesses:
 
 def _sent(answer: BinaryIO, file: _File) -> Response:
     sent = Response(
-        wrap_file(request.environ, answer), mimetype=file.media_type, direct_passthrough=True
+        wrap_file(request.environ, answer), content_type=file.media_type, direct_passthrough=True
     )
     sent.content_length = answer.seek(0, os.SEEK_END)
     answer.seek(0)

@@ -44,29 +44,36 @@ def write_arrow(answer: Answer, file: BinaryIO, most_rows: int) -> None:
     with pa.ipc.new_stream(file, answer.schema) as stream:
         for batch in answer.batches:
             rows += batch.num_rows
-            if rows > most_rows:
-                raise ConfigurationError(f"the answer has more than {most_rows:,} rows")
+            _require_at_most(most_rows, rows)
             stream.write_batch(batch)
 
 
 def write_csv(
     answer: Answer, file: BinaryIO, most_rows: int, *, for_spreadsheets: bool = False
 ) -> None:
-    """RFC 4180; see `streaming.output.csv_lines`."""
-    rows = islice(_rows(answer), most_rows)
-    for line in csv_lines(rows, answer.schema.names, for_spreadsheets=for_spreadsheets):
+    """RFC 4180; see `streaming.output.csv_lines`.
+
+    Raises:
+        ConfigurationError: there are more than so many rows.
+    """
+    lines = csv_lines(_rows(answer), answer.schema.names, for_spreadsheets=for_spreadsheets)
+    for rows, line in enumerate(lines):
+        _require_at_most(most_rows, rows)
         file.write(line.encode())
 
 
 def write_parquet(answer: Answer, file: BinaryIO, most_rows: int) -> None:
-    """A row group for each batch."""
-    left = most_rows
+    """A row group for each batch.
+
+    Raises:
+        ConfigurationError: there are more than so many rows.
+    """
+    rows = 0
     with pq.ParquetWriter(file, answer.schema) as writer:
         for batch in answer.batches:
-            writer.write_batch(batch.slice(0, left))
-            left -= batch.num_rows
-            if left <= 0:
-                break
+            rows += batch.num_rows
+            _require_at_most(most_rows, rows)
+            writer.write_batch(batch)
 
 
 def write_shown(answer: Answer, file: BinaryIO, most_rows: int) -> None:
@@ -105,6 +112,12 @@ def write_shown(answer: Answer, file: BinaryIO, most_rows: int) -> None:
     with pa.ipc.new_stream(file, schema) as stream:
         if shown:
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _require_at_most(most_rows: int, rows: int) -> None:
+    """A file that lacks rows would look as if it were whole."""
+    if rows > most_rows:
+        raise ConfigurationError(f"the answer has more than {most_rows:,} rows: add a LIMIT")
 
 
 FORMS: Final[Mapping[Form, Write]] = {

@@ -238,6 +238,7 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     assert f"<td>{REWOUND}</td>" in text_of(client, f"/c/prod/sql?{urlencode(select)}")
     csv = file_of(client, {**select, "format": "csv"})
     assert csv.headers["Content-Disposition"] == 'attachment; filename="query.csv"'
+    assert csv.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert csv.text == f"group_id\r\n{REWOUND}\r\n"
     assert csv.headers["Content-Length"] == str(len(csv.data))
     formulas = {"query": "SELECT '=1+1' AS \"@a\", -1 AS b, '-1' AS c"}
@@ -257,11 +258,12 @@ def test_sql_answers_as_a_table_or_a_file(client: FlaskClient) -> None:
     ["TIMESTAMP 'infinity'", "DATE '20000-01-01'", "MAP {[1]: 2}", "repeat('x', 100000000)"],
 )
 def test_what_cannot_be_shown_is_said(client: FlaskClient, select: str) -> None:
-    for as_file in ("", "csv"):
-        asked = urlencode({"query": f"SELECT {select} AS a", "format": as_file})
-        page = client.get(f"/c/prod/sql?{asked}", buffered=True)
-        assert page.status_code == 200
-        assert 'role="alert"' in page.text or "1 rows" in page.text or as_file
+    asked = {"query": f"SELECT {select} AS a"}
+    page = text_of(client, f"/c/prod/sql?{urlencode(asked)}")
+    assert 'role="alert"' in page or "1 rows" in page
+    file = client.get(f"/c/prod/sql?{urlencode({**asked, 'format': 'csv'})}", buffered=True)
+    assert file.status_code == (400 if "This cannot be shown" in file.text else 200)
+    assert ("a value cannot be shown" in file.text) == ("a value cannot be shown" in page)
 
 
 def test_a_time_without_a_zone_is_shown_as_it_is(client: FlaskClient) -> None:
@@ -272,6 +274,12 @@ def test_a_time_without_a_zone_is_shown_as_it_is(client: FlaskClient) -> None:
 def test_wrong_sql_is_said(client: FlaskClient) -> None:
     page = unescape(text_of(client, f"/c/prod/sql?{urlencode({'query': 'FROM nothing'})}"))
     assert 'role="alert">Catalog Error: Table with name nothing does not exist!' in page
+    # A program that downloads a file is not given a page with status 200.
+    for as_file in ("csv", "parquet"):
+        asked = urlencode({"query": "FROM nothing", "format": as_file})
+        refused = client.get(f"/c/prod/sql?{asked}")
+        assert refused.status_code == 400
+        assert "Table with name nothing does not exist!" in refused.text
     long = {"query": "SELECT range AS a FROM range(2000)"}
     assert "1,000 rows; there are more" in text_of(client, f"/c/prod/sql?{urlencode(long)}")
 
@@ -335,6 +343,9 @@ class TestAccess:
         assert client.get("/c/prod/", headers={"Accept": "application/json"}).status_code == 401
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert client.get("/c/prod/", headers=bearer).status_code == 200
+        # As curl asks, which accepts anything.
+        wrong = {"Authorization": "Bearer wrong", "Accept": "*/*"}
+        assert client.get("/c/prod/", headers=wrong).status_code == 401
         login = sent.headers["Location"]
         assert client.get(login).status_code == 200
         assert "That is not the token." in client.post(login, data={"token": "x"}).text
