@@ -49,6 +49,12 @@ def _checked_catalog(database: str) -> str:
 
 
 def _checked_servers(servers: str) -> str:
+    if "@" in servers:
+        # It may be a password, so nothing may quote it.
+        raise ConfigurationError(
+            "--bootstrap-servers: not HOST:PORT; a login goes into --kafka sasl.plain.username and "
+            "sasl.plain.password.file"
+        )
     for server in servers.split(","):
         _, colon, port = server.strip().rpartition(":")
         if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16:

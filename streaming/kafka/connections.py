@@ -95,6 +95,12 @@ class BrokerConnections:
         has_worked: bool = False,
     ) -> None:
         _quieten_connection_loggers()
+        if "@" in bootstrap_servers:
+            # It may be a password, so nothing may quote it.
+            raise ConfigurationError(
+                "--bootstrap-servers must be HOST:PORT[,HOST:PORT...]: a login goes into --kafka "
+                "sasl.plain.username and sasl.plain.password.file"
+            )
         self.bootstrap_servers = bootstrap_servers
         self.has_contact = False
         self._has_worked = has_worked

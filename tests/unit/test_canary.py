@@ -278,6 +278,12 @@ def test_no_command_repeats_a_secret(command: str, log_format: str) -> None:
         all_that_a_command_shows(*arguments, "--kafka", pair)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_address_with_a_password_is_not_repeated(command: str) -> None:
+    for address in (f"me:{CANARY}@127.0.0.1:1", f"127.0.0.1:1,{CANARY}@127.0.0.1"):
+        all_that_a_command_shows(*COMMANDS[command], "--bootstrap-servers", address)
+
+
 @pytest.mark.parametrize(
     "variable",
     [
