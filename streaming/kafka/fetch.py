@@ -47,6 +47,8 @@ __all__ = [
 
 FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
 RETRY_TIMEOUT_MS: Final = 600_000
+TRIES_ONCE_MS: Final = 1
+"""For callers that ask again by themselves: a failure raises at once, and no line is logged."""
 DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 

@@ -17,7 +17,7 @@ from streaming.dashboard.own_names import on_loopback
 from streaming.dashboard.server import serving
 from streaming.durations import parse_interval
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import LogClient
+from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
 from streaming.monitoring.high_watermarks import HighWatermarks
 from streaming.monitoring.run_collector import RunCollector
 from streaming.monitoring.run_monitor import RunMonitor
@@ -25,7 +25,6 @@ from streaming.output import write_note
 
 _READY_WITHIN: Final = timedelta(seconds=10)
 """How long ago, and a trigger's interval, what `/ready` takes for the end may have been the end."""
-_ASK_TIMEOUT_MS: Final = 5_000
 
 
 def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> Flask:
@@ -59,8 +58,8 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
     client = LogClient(
         settings.bootstrap_servers,
         kafka_client_config(settings.kafka),
-        first_contact_timeout_ms=_ASK_TIMEOUT_MS,
-        retry_timeout_ms=_ASK_TIMEOUT_MS,
+        first_contact_timeout_ms=TRIES_ONCE_MS,
+        retry_timeout_ms=TRIES_ONCE_MS,
     )
 
     def ask() -> dict[int, int]:

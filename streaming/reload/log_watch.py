@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from streaming.errors import ConfigurationError, LogChanged
-from streaming.kafka.fetch import LogClient
+from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.reload.requests import requested
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from streaming.start import Start
 
 logger = logging.getLogger(__name__)
-
-_TRIES_ONCE_MS: Final = 1
 
 
 class LogWatch:
@@ -57,8 +55,8 @@ class LogWatch:
             LogClient,
             bootstrap_servers,
             kafka_config,
-            first_contact_timeout_ms=_TRIES_ONCE_MS,
-            retry_timeout_ms=_TRIES_ONCE_MS,
+            first_contact_timeout_ms=TRIES_ONCE_MS,
+            retry_timeout_ms=TRIES_ONCE_MS,
         )
         self._client = self._new_client()
         self._delete_retention_s = delete_retention.total_seconds()

@@ -14,13 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from streaming.broker.configuration import free_port
+from streaming.config import RunSettings
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.monitoring.endpoints import create_app
+from streaming.monitoring.endpoints import create_app, monitored
 from streaming.monitoring.high_watermarks import HighWatermarks
 from streaming.monitoring.run_collector import RunCollector
 from streaming.monitoring.run_monitor import RunMonitor
 from streaming.tables.load_progress import Progress
 from tests.command_line import RUN, call
+from tests.conftest import Eventually
 
 PROMTOOL = shutil.which("promtool")
 KEPT_FOR, TIMEOUT = timedelta(seconds=10), timedelta(minutes=1)
@@ -212,3 +215,16 @@ def test_promtool_takes_the_metrics(cluster: Cluster) -> None:
 )
 def test_a_wrong_option_is_one_line(option: str, value: str) -> None:
     assert option in call(*RUN, option, value, exit_code=2).stderr
+
+
+def test_an_outage_is_logged_by_the_query_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """`/ready` asks the brokers every second, and would have a line of its own for each failure."""
+    settings = RunSettings(
+        bootstrap_servers=f"127.0.0.1:{free_port()}", tables=str(tmp_path), http_port=free_port()
+    )
+    with monitored(settings, "cluster") as monitor:
+        monitor.loaded(loaded(p0=1))
+        eventually(lambda: "cannot describe" in str(monitor.readiness()), 30)
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
