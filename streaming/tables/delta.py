@@ -116,10 +116,8 @@ def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTa
         TablesUnavailable: it cannot be read.
     """
     path = table.path(tables)
-    try:
+    with reading(path):
         return DeltaTable(path, version=version)
-    except (DeltaError, OSError) as error:
-        raise TablesUnavailable(f"cannot read {path}: {said(error)}") from error
 
 
 def has_change_data_feed(opened: DeltaTable) -> bool:
@@ -137,6 +135,19 @@ def said(error: BaseException) -> str:
     first, *others = _COLOUR.sub("", str(error) or type(error).__name__).splitlines()
     causes = [line.partition(_CAUSE)[2].strip() for line in others if _CAUSE in line]
     return ": ".join([first, *causes])
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Tell where a read of a table or folder fails.
+
+    Raises:
+        TablesUnavailable: it does.
+    """
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TablesUnavailable(f"cannot read {path}: {said(error)}") from error
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 from deltalake import DeltaTable
 
 from coordinator_state.offsets import Semantics
 from streaming.errors import ConfigurationError
+from streaming.tables import delta
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
 from streaming.tables.damage import cut_damaged_logs
 from streaming.tables.file_systems import local_path
@@ -35,12 +36,12 @@ LOCK_FILE = "_coordinator_state.lock"
 
 
 @contextmanager
-def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
+def locked(tables: str, lock_file: str = LOCK_FILE, writer: str = "run") -> Iterator[None]:
     """Lock a folder of this machine against a second writer, and make it if it is missing.
 
     A store has no lock: there the writer epoch (`writer_epoch`) fences the older writer. Writers of
-    other tables have another `lock_file`. The holder is alone, so damage by a power loss is removed
-    here (`damage`).
+    other tables have another `lock_file`, and `writer` names their command. The holder is alone, so
+    damage by a power loss is removed here (`damage`).
 
     Raises:
         ConfigurationError: another process holds the lock, the folder cannot be made, or its tables
@@ -50,25 +51,32 @@ def locked(tables: str, lock_file: str = LOCK_FILE) -> Iterator[None]:
     if folder is None:
         yield
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / lock_file).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigurationError(
-                    f"another run is writing to {tables}: stop it, or name another folder"
-                ) from error
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((folder / lock_file).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if lock_file == LOCK_FILE:
                 cut_damaged_logs(tables)
-            yield
-    except OSError as error:
-        raise ConfigurationError(f"cannot write to {tables}: {error.strerror or error}") from error
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"another {writer} is writing to {tables}: stop it, or name another folder"
+            ) from error
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write to {tables}: {error.strerror or error}"
+            ) from error
+        yield
 
 
 def has_tables(tables: str) -> bool:
-    """Whether a folder has tables; `load_progress` is created last."""
-    return DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables))
+    """Whether a folder has tables; `load_progress` is created last.
+
+    Raises:
+        TablesUnavailable: the store does not tell.
+    """
+    with delta.reading(tables):
+        return DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables))
 
 
 def require_same_source(tables: str, *, cluster_id: str, semantics: Semantics) -> None:

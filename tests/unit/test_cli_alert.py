@@ -68,9 +68,9 @@ def test_the_command_goes_on_where_it_was_killed(
 
 def test_one_runs_at_a_time(tables: str, rules_file: str) -> None:
     command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
-    with locked(tables, LOCK_FILE):
+    with locked(tables, LOCK_FILE, "alert run"):
         refused = call(*command, exit_code=2)
-    assert f"another run is writing to {tables}" in refused.stderr
+    assert f"another alert run is writing to {tables}" in refused.stderr
 
 
 def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.broker.configuration import free_port
 from streaming.config import RunSettings
-from streaming.errors import ConfigurationError
-from streaming.tables.folder import locked
+from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.tables.folder import has_tables, locked
 from tests.command_line import call
 from tests.tables_folder import create_tables
 
@@ -55,3 +56,15 @@ def test_a_run_knows_its_folder_by_its_path(folder: Path, address: Callable[[Pat
     settings = RunSettings(bootstrap_servers="broker:9092", tables=address(folder))
     assert Path(settings.tables).samefile(folder)
     assert Path(settings.checkpoint).name == Path(settings.tables).name
+
+
+def test_a_store_that_is_away_is_named_and_not_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "test")
+    refusal = "cannot read s3://bucket/tables: .*Connection refused"
+    with pytest.raises(TablesUnavailable, match=refusal), locked(str(tmp_path)):
+        has_tables("s3://bucket/tables")
