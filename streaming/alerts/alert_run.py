@@ -39,7 +39,7 @@ _MOST_TIME_S = 30.0
 _RELOAD_EVERY_S = 60.0
 _TIDY_EVERY_S = 3_600.0
 LOCK_FILE = "_alerts.lock"
-_RULES = "rules (those of before hold)"
+_RULES = "rules (the previous ones hold)"
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class AlertRun:
             ConfigurationError: another process on this machine runs rules over this folder.
             WriterFenced: a newer one anywhere has taken over.
         """
-        with closing(self._sql), locked(self.tables, LOCK_FILE):
+        with closing(self._sql), locked(self.tables, LOCK_FILE, "alert run"):
             with self._noting("the table alerts"):
                 self._writer = open_alerts(self.tables)
             # The run that this one takes over from may have told somebody since.
@@ -174,11 +174,12 @@ class AlertRun:
         """Write what changed; what could not be written is known until it can."""
         self._is_unwritten |= alerts != self.alerts
         self.alerts = alerts
+        if not (self._is_unwritten and self._may_write):
+            return
         with self._noting("the table alerts"):
-            if self._is_unwritten and self._may_write:
-                self._writer = self._writer or open_alerts(self.tables)
-                write_alerts(self._writer, alerts)
-                self._is_unwritten = False
+            self._writer = self._writer or open_alerts(self.tables)
+            write_alerts(self._writer, alerts)
+            self._is_unwritten = False
 
     @property
     def _may_write(self) -> bool:

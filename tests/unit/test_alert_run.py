@@ -178,12 +178,12 @@ def test_rules_are_read_again_when_they_change(
     run.round()
     write_rules(tmp_path, receiver.url, condition="lag: 10")
     run.round()
-    assert caplog.messages[0].startswith("rules (those of before hold): ")
+    assert caplog.messages[0].startswith("rules (the previous ones hold): ")
     assert "alerts.yaml:5: rules.behind.lag: 10 is no comparison" in caplog.messages[0]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
     assert told(receiver) == ["firing", "resolved"]
-    assert caplog.messages[1:] == ["rules (those of before hold): well again"]
+    assert caplog.messages[1:] == ["rules (the previous ones hold): well again"]
 
 
 def test_tables_that_cannot_be_read_change_nothing(
@@ -311,6 +311,23 @@ class TestTablesUnreadable:
         for _ in range(3):
             run.round()
         assert told(receiver) == ["firing", "resolved"]
+
+    def test_a_table_that_was_not_written_is_not_well(
+        self, tables: str, rules_file: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = AlertRun(tables, rules_file)
+        in_the_way = Path(tables, "alerts")
+        in_the_way.write_text("no folder")
+        lag_of(tables, 50)
+        run.round()
+        Path(tables).rename(tmp_path / "away")
+        run.round()
+        said = [line for line in caplog.messages if line.startswith("the table alerts")]
+        assert len(said) == 1
+        (tmp_path / "away").rename(tables)
+        in_the_way.unlink()
+        run.round()
+        assert caplog.messages[-1] == "the table alerts: well again"
 
     def test_a_restart_knows_of_it(
         self, tables: str, rules_file: str, receiver: HttpReceiver
