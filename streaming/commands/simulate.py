@@ -51,7 +51,8 @@ from streaming.output import output_of
     type=Duration(),
     default="5s",
     show_default=True,
-    help="How often a group commits, in the simulated time; the more seldom, the more else.",
+    help="How often a group commits, in the simulated time; a longer interval leaves more records "
+    "of other types.",
 )
 @option(
     "--transactional",

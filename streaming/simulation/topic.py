@@ -112,16 +112,21 @@ class OffsetsTopic(PatientRequests):
 
     def _partition_leaders(self) -> dict[int, int]:
         if not self._leaders:
-            Topic = MetadataRequest.MetadataRequestTopic
-            described = self.patiently(
-                lambda: self._connections.ask_any(
-                    lambda: MetadataRequest(
-                        topics=[Topic(name=OFFSETS_TOPIC)], min_version=1, max_version=9
-                    )
-                )
-            )
-            (topic,) = described.topics
-            self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
-        if not self._leaders:
-            raise ConfigurationError(f"there is no {OFFSETS_TOPIC}: let a group commit first")
+            self._leaders = self.patiently(self._ask_leaders)
         return self._leaders
+
+    async def _ask_leaders(self) -> dict[int, int]:
+        """The request has a broker create the topic, unless `auto.create.topics.enable` is off."""
+        Topic = MetadataRequest.MetadataRequestTopic
+        described = await self._connections.ask_any(
+            lambda: MetadataRequest(
+                topics=[Topic(name=OFFSETS_TOPIC)], min_version=1, max_version=9
+            )
+        )
+        (topic,) = described.topics
+        leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+        if not leaders:
+            raise TryAgain(f"there is no {OFFSETS_TOPIC}: let a group commit first")
+        if min(leaders.values()) < 0:
+            raise TryAgain(f"a partition of {OFFSETS_TOPIC} has no leader")
+        return leaders
