@@ -180,7 +180,7 @@ def cli() -> None:
     Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment and in a TOML
     file given with --config; the command line wins, then the environment. Data goes to stdout,
     everything else to stderr. Exit status: 0 done, 1 a difference or an alert, 2 bad usage or
-    configuration, 3 failed otherwise, 130 interrupted.
+    configuration, 3 failed otherwise, 130 interrupted. Ctrl-C is the normal end of servers: 0.
     """
 
 

@@ -29,6 +29,8 @@ def request_reload(tables: str, log_partitions: Collection[int] | None = None) -
     """
     known = TableReader(tables).load_states
     wanted = set(known if log_partitions is None else log_partitions)
+    if not known:
+        raise ConfigurationError(f"{tables} has no rows of any log partition yet")
     unknown = sorted(wanted - set(known))
     if unknown:
         raise ConfigurationError(
