@@ -17,13 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from numba.core import caching, config
 from numba.misc.appdirs import AppDirs
-
-_UNUSABLE: Final = (OSError, EOFError, ValueError, pickle.UnpicklingError)
-"""The disk is full, or a file was cut short."""
 
 
 class _FolderLocator(caching._CacheLocator):
@@ -92,12 +89,17 @@ class LoopCache(caching.FunctionCache):
     _impl_class = _Implementation
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        with suppress(*_UNUSABLE):
+        try:
             return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # noqa: BLE001 - a damaged pickle may raise anything
+            # A damaged index would hide the loops that are kept after it.
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(*_UNUSABLE):
+        # The disk is full, or another process damaged the index since.
+        with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 

@@ -133,6 +133,8 @@ def test_the_named_folder_serves_every_application(worker: Worker) -> None:
     for file in Path(path).iterdir():
         os.truncate(file, 10)
     assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (0, path)
+    # The loops were compiled and kept again.
+    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
 
 
 def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) -> None:
