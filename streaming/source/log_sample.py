@@ -115,7 +115,9 @@ def offsets_that_fit(
 
 
 def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estimate:
-    scaled = {p: left[p] / sample.records for p, sample in samples.items()}
+    # A log partition without a sample, as behind a batch larger than a place, is like the others.
+    unread = sum(left.values()) / max(1, sum(left[p] for p in samples))
+    scaled = {p: unread * left[p] / sample.records for p, sample in samples.items()}
     first, second = (sum(len(s.keys[place]) for s in samples.values()) for place in _PLACES)
     both = sum(len(s.keys[0] & s.keys[1]) for s in samples.values())
     return _Estimate(

@@ -114,6 +114,14 @@ def test_keys_that_never_come_again_all_stay() -> None:
     assert 1_000_000 < found < MOST_STAYING_BYTES / PLAIN_COMMIT_WEIGHT / 200
 
 
+def test_a_log_partition_without_a_sample_is_like_the_others() -> None:
+    logs = {p: group_records(1_000) for p in range(4)}
+    expected = pytest.approx(fitting_all(logs), rel=0.01)
+    for log_partition in (1, 2):
+        logs[log_partition].batches.insert(0, (0, 0, b"\xff" * 40))
+    assert fitting_all(logs) == expected
+
+
 def test_what_cannot_be_read_tells_nothing(plain: MemoryLog) -> None:
     plain.batches.insert(0, (0, 0, b"\xff" * 40))
     assert fitting(plain) == MOST_RECORDS_PER_TRIGGER
