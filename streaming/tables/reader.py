@@ -339,6 +339,11 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
 
 
 def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
+    newest = progress.version()
+    if isinstance(as_of, int) and as_of > newest:
+        raise ConfigurationError(
+            f"{tables} has nothing as of {as_of}: the newest version is {newest}"
+        )
     try:
         progress.load_as_version(as_of)
     except (DeltaError, OSError, ValueError) as error:

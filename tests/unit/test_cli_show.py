@@ -91,6 +91,8 @@ class TestShow:
             "neither a version nor a time"
             in call("show", "groups", "--tables", tables, "--as-of", "noon", exit_code=2).stderr
         )
+        refused = call("show", "groups", "--tables", tables, "--as-of", "99", exit_code=2)
+        assert refused.stderr == f"Error: {tables} has nothing as of 99: the newest version is 2\n"
 
 
 class TestOffsets:
