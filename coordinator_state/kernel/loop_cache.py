@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -32,9 +33,9 @@ class _FolderLocator(caching._CacheLocator):
         self._path = f"{root}/coordinator-state-{_sources()[:16]}"
 
     @classmethod
+    @abstractmethod
     def root(cls) -> str:
         """The folder of folders; empty if there is none."""
-        raise NotImplementedError
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _FolderLocator | None:

@@ -65,7 +65,7 @@ class AlertRun:
     Args:
         tables: the folder; `alerts` is made in it.
         rules_file: read again when it changes, and every minute, since secrets that it names may
-            be others. Where it is wrong then, the rules of before hold.
+            be others. Where it is wrong then, the previous rules hold.
         stop: ends a round that is telling sinks.
     """
 

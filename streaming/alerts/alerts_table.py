@@ -10,9 +10,10 @@ from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
 from streaming.tables.creation import create_table
-from streaming.tables.damage import cut_damaged_log, sync_checkpoints
+from streaming.tables.damage import cut_damaged_log
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
+from streaming.tables.upkeep import clean_log
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 
@@ -63,9 +64,8 @@ def tidy_alerts(tables: str) -> None:
     if DeltaTable.is_deltatable(path):
         opened = DeltaTable(path)
         opened.create_checkpoint()
-        sync_checkpoints(path)
         opened.vacuum(dry_run=False)
-        opened.cleanup_metadata()
+        clean_log(path, opened)
 
 
 def _order(key: AlertKey) -> tuple[Any, ...]:

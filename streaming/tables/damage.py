@@ -95,24 +95,6 @@ def cut_damaged_log(tables: str, table: Table) -> None:
             log.cut()
 
 
-def sync_checkpoints(path: str) -> None:
-    """Have the checkpoints of a Delta log on the disk before entries are deleted that they replace.
-
-    Raises:
-        OSError: the disk fails.
-    """
-    folder = local_path(path)
-    if folder is None:
-        return
-    log = folder / "_delta_log"
-    for file in (*log.glob("*.checkpoint*"), log):
-        opened = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
 def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
     """Cut the logs to the newest whole snapshot, unless all tables are whole now."""
     progress = logs[LOAD_PROGRESS]

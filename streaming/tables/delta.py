@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -79,7 +80,8 @@ def rows_of(
         ConfigurationError: they cannot be read.
     """
     columns = table.schema.names if columns is None else list(columns)
-    try:
+    # VACUUM may have been here, or the store may be away.
+    with reading(table.path(tables)):
         files = files_of(opened, tables, table, pruned)
         try:
             found = files.to_table(columns=columns, filter=where)
@@ -88,9 +90,6 @@ def rows_of(
             # filters by none before it has read them, and tells which files are such by failing.
             read_rows = files.scanner().to_reader()
             found = Scanner.from_batches(read_rows, columns=columns, filter=where).to_table()
-    except (DeltaError, OSError) as error:
-        # VACUUM has been here, or the store is away.
-        raise TablesUnavailable(f"cannot read {table.path(tables)}: {said(error)}") from error
     fields = [table.schema.field(name) for name in found.column_names]
     arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
     return pa.table(arrays, schema=pa.schema(fields))
@@ -138,26 +137,17 @@ def said(error: BaseException) -> str:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Tell where a read of a table or folder fails.
+def _naming(operation: str, path: str) -> Iterator[None]:
+    """Name the table or folder that an operation fails on.
 
     Raises:
-        TablesUnavailable: it does.
+        TablesUnavailable: it fails.
     """
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise TablesUnavailable(f"cannot read {path}: {said(error)}") from error
+        raise TablesUnavailable(f"cannot {operation} {path}: {said(error)}") from error
 
 
-@contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Tell where a write to a table fails.
-
-    Raises:
-        TablesUnavailable: it does.
-    """
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        raise TablesUnavailable(f"cannot write {path}: {said(error)}") from error
+reading = partial(_naming, "read")
+writing = partial(_naming, "write")

@@ -125,7 +125,7 @@ class LoadProgress:
 
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
-        """The tables of a folder as of a snapshot."""
+        """The load progress of a folder as of a snapshot."""
         return cls.from_arrow(
             reader.read(LOAD_PROGRESS.name),
             cluster_id=reader.cluster_id,

@@ -21,10 +21,12 @@ of VACUUM only say that it ran, and on a busy table they conflict with the query
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,8 +36,7 @@ from pyarrow.fs import FileInfo, FileSystem
 
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
-from streaming.tables.damage import sync_checkpoints
-from streaming.tables.file_systems import file_system
+from streaming.tables.file_systems import file_system, local_path
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -121,11 +122,36 @@ def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: dateti
     step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
     # Of the version that is named: what leads to it stays.
-    step("log_synced", lambda: sync_checkpoints(path))
-    step("log_cleaned", lambda: DeltaTable(path, version=pinned).cleanup_metadata())
-    done.pop("log_synced", None)
+    step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
     done.pop("log_cleaned", None)
     return TableUpkeep(table=table.name, error="; ".join(errors), **done)
+
+
+def clean_log(path: str, opened: DeltaTable) -> None:
+    """Delete old entries of a Delta log, once the checkpoints that replace them are on the disk.
+
+    Args:
+        path: the table.
+        opened: the table at the oldest version that must stay.
+
+    Raises:
+        DeltaError: the log cannot be written.
+        OSError: the disk fails; no entry is deleted if a checkpoint is not on it.
+    """
+    folder = local_path(path)
+    if folder is not None:
+        log = folder / "_delta_log"
+        for file in (*log.glob("*.checkpoint*"), log):
+            _sync(file)
+    opened.cleanup_metadata()
+
+
+def _sync(file: Path) -> None:
+    opened = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -223,6 +224,28 @@ def test_a_log_that_upkeep_cleaned_is_whole(tables: str, caplog: pytest.LogCaptu
     caplog.clear()
     goes_on(tables, least=7)
     assert "power loss" not in caplog.text
+
+
+def test_entries_stay_until_their_checkpoint_is_on_the_disk(
+    tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    apply = start_apply(tables)
+    for table in ALL_TABLES:
+        DeltaTable(table.path(tables)).create_checkpoint()
+    apply_next(apply)
+    epoch = apply.writer.epoch
+    keep_snapshots(epoch, timedelta(0))
+    entries = set(Path(tables).rglob("_delta_log/*.json"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", failing)
+        done = list(upkeep(epoch, timedelta(days=3650), now=NOW))
+    assert all("Input/output error" in one.error for one in done)
+    assert entries <= set(Path(tables).rglob("_delta_log/*.json"))
+    assert not any(one.error for one in upkeep(epoch, timedelta(days=3650), now=NOW))
+    assert not entries <= set(Path(tables).rglob("_delta_log/*.json"))
 
 
 @pytest.mark.parametrize("table", [GROUP_OFFSETS, OFFSET_COMMITS, LOG_OFFSETS], ids=str)
