@@ -19,7 +19,7 @@ from pydantic import (
 
 from streaming.durations import parse_interval
 from streaming.errors import ConfigurationError
-from streaming.kafka.secrets import require_no_secret
+from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.tables.file_systems import local_path
 
 Semantics = Literal["auto", "coordinator", "scala"]
@@ -49,12 +49,7 @@ def _checked_catalog(database: str) -> str:
 
 
 def _checked_servers(servers: str) -> str:
-    if "@" in servers:
-        # It may be a password, so nothing may quote it.
-        raise ConfigurationError(
-            "--bootstrap-servers: not HOST:PORT; a login goes into --kafka sasl.plain.username and "
-            "sasl.plain.password.file"
-        )
+    require_no_login(servers)
     for server in servers.split(","):
         _, colon, port = server.strip().rpartition(":")
         if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -21,22 +19,10 @@ from streaming.beat import beating
 from streaming.catalog import register
 from streaming.config import RunSettings
 from streaming.durations import parse_interval
-from streaming.errors import (
-    ConfigurationError,
-    LogChanged,
-    SparkError,
-    TablesUnavailable,
-    TopicMissing,
-)
+from streaming.errors import LogChanged
 from streaming.executors import ExecutorWatch, await_executors
 from streaming.jobs import Job, jobs_beside
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.fetch import (
-    FIRST_CONTACT_TIMEOUT_MS,
-    RETRY_TIMEOUT_MS,
-    LogClient,
-    LogDescription,
-)
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
@@ -45,6 +31,8 @@ from streaming.monitoring.query_listener import listening
 from streaming.monitoring.run_monitor import RunMonitor
 from streaming.progress import OnProgress, ProgressEvent
 from streaming.reload.log_watch import LogWatch
+from streaming.run.offsets_topic import await_log, find_log
+from streaming.run.spark_errors import disk_full, living_jvm, own_error
 from streaming.session import build_session
 from streaming.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.supervision import Supervisor
@@ -60,14 +48,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
-_JVM_END_S = 5.0
-_TOPIC_POLL_S = 2.0
 _WATCH_INTERVAL = timedelta(seconds=10)
-_OWN_ERROR = re.compile(
-    r"streaming\.errors\.(?P<name>\w+): (?P<text>.+)|^TimeoutError: (?P<timeout>.+)", re.MULTILINE
-)
-_LOG_CHANGED = ("LogChanged", "LogTruncated")
-_NO_SPACE = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
 
 
 class Stopped(Exception):
@@ -114,7 +95,7 @@ def run_query(
     """
     stop = stop or threading.Event()
     kafka_config = kafka_client_config(settings.kafka)
-    log, cluster_id = _find_log(settings, kafka_config)
+    log, cluster_id = find_log(settings, kafka_config)
     if settings.semantics == "auto":
         found = detect_semantics(settings.bootstrap_servers, kafka_config)
         settings = settings.model_copy(update={"semantics": found.value})
@@ -129,7 +110,7 @@ def run_query(
             create_empty(settings, cluster_id)
             if settings.available_now:
                 return
-            log = _await_log(settings, kafka_config, monitor, stop)
+            log = await_log(settings, kafka_config, monitor, stop)
             if log is None:
                 return
         logger.info(
@@ -152,7 +133,7 @@ def run_query(
             start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
                 return
-            with _jvm_that_lives(session):
+            with living_jvm(session):
                 if settings.catalog is not None:
                     register(session, settings.tables, settings.catalog)
                 _Queries(
@@ -193,108 +174,6 @@ def _first_start(
             if settings.available_now or not settings.max_restarts:
                 raise
             logger.warning("%(error)s; trying again", {"error": error})
-
-
-@contextmanager
-def _jvm_that_lives(session: SparkSession) -> Iterator[None]:
-    """Name the errors of Spark's JVM, and its end.
-
-    Raises:
-        SparkError: Java code failed.
-        ConfigurationError: the JVM has ended.
-    """
-    try:
-        yield
-    except Py4JJavaError as error:
-        raise SparkError("; caused by ".join(_reasons(error.java_exception))) from error
-    except (Py4JError, ConnectionError) as error:
-        if type(error) is Py4JError and not _has_ended(session):
-            raise
-        raise ConfigurationError(
-            "Spark's JVM has ended under the query, most likely for want of memory: give it more "
-            "(SPARK_DRIVER_MEMORY=2g) or have it do less at a time (--max-records-per-trigger); "
-            "the next start goes on where this one was"
-        ) from error
-
-
-def _has_ended(session: SparkSession) -> bool:
-    """Whether the JVM that this process started has ended.
-
-    Py4J takes a closed connection for a Java class that does not exist.
-    """
-    jvm: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
-    if jvm is None:
-        return False
-    with suppress(subprocess.TimeoutExpired):
-        jvm.wait(_JVM_END_S)
-    return jvm.returncode is not None
-
-
-def _reasons(exception: Any) -> Iterator[str]:
-    """What a Java exception says, and what each of its causes adds, a line of each."""
-    said = ""
-    while exception is not None:
-        line = str(exception.toString()).splitlines()[0]
-        if line not in said:
-            yield line
-        said, exception = line, exception.getCause()
-
-
-def _find_log(
-    settings: RunSettings, kafka_config: dict[str, object]
-) -> tuple[LogDescription | None, str]:
-    """The log, None where the cluster has not made it yet, and the cluster id."""
-    try:
-        log = _describe(settings, kafka_config)
-    except TopicMissing as missing:
-        then = "the tables have no rows" if settings.available_now else "waiting for it"
-        logger.warning("%(missing)s; %(then)s", {"missing": missing, "then": then})
-        return None, missing.cluster_id
-    return log, log.cluster_id
-
-
-def _await_log(
-    settings: RunSettings,
-    kafka_config: dict[str, object],
-    monitor: RunMonitor,
-    stop: threading.Event,
-) -> LogDescription | None:
-    """The log once the cluster has made it, None where `stop` is set first.
-
-    Raises:
-        ConfigurationError: see `LogClient`.
-    """
-    while not stop.wait(_TOPIC_POLL_S):
-        monitor.triggered()
-        # The cluster was there before.
-        with suppress(TopicMissing, TimeoutError):
-            return _describe(settings, kafka_config, RETRY_TIMEOUT_MS, stop)
-    return None
-
-
-def _describe(
-    settings: RunSettings,
-    kafka_config: dict[str, object],
-    first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
-    stop: threading.Event | None = None,
-) -> LogDescription:
-    client = LogClient(
-        settings.bootstrap_servers,
-        kafka_config,
-        first_contact_timeout_ms=first_contact_timeout_ms,
-        stop=stop,
-    )
-    try:
-        log = client.describe()
-    finally:
-        client.close()
-    unknown = set(settings.log_partitions or ()) - set(log.leaders)
-    if unknown:
-        raise ConfigurationError(
-            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, there is no "
-            f"{', '.join(str(number) for number in sorted(unknown))}"
-        )
-    return log
 
 
 @dataclass(slots=True)
@@ -379,7 +258,7 @@ class _Queries:
                 self.keep_checkpoint = False
                 raise
             except Py4JJavaError as error:
-                if (is_full := _disk_full(str(error))) is not None:
+                if (is_full := disk_full(str(error))) is not None:
                     raise is_full from error
                 raise
             if self.writer.epoch.is_fenced.is_set():
@@ -487,30 +366,6 @@ def _wait(
         query.stop()
     if stoppable.error is not None:
         # An error of a worker surfaces where the micro-batch collects its rows.
-        raise _own_error(str(stoppable.error)) or stoppable.error
+        raise own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
-        raise _own_error(str(error)) or _disk_full(str(error)) or error
-
-
-def _disk_full(text: str) -> TablesUnavailable | None:
-    """The error of a disk without space for Spark's checkpoint or its temporary files."""
-    found = _NO_SPACE.search(text)
-    return None if found is None else TablesUnavailable(f"Spark cannot write: {found[0].strip()}")
-
-
-def _own_error(text: str) -> Exception | None:
-    """An error of ours that a Python worker raised and Spark passed on as text.
-
-    A trace begins with the causes of an error and ends with the error itself.
-    """
-    matches = list(_OWN_ERROR.finditer(text))
-    if not matches:
-        return None
-    found = matches[-1]
-    if found["timeout"] is not None:
-        return TimeoutError(found["timeout"].strip())
-    if found["name"] == TopicMissing.__name__:
-        # The planner saw it.
-        return TimeoutError(found["text"].strip())
-    kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
-    return kind(found["text"].strip())
+        raise own_error(str(error)) or disk_full(str(error)) or error

@@ -31,6 +31,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.access_tokens import EndpointTokens
 from streaming.kafka.frames import FrameParser
 from streaming.kafka.refusals import REFUSED_LOGINS, is_tls_fault, login_advice, tls_advice
+from streaming.kafka.secrets import require_no_login
 from streaming.kafka.sockets import DIRECT, tls_context
 
 logger = logging.getLogger(__name__)
@@ -95,12 +96,7 @@ class BrokerConnections:
         has_worked: bool = False,
     ) -> None:
         _quieten_connection_loggers()
-        if "@" in bootstrap_servers:
-            # It may be a password, so nothing may quote it.
-            raise ConfigurationError(
-                "--bootstrap-servers must be HOST:PORT[,HOST:PORT...]: a login goes into --kafka "
-                "sasl.plain.username and sasl.plain.password.file"
-            )
+        require_no_login(bootstrap_servers)
         self.bootstrap_servers = bootstrap_servers
         self.has_contact = False
         self._has_worked = has_worked

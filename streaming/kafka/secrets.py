@@ -96,6 +96,19 @@ def require_no_secret(settings: Mapping[str, str]) -> None:
             )
 
 
+def require_no_login(bootstrap_servers: str) -> None:
+    """Refuse addresses with a user or password, which log lines would show.
+
+    Raises:
+        ConfigurationError: names the settings for a login, and shows nothing of the addresses.
+    """
+    if "@" in bootstrap_servers:
+        raise ConfigurationError(
+            "--bootstrap-servers must be HOST:PORT[,HOST:PORT...]: a login goes into --kafka "
+            "sasl.plain.username and sasl.plain.password.file"
+        )
+
+
 def behind_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings with each secret named as an environment variable, which is set.
 

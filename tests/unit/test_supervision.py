@@ -17,7 +17,7 @@ from streaming.errors import (
     SparkError,
     TablesUnavailable,
 )
-from streaming.query import _own_error
+from streaming.run.spark_errors import own_error
 from streaming.supervision import Supervisor
 
 
@@ -147,8 +147,8 @@ def test_the_error_of_a_worker_is_the_last_one_of_its_trace() -> None:
     waited_out = TimeoutError("cannot fetch for 2 s")
     for first, last in ((refused, waited_out), (waited_out, refused)):
         last.__cause__ = first
-        found = _own_error(trace_of(last))
+        found = own_error(trace_of(last))
         assert (type(found), str(found)) == (type(last), str(last))
         last.__cause__ = None
-    assert isinstance(_own_error("x: streaming.errors.LogTruncated: gone"), LogChanged)
-    assert _own_error(trace_of(OSError("x"))) is None
+    assert isinstance(own_error("x: streaming.errors.LogTruncated: gone"), LogChanged)
+    assert own_error(trace_of(OSError("x"))) is None

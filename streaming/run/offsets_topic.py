@@ -1,0 +1,79 @@
+"""The topic `__consumer_offsets` of a cluster: found, or awaited until it is there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Final
+
+from streaming.config import RunSettings
+from streaming.errors import ConfigurationError, TopicMissing
+from streaming.kafka.fetch import (
+    FIRST_CONTACT_TIMEOUT_MS,
+    RETRY_TIMEOUT_MS,
+    LogClient,
+    LogDescription,
+)
+
+if TYPE_CHECKING:
+    from streaming.monitoring.run_monitor import RunMonitor
+
+logger = logging.getLogger(__name__)
+
+_TOPIC_POLL_S: Final = 2.0
+
+
+def find_log(
+    settings: RunSettings, kafka_config: dict[str, object]
+) -> tuple[LogDescription | None, str]:
+    """The log, None where the cluster has not made it yet, and the cluster id."""
+    try:
+        log = _describe(settings, kafka_config)
+    except TopicMissing as missing:
+        then = "the tables have no rows" if settings.available_now else "waiting for it"
+        logger.warning("%(missing)s; %(then)s", {"missing": missing, "then": then})
+        return None, missing.cluster_id
+    return log, log.cluster_id
+
+
+def await_log(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    monitor: RunMonitor,
+    stop: threading.Event,
+) -> LogDescription | None:
+    """The log once the cluster has made it, None where `stop` is set first.
+
+    Raises:
+        ConfigurationError: see `LogClient`.
+    """
+    while not stop.wait(_TOPIC_POLL_S):
+        monitor.triggered()
+        # The cluster was there before.
+        with suppress(TopicMissing, TimeoutError):
+            return _describe(settings, kafka_config, RETRY_TIMEOUT_MS, stop)
+    return None
+
+
+def _describe(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    first_contact_timeout_ms: int = FIRST_CONTACT_TIMEOUT_MS,
+    stop: threading.Event | None = None,
+) -> LogDescription:
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_config,
+        first_contact_timeout_ms=first_contact_timeout_ms,
+        stop=stop,
+    )
+    with closing(client):
+        log = client.describe()
+    unknown = set(settings.log_partitions or ()) - set(log.leaders)
+    if unknown:
+        raise ConfigurationError(
+            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, there is no "
+            f"{', '.join(str(number) for number in sorted(unknown))}"
+        )
+    return log
