@@ -31,7 +31,6 @@ from tests.dashboard_tables import (
     create_dashboard_tables,
 )
 
-TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
 PAGES = (
     "/c/prod/",
     f"/c/prod/group?{urlencode({'group': HOSTILE})}",

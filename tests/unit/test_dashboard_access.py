@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
@@ -13,21 +11,11 @@ from streaming.dashboard.app import create_app
 from streaming.dashboard.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
 from streaming.errors import ConfigurationError
 from tests.dashboard_tables import (
-    HOSTILE,
-    REWOUND,
     DashboardTables,
     create_dashboard_tables,
 )
 
 TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
-PAGES = (
-    "/c/prod/",
-    f"/c/prod/group?{urlencode({'group': HOSTILE})}",
-    f"/c/prod/group?group={REWOUND}",
-    f"/c/prod/topic?{urlencode({'topic': HOSTILE})}",
-    *(f"/c/prod/{name}" for name in ("transactions", "changes", "alerts", "sql", "health")),
-    f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}",
-)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def _examples(readme: str) -> list[tuple[str, str]]:
     """Every `$ coordinator-state ...` with the output that follows it."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", readme, re.DOTALL):
-        for part in block.split("$ ")[1:]:
+        for part in block.replace("\\\n", "").split("$ ")[1:]:
             command, _, output = part.partition("\n")
             found.append((command, output))
     return found
