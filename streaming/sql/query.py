@@ -97,7 +97,7 @@ def check(sql: str) -> None:
     """Whether a query is valid, for any rows in the tables.
 
     Raises:
-        ConfigurationError: it cannot, or it is no SELECT.
+        ConfigurationError: it is not valid, or not a single SELECT.
     """
     with _connected(datetime.now(timezone.utc)) as connection:
         _bound(connection, sql, lambda name: SCHEMAS[name].empty_table())
