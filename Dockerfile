@@ -21,7 +21,7 @@ RUN pip install --no-cache-dir --no-deps .
 
 # Delta's jars; `run --catalog` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
-RUN python -c "from streaming.jars import delta_jars; delta_jars()"
+RUN python -c "from streaming.jvm.jars import delta_jars; delta_jars()"
 
 # A volume takes over the owner of the folder it is first mounted on.
 ENV NUMBA_CACHE_DIR=/opt/coordinator-state/cache/numba

@@ -1,5 +1,5 @@
 # A machine needs Python 3.10 or newer and a JDK 17 or newer. All else is fetched once: Python packages
-# into .venv, the jars of Kafka and Delta into the cache of streaming/jars.py.
+# into .venv, the jars of Kafka and Delta into the cache of streaming/jvm/jars.py.
 
 PYTHON ?= python3
 
@@ -12,10 +12,10 @@ PYTEST     := $(BIN)/python -m pytest
 COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
 
-# streaming/java.py imports the standard library only, so it can speak before anything is installed.
+# streaming/jvm/java.py imports the standard library only, so it can speak before anything is installed.
 define CHECK_JAVA
 import sys
-from streaming.java import JavaNotFound, find_java
+from streaming.jvm.java import JavaNotFound, find_java
 try:
     find_java()
 except JavaNotFound as error:

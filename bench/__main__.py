@@ -13,7 +13,8 @@ import click
 from bench.backfill import MEASURED, BackfillReport, compare_backfill
 from bench.findings import findings_option, write_findings
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.output import OUTPUTS, Output, StderrHandler, output_of, write_note
+from streaming.run.stderr import StderrHandler, write_note
+from streaming.views.output import OUTPUTS, Output, output_of
 
 _COMMITS = 20_000_000
 _COMMITS_IN_TRANSACTIONS = 5_000_000

@@ -23,11 +23,11 @@ from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
 from bench.processes import run_command, run_environment
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.load_summary import LoadSummary
-from streaming.config import RunSettings
-from streaming.query import run_query
-from streaming.session import build_session
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.broker.load_summary import LoadSummary
+from streaming.run.query import run_query
+from streaming.run.session import build_session
+from streaming.run.settings import RunSettings
 
 logger = logging.getLogger(__name__)
 

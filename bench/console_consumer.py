@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.jars import kafka_jars
-from streaming.java import find_java
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.jvm.jars import kafka_jars
+from streaming.jvm.java import find_java
 
 _MAIN = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"

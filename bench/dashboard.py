@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from bench.lag import Cluster, create
 from streaming.dashboard.app import create_app
-from streaming.output import output_of
+from streaming.views.output import output_of
 
 _PAGES = {
     "overview": "/c/tables/",

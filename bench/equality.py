@@ -11,12 +11,12 @@ from uuid import UUID
 import pyarrow as pa
 
 from coordinator_state.model.plain_commits import Committed
-from coordinator_state.offsets import OffsetKey
-from coordinator_state.record_types import NO_LEADER_EPOCH
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import Verification, compare
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.tables.reader import TableReader
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import Verification, compare
 
 _OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "pending")
 _COLUMNS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")

@@ -22,13 +22,18 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.findings import findings_option, write_findings
 from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
 from bench.processes import processor_s
-from coordinator_state.groups import NO_RECORD_OFFSET
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.model.records import offset_commit
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
-from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, OFFSETS_TOPIC, partition_for
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.output import StderrHandler, output_of
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.replay.partitioner import (
+    DEFAULT_LOG_PARTITIONS,
+    OFFSETS_TOPIC,
+    partition_for,
+)
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.stderr import StderrHandler
+from streaming.views.output import output_of
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ import click
 
 from bench.backfill import FIRST, MEASURED, WARM, BackfillReport, broker_load, run_settings
 from bench.findings import findings_option, write_findings
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
     JoinGroupRequest,
@@ -27,15 +26,17 @@ from coordinator_state.model.requests import (
     Reply,
     SyncGroupRequest,
 )
-from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import compare
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.output import StderrHandler, output_of
-from streaming.query import run_query
-from streaming.session import build_session
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.session import build_session
+from streaming.run.stderr import StderrHandler
 from streaming.tables.reader import TableReader
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import compare
+from streaming.views.output import output_of
 
 _MEMBERS = 5
 _PARTITIONS = 4

@@ -16,8 +16,8 @@ import requests
 from bench.lag import Cluster, create
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
-from streaming.dashboard.server import serving
-from streaming.output import output_of
+from streaming.metrics.server import serving
+from streaming.views.output import output_of
 
 _PAGES = ("", "health", "transactions", "group?group=group-77", "topic?topic=topic-7")
 _HOSTILE = (

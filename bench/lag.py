@@ -20,13 +20,11 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from coordinator_state.lag import PRESENT
-from coordinator_state.offsets import Semantics
-from coordinator_state.partitioner import partition_for
+from coordinator_state.insight.lag import PRESENT
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.group_lag import RATE_WINDOWS, group_lag
-from streaming.output import output_of
-from streaming.session import build_session
-from streaming.spark_views import create_views
+from streaming.run.session import build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
@@ -40,6 +38,8 @@ from streaming.tables.schemas import (
     TABLES,
     Table,
 )
+from streaming.views.output import output_of
+from streaming.views.spark_views import create_views
 
 LOG_PARTITIONS = 50
 SAMPLE_EVERY = timedelta(seconds=5)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.processes import run_command, run_environment
-from coordinator_state.offsets import OffsetKey
+from coordinator_state.replay.offsets import OffsetKey
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streaming.output import output_of
 from streaming.tables.creation import create_tables
 from streaming.tables.schemas import GROUP_OFFSETS
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views.output import output_of
 
 _ROWS = 1_000
 _KEYS = (100_000, 1_000_000)

@@ -17,7 +17,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 def run_command(bootstrap_servers: str, folder: Path, *options: str) -> list[str]:
     """The arguments of a `run` with tables and checkpoint below `folder`."""
     return [
-        *(sys.executable, "-c", "from streaming.cli import main; main()", "run"),
+        *(sys.executable, "-c", "from streaming.cli.main import main; main()", "run"),
         *("--bootstrap-servers", bootstrap_servers, "--tables", str(folder / "tables")),
         *("--checkpoint", str(folder / "checkpoint"), *options),
     ]

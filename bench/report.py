@@ -19,7 +19,8 @@ from typing import Any, Final
 import click
 
 from bench.processes import run_environment
-from streaming.output import output_of, write_note
+from streaming.run.stderr import write_note
+from streaming.views.output import output_of
 
 Findings = Mapping[str, Mapping[str, float]]
 """By bench and by name."""

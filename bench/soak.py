@@ -28,15 +28,16 @@ from kafka.protocol.metadata import MetadataRequest
 from bench.findings import findings_option, write_findings
 from bench.live import RunningQuery, Watch, running_query
 from bench.processes import memory_by_program
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verify import verify
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo import traffic as demo
-from streaming.demo.groups import BROKER_PROPERTIES, Clients, create_topics
 from streaming.kafka.connections import BrokerConnections
-from streaming.output import StderrHandler, output_of
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo import traffic as demo
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.run.stderr import StderrHandler
 from streaming.tables.reader import TableReader
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verify import verify
+from streaming.views.output import output_of
 
 logger = logging.getLogger(__name__)
 

@@ -30,11 +30,12 @@ from bench.findings import findings_option, write_findings
 from bench.live import Watch, committed_offsets, running_query
 from bench.processes import processor_s
 from coordinator_state.model.plain_commits import PlainCommits
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from coordinator_state.primitives import read_int32
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from coordinator_state.wire.primitives import read_int32
 from streaming.kafka.connections import BrokerConnections
-from streaming.output import StderrHandler, output_of
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.stderr import StderrHandler
+from streaming.views.output import output_of
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming.output import output_of
+from streaming.views.output import output_of
 
 _VERSIONS = (50, 3_600, 86_400)
 

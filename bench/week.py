@@ -24,12 +24,12 @@ import click
 
 from bench.findings import findings_option, write_findings
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
-from coordinator_state.offsets import Semantics
-from streaming.output import output_of
-from streaming.simulation.tables import SimulatedTables, simulated_tables
+from coordinator_state.replay.offsets import Semantics
+from streaming.local.simulation.tables import SimulatedTables, simulated_tables
 from streaming.tables.schemas import ALL_TABLES
 from streaming.tables.upkeep import upkeep
 from streaming.tables.writer_epoch import WriterEpoch
+from streaming.views.output import output_of
 
 _HOUR_S: Final = 3_600
 _DAY_S: Final = 24 * _HOUR_S

@@ -4,6 +4,6 @@ So that `USING coordinator_state` works in every session whose Python has this p
 Thrift server among them, which no one can register anything in.
 """
 
-from streaming.spark_views import CoordinatorStateViews as DefaultSource
+from streaming.views.spark_views import CoordinatorStateViews as DefaultSource
 
 __all__ = ["DefaultSource"]

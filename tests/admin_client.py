@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 from kafka import KafkaAdminClient
 
-from streaming.broker.embedded import EmbeddedBroker
+from streaming.local.broker.embedded import EmbeddedBroker
 
 
 @contextmanager

@@ -29,11 +29,10 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verify import verify
-from streaming.demo.groups import (
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import LogClient
+from streaming.local.demo.groups import (
     BROKER_PROPERTIES,
     INVOICES,
     ORDERS,
@@ -41,12 +40,14 @@ from streaming.demo.groups import (
     Steps,
     create_topics,
 )
-from streaming.demo.traffic import Traffic, TrafficThread
-from streaming.errors import ConfigurationError
-from streaming.kafka.fetch import LogClient
-from streaming.output import output_of, write_note
+from streaming.local.demo.traffic import Traffic, TrafficThread
+from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verify import verify
+from streaming.views.output import output_of
 from tests.embedded_cluster import EmbeddedCluster
 from tests.undisturbed import differences, load, run_command, table_rows
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
-from streaming.cli import cli
+from streaming.cli.main import cli
 
 COMMANDS = sorted(
     [

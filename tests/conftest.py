@@ -61,7 +61,7 @@ def repository() -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that `run` itself uses; one for all tests, since a JVM takes long to get warm."""
-    from streaming.session import build_session
+    from streaming.run.session import build_session
 
     # It lives for many tests.
     for name in _SHORT_LIVED:

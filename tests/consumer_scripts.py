@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from coordinator_state.consumer_protocol import encode_subscription
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     MemberIdentity,
 )
+from coordinator_state.records.consumer_protocol import encode_subscription
 from tests.told import CLIENT_HOST, Told, assignment, offset, subscription
 
 _JOINS: dict[str, Any] = {"rebalance_timeout_ms": 120_000, "owned": {}}

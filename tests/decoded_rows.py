@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_state.log_decoder import DecodedRecordSet, decode_record_set
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.record_batch_writer import write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.log.log_decoder import DecodedRecordSet, decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
 from tests.logs import offset_key, offset_value
 
 KEY = offset_key("g", "t", 3)

@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from streaming.broker.configuration import (
+from streaming.jvm.jars import KAFKA_VERSION
+from streaming.local.broker.configuration import (
     BROKER,
     CONTROLLER,
     ClusterNode,
     free_ports,
     new_cluster_id,
 )
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.jars import KAFKA_VERSION
+from streaming.local.broker.embedded import EmbeddedBroker
 
 _CONTROLLER_ID = 100
 _MOST_REPLICAS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from tempfile import TemporaryDirectory
 
-from coordinator_state.offsets import OffsetKey, Semantics
-from streaming.apply.micro_batch import MicroBatchApply
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader

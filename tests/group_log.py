@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state.group_replay import MODERN_GROUPS, GroupRecord, GroupReplay
-from coordinator_state.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
-from coordinator_state.modern_groups import Part
-from coordinator_state.primitives import uuid_text
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_value, encode_value
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_value, encode_value
+from coordinator_state.replay.group_replay import MODERN_GROUPS, GroupRecord, GroupReplay
+from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.wire.primitives import uuid_text
 
 T, U = UUID(int=11), UUID(int=12)
 NAMES = {uuid_text(T): "t"}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinator_state.group_replay import GroupState
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_types import GROUP_METADATA_TYPE
-from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.groups import GroupChange, GroupId, plan_groups, plan_records
-from streaming.apply.offsets import plan_offsets
+from coordinator_state.apply.exact_replay import PendingOffset, RecordCounts
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.replay.group_replay import GroupState
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.groups import GroupChange, GroupId, plan_groups, plan_records
+from streaming.engine.offsets import plan_offsets
 from tests.log_rows import LOG_PARTITION, Row, table_of
 
 COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA

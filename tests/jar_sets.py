@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from streaming.ivy import Dependency
-from streaming.jars import (
+from streaming.jvm.ivy import Dependency
+from streaming.jvm.jars import (
     KAFKA_VERSION,
     JarSet,
     cached_jars,

@@ -10,7 +10,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
-from streaming.cli import main
+from streaming.cli.main import main
 from streaming.source import coordinator_log
 from streaming.tables import creation, upkeep, writer_epoch
 from streaming.tables.schemas import Table

@@ -29,21 +29,22 @@ from typing import Final
 import click
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.record_types import OFFSET_COMMIT_TYPES
-from coordinator_state.serde import decode_key
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verify import verify
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.groups import BROKER_PROPERTIES, Clients, create_topics
-from streaming.demo.traffic import Traffic
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.fetch import LogClient
-from streaming.output import output_of, write_note
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
+from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, OFFSET_COMMITS
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verify import verify
+from streaming.views.output import output_of
 from tests.fault_points import (
     INITIAL_OFFSET,
     POINTS,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.consumer_protocol import encode_subscription
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.offsets import OffsetKey, Semantics
-from coordinator_state.record_batch import read_record_batches
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
+from coordinator_state.log.record_batch import read_record_batches
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.consumer_protocol import encode_subscription
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.logs import offset_key, offset_value
 
 GROUP = "foo"

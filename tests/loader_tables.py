@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from coordinator_state.groups import Group
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.member_json import assignment_json, subscription_json
+from coordinator_state.records.member_json import assignment_json, subscription_json
+from coordinator_state.replay.groups import Group
+from coordinator_state.replay.loader import ReferenceLoader
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GONE, LOST, TABLES
 from tests.plan_tables import OFFSET_VALUES

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.offsets import OffsetKey
-from coordinator_state.record_types import NO_PRODUCER_ID, RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.records.record_types import NO_PRODUCER_ID, RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from coordinator_state.replay.offsets import OffsetKey
 
 LOG_PARTITION = 7
 KEY = OffsetKey("g", "t", 0)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_state.compression import COMPRESSIONS
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.wire.compression import COMPRESSIONS
 
 BASE_TIMESTAMP_MS = 1_700_000_000_000
 

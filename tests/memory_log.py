@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from streaming.kafka.fetch import FetchedRecords, LogDescription, OffsetAndEpoch
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from tests.logs import offset_key, offset_value

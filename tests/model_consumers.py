@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
@@ -17,6 +16,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 
 GROUP = "g"
 T, U = UUID(int=1), UUID(int=2)

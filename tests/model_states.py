@@ -7,17 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.group_replay import described
-from coordinator_state.groups import CONSUMER, Group
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_decoder import decode_record_set
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.topics import Assigned
-from coordinator_state.offsets import CommittedOffset, PendingOffsets, Semantics
-from coordinator_state.primitives import uuid_text
-from coordinator_state.record_batch import read_record_batches
+from coordinator_state.replay.group_replay import described
+from coordinator_state.replay.groups import CONSUMER, Group
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import CommittedOffset, PendingOffsets, Semantics
+from coordinator_state.wire.primitives import uuid_text
 from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
 State = dict[str, Any]

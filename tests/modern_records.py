@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from coordinator_state.consumer_groups import ConsumerGroup
-from coordinator_state.modern_groups import ModernGroup, Part
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
-from coordinator_state.share_groups import ShareGroup
-from coordinator_state.streams_groups import StreamsGroup
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.replay.consumer_groups import ConsumerGroup
+from coordinator_state.replay.modern_groups import ModernGroup, Part
+from coordinator_state.replay.share_groups import ShareGroup
+from coordinator_state.replay.streams_groups import StreamsGroup
 
 KINDS: tuple[type[ModernGroup], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
 MEMBERS = ("m1", "m2", "m3")

@@ -17,9 +17,9 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from coordinator_state.kernel import decode_record_set as decode_compiled
-from coordinator_state.log_decoder import decode_record_set as decode_readable
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log.kernel import decode_record_set as decode_compiled
+from coordinator_state.log.log_decoder import decode_record_set as decode_readable
+from coordinator_state.log.record_batch_writer import write_record_batch
 from tests.random_logs import RandomEvents
 
 RECORDS_PER_BATCH = 500

@@ -12,8 +12,8 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, Producer
 
-from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.demo.groups import ORDERS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.local.demo.groups import ORDERS
 from tests.logs import offset_key, offset_value
 
 GROUP = "archive"

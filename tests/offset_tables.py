@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator_state.offsets import OffsetKey, Semantics
-from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.offsets import OffsetPlan, plan_offsets
+from coordinator_state.apply.exact_replay import PendingOffset, RecordCounts
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.engine.offsets import OffsetPlan, plan_offsets
 from tests.log_rows import LOG_PARTITION, Row, table_of
 
 COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA

@@ -7,26 +7,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.group_replay import GroupState, described
-from coordinator_state.offsets import OffsetKey, Semantics
-from coordinator_state.record_types import GROUP_METADATA_TYPE
-from streaming.apply.committed_offsets import CommittedOffsets
-from streaming.apply.exact_replay import PendingOffset, RecordCounts
-from streaming.apply.group_events import EventPlan
-from streaming.apply.group_rows import (
+from coordinator_state.apply.exact_replay import PendingOffset, RecordCounts
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.replay.group_replay import GroupState, described
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.engine.committed_offsets import CommittedOffsets
+from streaming.engine.group_events import EventPlan
+from streaming.engine.group_rows import (
     GROUP_CHANGE_SCHEMA,
     group_rows,
     member_rows,
     read_groups,
 )
-from streaming.apply.groups import (
+from streaming.engine.groups import (
     RECORD_SCHEMA,
     GroupChange,
     plan_groups,
     plan_records,
     records_table,
 )
-from streaming.apply.offsets import plan_offsets
+from streaming.engine.offsets import plan_offsets
 from streaming.tables.schemas import GROUP_MEMBERS
 
 LOG_PARTITION = 7

@@ -10,10 +10,10 @@ from uuid import UUID
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
 from tests.logs import group_value, offset_key, offset_value
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
 from tests.logs import BASE_TIMESTAMP_MS, Event, group_value, offset_key, offset_value
 from tests.modern_records import ModernRecords, Topic
 

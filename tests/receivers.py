@@ -14,7 +14,7 @@ from typing import Any
 import trustme
 from aiosmtpd.controller import Controller
 
-from streaming.broker.configuration import free_port
+from streaming.local.broker.configuration import free_port
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import struct
 
 from crc32c import crc32c
 
-from coordinator_state.record_batch import CorruptBatch, RecordBatch, read_record_batches
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.log.record_batch_writer import write_record_batch
 
 KAFKA = {
     (0, "none"): (

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming.apply.micro_batch import MicroBatchApply
-from streaming.opening import open_for_writing
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.model.requests import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -18,6 +17,7 @@ from coordinator_state.model.requests import (
     Reply,
     SyncGroupRequest,
 )
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from tests.coordinator_clients import Coordinator
 
 CLIENT_HOST = "/127.0.0.1"

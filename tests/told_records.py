@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, Final
 
-from coordinator_state.consumer_protocol import decode_assignment
 from coordinator_state.errors import DecodeError
-from coordinator_state.record_batch import Record, RecordBatch, read_record_batches
-from coordinator_state.serde import decode_key, decode_value
+from coordinator_state.log.record_batch import Record, RecordBatch, read_record_batches
+from coordinator_state.records.consumer_protocol import decode_assignment
+from coordinator_state.records.serde import decode_key, decode_value
 from tests.told import Names
 
 _WITHOUT_ORDER: Final = frozenset({1, 5, 7, 8})

@@ -1,7 +1,7 @@
-"""The write side as a model: what a group coordinator answers, and what it writes to its log.
+"""The write side as a model: a group coordinator that answers requests and writes its log.
 
-A `GroupCoordinator` takes the requests that a broker takes, at times that are told to it, and
-appends to a `CoordinatorLog` what a broker appends. It knows the coordinator of Kafka 4 and the one
-of Kafka 3 (`doSyncGroup`, `storeGroup`), holds everything in memory and does nothing by itself:
-timers fire when it is told that time has passed.
+A `GroupCoordinator` takes the requests that a broker takes, at given times, and appends to a
+`CoordinatorLog` the records that a broker appends. It models the coordinator of Kafka 4 and the one
+of Kafka 3 (`doSyncGroup`, `storeGroup`), holds everything in memory and has no thread: its timers
+fire when its caller says that time has passed. Imports every package but `apply`.
 """

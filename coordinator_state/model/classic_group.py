@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_state.consumer_protocol import decode_subscribed_topics
 from coordinator_state.errors import DecodeError
-from coordinator_state.groups import CONSUMER
 from coordinator_state.model.classic_member import ClassicMember, Protocols
 from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
 from coordinator_state.model.error_codes import ErrorCode
@@ -21,8 +19,12 @@ from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.records import group_metadata
 from coordinator_state.model.requests import JoinGroupResponse, SyncGroupResponse
-from coordinator_state.offsets import CommittedOffset
-from coordinator_state.record_types import NO_TIMESTAMP
+from coordinator_state.records.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_subscribed_topics,
+)
+from coordinator_state.records.record_types import NO_TIMESTAMP
+from coordinator_state.replay.offsets import CommittedOffset
 
 
 class InvalidTransition(Exception):
@@ -106,7 +108,7 @@ class ClassicGroup:
     @property
     def uses_consumer_protocol(self) -> bool:
         """Whether the members are consumers."""
-        return self.protocol_type == CONSUMER
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_leader(self, member_id: str) -> bool:
         """Whether the member leads the group."""

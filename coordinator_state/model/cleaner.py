@@ -18,11 +18,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_state.offsets import CONTROL_TYPE_ABORT
-from coordinator_state.record import Record, read_control_key
-from coordinator_state.record_batch import RecordBatch
-from coordinator_state.record_batch_writer import write_record_batch
-from coordinator_state.record_types import NO_PRODUCER_ID
+from coordinator_state.log.record import Record, read_control_key
+from coordinator_state.log.record_batch import RecordBatch
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.replay.offsets import CONTROL_TYPE_ABORT
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 

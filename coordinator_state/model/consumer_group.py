@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from coordinator_state.groups import CONSUMER
 from coordinator_state.model.consumer_member import ConsumerMember
 from coordinator_state.model.consumer_records import removed_group
 from coordinator_state.model.error_codes import ErrorCode
@@ -20,7 +19,8 @@ from coordinator_state.model.java_hash import in_hash_order
 from coordinator_state.model.log import KeyAndValue
 from coordinator_state.model.requests import UNKNOWN_GENERATION
 from coordinator_state.model.topics import Assigned
-from coordinator_state.offsets import CommittedOffset
+from coordinator_state.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from coordinator_state.replay.offsets import CommittedOffset
 
 _MEMBER_EPOCH_VERSION = 9
 """The first OffsetCommit that knows member epochs."""
@@ -71,7 +71,7 @@ class ConsumerGroup:
     @property
     def protocol_type(self) -> str:
         """That of consumers."""
-        return CONSUMER
+        return CONSUMER_PROTOCOL_TYPE
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The member that has an instance id."""
@@ -125,7 +125,9 @@ class ConsumerGroup:
         """Whether a member of the classic protocol fits in with the others that speak it."""
         known = [m.classic.protocols for m in self.members.values() if m.classic is not None]
         common = Counter(name for protocols in known for name, _ in protocols)
-        return protocol_type == CONSUMER and any(common[name] == len(known) for name in names)
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+            common[name] == len(known) for name in names
+        )
 
     def is_classic_without(self, leaving: Collection[ConsumerMember]) -> bool:
         """Whether somebody is left, and all that are speak the classic protocol."""

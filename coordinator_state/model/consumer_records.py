@@ -1,180 +1,47 @@
-"""The records of consumer groups, each with what it changes in a coordinator's memory.
+"""The records of consumer groups: their keys, their values, and the tombstones of a group.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
-GroupCoordinatorRecordHelpers.java and GroupMetadataManager.java (`replay`) at 4.2.0.
+GroupCoordinatorRecordHelpers.java at 4.2.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
-from coordinator_state.model.consumer_member import LEAVE_EPOCH, ConsumerMember, MemberState
 from coordinator_state.model.log import KeyAndValue
-from coordinator_state.model.topics import Assigned
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
+from coordinator_state.records.record_types import RECORD_TYPES, RecordType
+from coordinator_state.records.serde import encode_key, encode_value
 
-if TYPE_CHECKING:
-    from coordinator_state.model.consumer_group import ConsumerGroup
-
-_GROUP: Final = RECORD_TYPES[3]
-_PARTITIONS: Final = RECORD_TYPES[4]
-_MEMBER: Final = RECORD_TYPES[5]
-_TARGET_EPOCH: Final = RECORD_TYPES[6]
-_TARGET: Final = RECORD_TYPES[7]
-_CURRENT: Final = RECORD_TYPES[8]
-
-
-class Change(NamedTuple):
-    """A record, and what becomes of the group once it is appended."""
-
-    record: KeyAndValue
-    replay: Callable[[ConsumerGroup], None]
-
-
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
-    """ConsumerGroupMetadata: the group's epoch."""
-
-    def replay(group: ConsumerGroup) -> None:
-        group.group_epoch, group.metadata_hash = epoch, metadata_hash
-
-    value = {"epoch": epoch, "metadataHash": metadata_hash}
-    return Change(_record(_GROUP, {"groupId": group_id}, value), replay)
-
-
-def target_epoch(group_id: str, epoch: int) -> Change:
-    """ConsumerGroupTargetAssignmentMetadata: the epoch that the target assignment is of."""
-
-    def replay(group: ConsumerGroup) -> None:
-        group.target_epoch = epoch
-
-    value = {"assignmentEpoch": epoch}
-    return Change(_record(_TARGET_EPOCH, {"groupId": group_id}, value), replay)
-
-
-def member_subscription(group_id: str, member: ConsumerMember) -> Change:
-    """ConsumerGroupMemberMetadata: who a member is and what it subscribes to."""
-
-    def replay(group: ConsumerGroup) -> None:
-        known = group.members.get(member.member_id) or ConsumerMember(member_id=member.member_id)
-        group.members[member.member_id] = replace(
-            member,
-            member_epoch=known.member_epoch,
-            previous_member_epoch=known.previous_member_epoch,
-            state=known.state,
-            assigned=known.assigned,
-            pending_revocation=known.pending_revocation,
-        )
-
-    classic = None
-    if member.classic is not None:
-        classic = {
-            "sessionTimeoutMs": member.classic.session_timeout_ms,
-            "supportedProtocols": [
-                {"name": name, "metadata": metadata} for name, metadata in member.classic.protocols
-            ],
-        }
-    value = {
-        "instanceId": member.group_instance_id,
-        "rackId": None,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "subscribedTopicNames": sorted(member.subscribed_topics),
-        "subscribedTopicRegex": "",
-        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
-        "serverAssignor": member.server_assignor,
-        "classicMemberMetadata": classic,
-    }
-    return Change(_record(_MEMBER, _member_key(group_id, member.member_id), value), replay)
-
-
-def target_assignment(group_id: str, member_id: str, target: Assigned) -> Change:
-    """ConsumerGroupTargetAssignmentMember: what a member is to have."""
-
-    def replay(group: ConsumerGroup) -> None:
-        group.targets[member_id] = target
-
-    value = {"topicPartitions": _topic_partitions(target)}
-    return Change(_record(_TARGET, _member_key(group_id, member_id), value), replay)
-
-
-def current_assignment(group_id: str, member: ConsumerMember) -> Change:
-    """ConsumerGroupCurrentMemberAssignment: what a member has."""
-
-    def replay(group: ConsumerGroup) -> None:
-        group.members[member.member_id] = replace(
-            group.members[member.member_id],
-            member_epoch=member.member_epoch,
-            previous_member_epoch=member.previous_member_epoch,
-            state=member.state,
-            assigned=member.assigned,
-            pending_revocation=member.pending_revocation,
-        )
-
-    value = {
-        "memberEpoch": member.member_epoch,
-        "previousMemberEpoch": member.previous_member_epoch,
-        "state": int(member.state),
-        "assignedPartitions": _topic_partitions(member.assigned),
-        "partitionsPendingRevocation": _topic_partitions(member.pending_revocation),
-    }
-    return Change(_record(_CURRENT, _member_key(group_id, member.member_id), value), replay)
-
-
-def removed_member(group_id: str, member_id: str) -> list[Change]:
-    """The tombstones of a member."""
-
-    def disown(group: ConsumerGroup) -> None:
-        member = group.members.get(member_id)
-        if member is not None:
-            group.members[member_id] = replace(
-                member,
-                member_epoch=LEAVE_EPOCH,
-                previous_member_epoch=LEAVE_EPOCH,
-                state=MemberState.STABLE,
-                assigned={},
-                pending_revocation={},
-            )
-
-    key = _member_key(group_id, member_id)
-    return [
-        Change(_record(_CURRENT, key, None), disown),
-        Change(_record(_TARGET, key, None), lambda group: _forget(group.targets, member_id)),
-        Change(_record(_MEMBER, key, None), lambda group: _forget(group.members, member_id)),
-    ]
+GROUP: Final = RECORD_TYPES[3]
+PARTITIONS: Final = RECORD_TYPES[4]
+MEMBER: Final = RECORD_TYPES[5]
+TARGET_EPOCH: Final = RECORD_TYPES[6]
+TARGET: Final = RECORD_TYPES[7]
+CURRENT: Final = RECORD_TYPES[8]
 
 
 def removed_group(group_id: str, member_ids: list[str]) -> list[KeyAndValue]:
     """The tombstones of a group and of those who are in it."""
-    members = [_member_key(group_id, member_id) for member_id in member_ids]
+    members = [member_key(group_id, member_id) for member_id in member_ids]
     group = {"groupId": group_id}
     return [
-        *(_record(_CURRENT, key, None) for key in members),
-        *(_record(_TARGET, key, None) for key in members),
-        _record(_TARGET_EPOCH, group, None),
-        *(_record(_MEMBER, key, None) for key in members),
-        _record(_PARTITIONS, group, None),
-        _record(_GROUP, group, None),
+        *(record(CURRENT, key, None) for key in members),
+        *(record(TARGET, key, None) for key in members),
+        record(TARGET_EPOCH, group, None),
+        *(record(MEMBER, key, None) for key in members),
+        record(PARTITIONS, group, None),
+        record(GROUP, group, None),
     ]
 
 
-def _forget(entries: dict[str, Any], member_id: str) -> None:
-    entries.pop(member_id, None)
-
-
-def _member_key(group_id: str, member_id: str) -> dict[str, str]:
+def member_key(group_id: str, member_id: str) -> dict[str, str]:
+    """The key of a record of one member."""
     return {"groupId": group_id, "memberId": member_id}
 
 
-def _record(record_type: Any, key: dict[str, str], value: dict[str, Any] | None) -> KeyAndValue:
+def record(
+    record_type: RecordType, key: dict[str, str], value: dict[str, Any] | None
+) -> KeyAndValue:
+    """A record of a type, a tombstone where the value is None."""
     raw = None if value is None else encode_value(record_type, 0, value)
     return encode_key(record_type, key), raw
-
-
-def _topic_partitions(assigned: Assigned) -> list[dict[str, Any]]:
-    return [
-        {"topicId": topic_id, "partitions": sorted(partitions)}
-        for topic_id, partitions in assigned.items()
-    ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_state.model.assignors import ASSIGNORS
 from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.consumer_changes import Change, current_assignment
 from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.consumer_member import (
     AWAY_EPOCH,
@@ -21,7 +22,6 @@ from coordinator_state.model.consumer_member import (
     LEAVE_EPOCH,
     ConsumerMember,
 )
-from coordinator_state.model.consumer_records import Change, current_assignment
 from coordinator_state.model.conversion import changes_to, consumer_group_of
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.group_change import GroupChange, GroupChanges

@@ -10,19 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from coordinator_state.consumer_protocol import (
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
 from coordinator_state.errors import DecodeError
-from coordinator_state.groups import CONSUMER
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_member import ClassicMember
 from coordinator_state.model.classic_states import ClassicState
-from coordinator_state.model.consumer_group import ConsumerGroup
-from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember
-from coordinator_state.model.consumer_records import (
+from coordinator_state.model.consumer_changes import (
     Change,
     current_assignment,
     group_epoch,
@@ -30,8 +22,16 @@ from coordinator_state.model.consumer_records import (
     target_assignment,
     target_epoch,
 )
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.topics import Topics
+from coordinator_state.records.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 
 _VERSION_BYTES = 2
 
@@ -135,7 +135,7 @@ def classic_group_of(
         generation_id=group.group_epoch,
     )
     for member in members:
-        classic.add(_classic_member(member), CONSUMER)
+        classic.add(_classic_member(member), CONSUMER_PROTOCOL_TYPE)
     classic.agree()
     for member_id, converted in classic.members.items():
         metadata = converted.metadata(classic.protocol_name or "")

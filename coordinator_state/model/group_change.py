@@ -15,18 +15,18 @@ from typing import Final
 
 from coordinator_state.model.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.consumer_group import ConsumerGroup
-from coordinator_state.model.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
-from coordinator_state.model.consumer_records import (
+from coordinator_state.model.consumer_changes import (
     Change,
     current_assignment,
     group_epoch,
     member_subscription,
-    removed_group,
     removed_member,
     target_assignment,
     target_epoch,
 )
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
+from coordinator_state.model.consumer_records import removed_group
 from coordinator_state.model.conversion import classic_group_of
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.java_hash import in_hash_order

@@ -42,7 +42,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig, LiveGroup, Shard
 from coordinator_state.model.topics import Topics
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
 
 __all__ = ["GroupCoordinator", "OffsetCommitRequest", "OffsetToCommit"]
 

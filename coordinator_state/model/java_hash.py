@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 from uuid import UUID
 
-from coordinator_state.partitioner import java_hash_code
+from coordinator_state.replay.partitioner import java_hash_code
 
 _LEAST_BUCKETS: Final = 16
 _MASK: Final = 0xFFFFFFFF

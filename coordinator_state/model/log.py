@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.record_batch import CorruptBatch, RecordBatch, read_record_batches
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
 
 KeyAndValue = tuple[bytes, bytes | None]
 

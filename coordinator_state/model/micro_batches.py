@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from coordinator_state.kernel import decode_record_set
-from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
+from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from coordinator_state.model.log import Written
 
 

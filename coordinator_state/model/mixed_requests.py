@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from coordinator_state.consumer_protocol import decode_subscription, encode_assignment
 from coordinator_state.errors import DecodeError
-from coordinator_state.groups import CONSUMER
 from coordinator_state.model.consumer_group import ConsumerGroup
 from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember, MemberState
 from coordinator_state.model.conversion import protocol_version
@@ -33,7 +31,12 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import Shard
 from coordinator_state.model.topics import Assigned
-from coordinator_state.primitives import uuid_text
+from coordinator_state.records.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_subscription,
+    encode_assignment,
+)
+from coordinator_state.wire.primitives import uuid_text
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ class MixedRequests:
         return JoinGroupResponse(
             member_id=member.member_id,
             generation_id=member.member_epoch,
-            protocol_type=CONSUMER,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=request.protocols[0][0],
         )
 
@@ -150,7 +153,10 @@ class MixedRequests:
             if member.member_epoch != request.generation_id:
                 raise Refused(ErrorCode.ILLEGAL_GENERATION)
             name, metadata = classic.protocols[0]
-            for asked, known in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
+            for asked, known in (
+                (request.protocol_type, CONSUMER_PROTOCOL_TYPE),
+                (request.protocol_name, name),
+            ):
                 if asked is not None and asked != known:
                     raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS

@@ -25,7 +25,7 @@ from coordinator_state.model.requests import (
     OffsetToCommit,
 )
 from coordinator_state.model.shard import LiveGroup, Shard
-from coordinator_state.offsets import (
+from coordinator_state.replay.offsets import (
     CONTROL_TYPE_ABORT,
     CONTROL_TYPE_COMMIT,
     CommittedOffset,

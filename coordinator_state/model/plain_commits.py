@@ -20,14 +20,18 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import numpy as np
 import numpy.typing as npt
 
-from coordinator_state.kernel import commit_writer
-from coordinator_state.kernel.checksum import crc32c_tables
-from coordinator_state.kernel.numbers import Bytes, Integers
-from coordinator_state.offsets import CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT, OffsetKey
-from coordinator_state.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from coordinator_state.record_set import BATCH_HEADER_BYTES
-from coordinator_state.record_types import NO_LEADER_EPOCH, OFFSET_COMMIT_TYPES, RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
+from coordinator_state.log.kernel import commit_writer
+from coordinator_state.log.kernel.checksum import crc32c_tables
+from coordinator_state.log.kernel.numbers import Bytes, Integers
+from coordinator_state.log.record_set import BATCH_HEADER_BYTES
+from coordinator_state.records.record_types import (
+    NO_LEADER_EPOCH,
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+)
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.replay.offsets import CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT, OffsetKey
+from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
 
 PARTITIONS_PER_GROUP: Final = 10
 _TOPICS: Final = 200

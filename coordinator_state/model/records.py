@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coordinator_state.model.log import KeyAndValue
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
-from coordinator_state.primitives import uuid_from_text
-from coordinator_state.record_types import (
+from coordinator_state.records.record_types import (
     GROUP_METADATA_TYPE,
     NO_LEADER_EPOCH,
     RECORD_TYPES,
 )
-from coordinator_state.serde import encode_key, encode_value
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.wire.primitives import uuid_from_text
 
 _OFFSET_COMMIT: Final = RECORD_TYPES[1]
 _GROUP_METADATA: Final = RECORD_TYPES[GROUP_METADATA_TYPE]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from coordinator_state.log.record_batch import NO_SEQUENCE
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.consumer_group import ConsumerGroup
@@ -15,8 +16,7 @@ from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
 from coordinator_state.model.timers import Timers
 from coordinator_state.model.topics import Topics
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import NO_SEQUENCE
+from coordinator_state.replay.offsets import Semantics
 
 _E = ErrorCode
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_state.consumer_protocol import encode_subscription
 from coordinator_state.model.log import Producer
 from coordinator_state.model.topics import Assigned
-from coordinator_state.offsets import Semantics
+from coordinator_state.records.consumer_protocol import encode_subscription
+from coordinator_state.replay.offsets import Semantics
 
 MINUTE_MS: Final = 60_000
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from coordinator_state.consumer_protocol import encode_assignment
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.cleaner import clean
 from coordinator_state.model.error_codes import ErrorCode
@@ -33,8 +32,9 @@ from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.simulated_consumers import SimulatedConsumers
 from coordinator_state.model.simulated_group import MINUTE_MS, SimulatedGroup, WorkloadSettings
 from coordinator_state.model.topics import Topic, Topics
-from coordinator_state.offsets import Semantics
-from coordinator_state.partitioner import partition_for
+from coordinator_state.records.consumer_protocol import encode_assignment
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
 
 __all__ = ["MINUTE_MS", "Workload", "WorkloadSettings"]
 

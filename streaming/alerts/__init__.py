@@ -1,1 +1,4 @@
-"""Alerts: rules in YAML over the tables, and notices to those who are to know."""
+"""Alerts: rules in YAML over the tables, and notices to webhooks, mail and other sinks.
+
+Imports `views` and the packages below it.
+"""

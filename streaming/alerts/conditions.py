@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from coordinator_state.group_status import time_text
-from streaming.durations import parse_duration
+from coordinator_state.insight.group_status import time_text
+from streaming.tables.durations import parse_duration
 
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,

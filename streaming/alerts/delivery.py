@@ -16,7 +16,7 @@ from tenacity import (
     wait_exponential,
 )
 
-from streaming.output import json_line
+from streaming.views.text import json_line
 
 # It logs addresses, which may be secrets, where an answer has odd headers.
 logging.getLogger("urllib3").setLevel(logging.CRITICAL)

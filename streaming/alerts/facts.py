@@ -11,16 +11,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.group_status import Status, StatusRules, time_text
+from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
 from streaming.alerts.rules import EVERY, Rule, fits
 from streaming.alerts.sql import alert_rows
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
-from streaming.snapshot import Snapshot
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
+from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
 

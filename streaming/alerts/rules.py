@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from coordinator_state.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts.conditions import MEASURES, Comparison
 from streaming.alerts.sinks import Sink, StdoutSink
-from streaming.durations import parse_duration
 from streaming.lag.group_lag import TOTALS_BY
 from streaming.lag.recent_commits import KEY
+from streaming.tables.durations import parse_duration
 
 
 def _duration(value: Any) -> Any:

@@ -35,7 +35,7 @@ from streaming.alerts.delivery import (
     post,
 )
 from streaming.alerts.notices import Notice, headline, sentences
-from streaming.output import json_line, printable
+from streaming.views.text import json_line, printable
 
 _MOST_AT_ONCE: Final = 100
 _SUBJECT_LENGTH: Final = 200

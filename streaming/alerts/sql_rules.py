@@ -1,8 +1,9 @@
 """The queries of rules, each in its own time: a slow one holds up neither a round nor another one.
 
-Processes that can be killed answer them (`streaming.sql.processes`), in one of two lanes, in each
-one after the other. A query that takes longer than the first lane allows is killed there, and from
-then on answered in the second one, which has more time. A round waits for the first lane alone.
+Processes that can be killed answer them (`streaming.views.sql.processes`), in one of two lanes, in
+each one after the other. A query that takes longer than the first lane allows is killed there, and
+from then on answered in the second one, which has more time. A round waits for the first lane
+alone.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import pyarrow as pa
 
 from streaming.alerts.rules import Rule
 from streaming.errors import ConfigurationError
-from streaming.slots import Slots
-from streaming.snapshot import Snapshot
-from streaming.sql.processes import QueryTooSlow, SqlProcesses
-from streaming.sql.query import names_in
-from streaming.sql.question import Form, Question, SqlLimits
+from streaming.views.query import names_in
+from streaming.views.snapshot import Snapshot
+from streaming.views.sql.processes import QueryTooSlow, SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Slots
 
 SLOW: Final = SqlLimits(
     within_s=30.0, memory_bytes=2 << 30, answer_bytes=16 << 20, most_rows=100_000

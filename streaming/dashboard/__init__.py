@@ -1,1 +1,4 @@
-"""The page: what the tables say, for people; read without Spark, rendered on the server."""
+"""The page: the tables for people, rendered on the server, read without Spark.
+
+Imports `metrics`, `views` and the packages below them.
+"""

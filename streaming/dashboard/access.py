@@ -1,6 +1,6 @@
 """Who may see the page: on this machine everybody, from elsewhere whoever has the token.
 
-The page answers to names of its own only, see `streaming.dashboard.own_names`. One that listens
+The page answers to names of its own only, see `streaming.metrics.own_names`. One that listens
 elsewhere than on 127.0.0.1 asks for a token, or takes the word of a reverse proxy that puts a
 header into every request.
 """
@@ -19,8 +19,8 @@ from werkzeug.exceptions import TooManyRequests
 from werkzeug.wrappers import Response as AnyResponse
 
 from streaming.dashboard.attempts import Attempts, TooManyAttempts
-from streaming.dashboard.own_names import OwnNames, is_loopback
 from streaming.errors import ConfigurationError
+from streaming.metrics.own_names import OwnNames, is_loopback
 
 _POLICY = "; ".join(
     (

@@ -21,10 +21,10 @@ from streaming.dashboard.access import Access
 from streaming.dashboard.cluster import Cluster
 from streaming.dashboard.moments import moment_of
 from streaming.dashboard.queries import PROCESSES, sql_processes
-from streaming.dashboard.server import serving
 from streaming.dashboard.shown import add_filters
 from streaming.errors import ConfigurationError
-from streaming.slots import Busy, Slots
+from streaming.metrics.server import serving
+from streaming.views.sql.slots import Busy, Slots
 
 DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from coordinator_state.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.lag.group_lag import lag_totals, tables_known_until
 from streaming.lag.standing import standing_since
-from streaming.snapshot import Snapshot
+from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
 MOST_LOOKED_BACK = 200

@@ -12,13 +12,13 @@ from werkzeug.wsgi import wrap_file
 
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.errors import ConfigurationError
-from streaming.questions import QUESTIONS
-from streaming.slots import Slots
-from streaming.sql.forms import ShownAnswer
-from streaming.sql.processes import SqlProcesses
-from streaming.sql.query import names_in
-from streaming.sql.question import Form, Question, SqlLimits
-from streaming.views import SCHEMAS
+from streaming.views.definitions import SCHEMAS
+from streaming.views.query import names_in
+from streaming.views.questions import QUESTIONS
+from streaming.views.sql.forms import ShownAnswer
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Slots
 
 PROCESSES: Final = "sql_processes"
 """The extension of the application that answers queries."""

@@ -9,9 +9,9 @@ from typing import Any
 from flask import Flask
 from markupsafe import Markup
 
-from coordinator_state.group_status import Status, time_text
-from streaming.output import printable
-from streaming.sql.forms import TIME
+from coordinator_state.insight.group_status import Status, time_text
+from streaming.views.sql.forms import TIME
+from streaming.views.text import printable
 
 _NONE = Markup('<span class="none" title="not known">-</span>')
 _LEVELS = {

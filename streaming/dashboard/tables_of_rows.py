@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from coordinator_state.group_status import Status
+from coordinator_state.insight.group_status import Status
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50

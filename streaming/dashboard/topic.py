@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import abort, g, render_template, request
 
-from coordinator_state.group_status import Status
+from coordinator_state.insight.group_status import Status
 from streaming.dashboard.page_snapshot import PageSnapshot, Row
 from streaming.dashboard.tables_of_rows import rows_page
 

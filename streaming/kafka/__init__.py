@@ -1,1 +1,4 @@
-"""Connections, leaders, fetches and group requests, on kafka-python's network layer."""
+"""Kafka clients on kafka-python's network layer: connections, leaders, fetches, group requests.
+
+Imports only the core.
+"""

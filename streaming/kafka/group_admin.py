@@ -24,15 +24,15 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from coordinator_state.groups import CONSUMER, SHARE, STREAMS
-from coordinator_state.partitioner import partition_for
-from coordinator_state.primitives import uuid_from_text, uuid_text
-from streaming.answers.offset_fetch import NO_ERROR, OffsetFetchAnswer, TopicPartition
+from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS
+from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from streaming.kafka.messages import (
     ConsumerGroupDescribeRequest,
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
+from streaming.kafka.offset_fetch import NO_ERROR, OffsetFetchAnswer
 from streaming.kafka.patient_requests import (
     GROUPS_PER_REQUEST,
     PatientRequests,
@@ -222,7 +222,7 @@ class GroupAdmin(PatientRequests):
 
     def offset_fetch(
         self,
-        partitions: Mapping[str, Collection[TopicPartition] | None],
+        partitions: Mapping[str, Collection[tuple[str, int]] | None],
         *,
         require_stable: bool = False,
     ) -> dict[str, list[OffsetFetchAnswer]]:
@@ -269,7 +269,7 @@ class GroupAdmin(PatientRequests):
         return self.patiently(attempt)
 
 
-def _request_topics(partitions: Collection[TopicPartition] | None) -> list[Any] | None:
+def _request_topics(partitions: Collection[tuple[str, int]] | None) -> list[Any] | None:
     if partitions is None:
         return None
     Topic = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics

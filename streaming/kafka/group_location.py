@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin

@@ -22,7 +22,7 @@ import tenacity
 from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
-from coordinator_state.primitives import ZERO_UUID, uuid_text
+from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, TopicMissing
 from streaming.kafka.connections import BrokerConnections, TryAgain
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog

@@ -26,10 +26,10 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
-from coordinator_state.lag import GONE, PRESENT
-from coordinator_state.primitives import ZERO_UUID, uuid_text
-from coordinator_state.record_batch import read_batch_header
-from coordinator_state.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
+from coordinator_state.insight.lag import GONE, PRESENT
+from coordinator_state.log.record_batch import read_batch_header
+from coordinator_state.log.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
+from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TryAgain
 from streaming.kafka.patient_requests import PatientRequests, chunks
 

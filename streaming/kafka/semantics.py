@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.admin import KafkaAdminClient
 
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.offsets import Semantics
 
 NEW_COORDINATOR_FEATURE = "group.version"
 FIRST_VERSION_WITH_NEW_COORDINATOR = (4, 0)

@@ -1,1 +1,4 @@
-"""Samples of the logs of user topics, and what they say of the groups that read them."""
+"""Lag and status of groups, from the tables and from samples of the logs of user topics.
+
+Imports `tables` and `kafka`.
+"""

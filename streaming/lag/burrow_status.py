@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.burrow_rules import INTERVALS, Commit, group_status, partition_status
-from coordinator_state.group_status import Status
-from coordinator_state.lag import UNKNOWN
+from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_status, partition_status
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag import UNKNOWN
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
 from streaming.lag.log_samples import Logs, epoch_ms

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
-from coordinator_state.partitioner import OFFSETS_TOPIC
+from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.log_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import CONFIRM_EVERY

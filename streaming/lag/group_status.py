@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.group_events import EventName
-from coordinator_state.group_status import (
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_status import (
     PartitionFacts,
     Status,
     StatusRules,
@@ -19,8 +19,8 @@ from coordinator_state.group_status import (
     partition_status,
     rebalancing_loop,
 )
-from coordinator_state.groups import EMPTY
-from streaming.answers.expiring_offsets import expiring_offsets
+from coordinator_state.replay.groups import EMPTY
+from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.recent_commits import KEY, commit_windows, recent_commits
 from streaming.tables.reader import TableReader, of_groups

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.offsets import Outcome
+from coordinator_state.replay.offsets import Outcome
 from streaming.lag.log_samples import epoch_ms
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.lag import UNKNOWN, Int64s, LogHistories, LogSamples
+from coordinator_state.insight.lag import UNKNOWN, Int64s, LogHistories, LogSamples
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.offsets import Outcome
+from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS, TIMESTAMP
 

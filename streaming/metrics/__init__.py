@@ -1,1 +1,4 @@
-"""What the tables say, as metrics for Prometheus."""
+"""Prometheus metrics of the tables, and the HTTP server that serves them and the page.
+
+Imports `alerts` and the packages below it.
+"""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from coordinator_state.group_status import Status, StatusRules
+from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until

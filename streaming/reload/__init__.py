@@ -1,1 +1,4 @@
-"""Loading log partitions again: why, how it is asked for, and how it begins."""
+"""Reload of log partitions: its reasons, requests for it, and its first step.
+
+Imports `tables` and `kafka`.
+"""

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.doubts import Doubt
 from streaming.tables import delta

@@ -1,1 +1,5 @@
-"""Parts of `run` beside its query: finding its topic, and the errors of Spark by their cause."""
+"""The command `run`: its settings, its query, the start, supervision, jobs and HTTP endpoints.
+
+Also `maintain` and `redecode`, which open a tables folder as `run` does. Imports `dashboard` and
+the packages below it.
+"""

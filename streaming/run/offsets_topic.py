@@ -7,7 +7,6 @@ import threading
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
-from streaming.config import RunSettings
 from streaming.errors import ConfigurationError, TopicMissing
 from streaming.kafka.fetch import (
     FIRST_CONTACT_TIMEOUT_MS,
@@ -15,9 +14,10 @@ from streaming.kafka.fetch import (
     LogClient,
     LogDescription,
 )
+from streaming.run.settings import RunSettings
 
 if TYPE_CHECKING:
-    from streaming.monitoring.run_monitor import RunMonitor
+    from streaming.run.monitoring.run_monitor import RunMonitor
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,7 @@
-"""The Structured Streaming source `coordinator_log`: record batches as rows."""
+"""The Structured Streaming source `coordinator_log`: record batches as rows.
+
+Imports `kafka`; not `tables`.
+"""
 
 from typing import Final
 

@@ -2,7 +2,7 @@
 
 Spark's own Kafka source cannot read this topic: it leaves internal topics out, and hides producer
 ids and control records. This one plans on the driver, in one long-lived process per query, and
-reads in worker processes; the rows are those of `coordinator_state.log_rows`.
+reads in worker processes; the rows are those of `coordinator_state.log.log_rows`.
 
 A micro-batch ends at high watermarks, as far as admission control lets it, and holds every log
 partition of the query: one without news costs no fetch but has its `progress` row too. Offsets are
@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import (

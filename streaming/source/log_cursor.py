@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from coordinator_state.errors import CorruptRecordBatch
-from coordinator_state.log_decoder import DecodedRecordSet, OffsetRange, decode_corrupt_batch
-from coordinator_state.record_batch import CorruptBatch, read_rest
-from coordinator_state.record_set import (
+from coordinator_state.log.log_decoder import DecodedRecordSet, OffsetRange, decode_corrupt_batch
+from coordinator_state.log.record_batch import CorruptBatch, read_rest
+from coordinator_state.log.record_set import (
     BATCH_HEADER_BYTES,
     Frame,
     Rest,
@@ -218,7 +218,7 @@ class LogCursor:
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
     ) -> DecodedRecordSet:
         # Only workers decode; planning a query need not wait for the compiler to load.
-        from coordinator_state import kernel
+        from coordinator_state.log import kernel
 
         return kernel.decode_record_set(
             memoryview(fetched.records)[start:],

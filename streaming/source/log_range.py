@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from coordinator_state.log_decoder import OffsetRange
-from coordinator_state.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
+from coordinator_state.log.log_decoder import OffsetRange
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from streaming.errors import LogTruncated
 from streaming.kafka.fetch import (
     DEFAULT_MAX_BYTES,
@@ -113,7 +113,7 @@ class _RangeReading:
 
     def compact(self) -> None:
         """Drop what is superseded across the record sets that are held."""
-        from coordinator_state import kernel
+        from coordinator_state.log import kernel
 
         if self._compacts and len(self._held) > 1:
             rows, superseded = kernel.compact(pa.Table.from_batches(self._held))

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_state.record import Record
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.record_types import NO_PRODUCER_ID, OFFSET_COMMIT_TYPES
+from coordinator_state.log.record import Record
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import NO_PRODUCER_ID, OFFSET_COMMIT_TYPES
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_range import Fetcher
 

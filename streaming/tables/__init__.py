@@ -1,1 +1,4 @@
-"""The Delta tables: their columns, their folder, and writing and reading them with delta-rs."""
+"""The Delta tables: schemas, the folder, writes and reads with delta-rs, upkeep, migration.
+
+Imports only the core; not `kafka`.
+"""

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.offsets import Semantics
-from streaming.apply.exact_replay import RecordCounts
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (

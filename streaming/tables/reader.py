@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
-from coordinator_state.partitioner import partition_for
+from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
@@ -106,7 +106,7 @@ class TableReader:
 
     @property
     def format_version(self) -> str:
-        """What the tables are like, see `streaming.migration`."""
+        """What the tables are like, see `streaming.tables.migration`."""
         return self._property(PROPERTY_FORMAT_VERSION)
 
     @property

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 FORMAT_VERSION = "6"
 """Changes when earlier releases can no longer read or must no longer write the tables;
-`streaming.migration` migrates earlier versions."""
+`streaming.tables.migration` migrates earlier versions."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
 PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"

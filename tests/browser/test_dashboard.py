@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
-from streaming.dashboard.server import serving
-from streaming.output import printable
+from streaming.metrics.server import serving
+from streaming.views.text import printable
 from tests.browser.chromium import CHROMIUM, FLAGS, needs_chromium
 from tests.conftest import Eventually
 from tests.dashboard_tables import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from streaming.errors import ConfigurationError
-from streaming.jars import KAFKA_VERSION
+from streaming.jvm.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds, RoundResult
 from tests.differential.log_file import read_kafka_version, read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round

@@ -16,17 +16,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.groups import CLASSIC, STABLE
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.offsets import Semantics
-from coordinator_state.partitioner import partition_for
-from coordinator_state.primitives import uuid_from_text, uuid_text
-from coordinator_state.record_types import NO_LEADER_EPOCH
-from streaming.answers.answer import IS_PENDING, AnswerKey, Answers, Fields
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.group_fields import group_fields, member_fields
-from streaming.answers.verification import compare
-from streaming.broker.embedded import BrokerError, EmbeddedBroker
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from coordinator_state.replay.groups import CLASSIC, STABLE
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
+from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.group_fields import group_fields, member_fields
+from streaming.verify.verification import compare
 from tests.differential.random_round import (
     LOG_PARTITIONS,
     UNEXPECTED_UNLOAD,

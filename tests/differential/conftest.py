@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.jars import KAFKA_VERSION
+from streaming.jvm.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds
 
 SCALA_VERSION = "3.9.1"

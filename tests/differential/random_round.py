@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
-from coordinator_state.groups import Group, GroupMember
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.offsets import Semantics
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.record_types import NO_PRODUCER_ID
-from coordinator_state.serde import decode_key
-from coordinator_state.streams_groups import StreamsGroup
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.groups import Group, GroupMember
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.streams_groups import StreamsGroup
 from tests.logs import Event, segment
 from tests.modern_records import Topic
 from tests.random_logs import LEADER_CHANGE, RandomEvents

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.expiry import expiry
+from coordinator_state.replay.expiry import expiry
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.answers.answer import Answers
-from streaming.answers.table_answers import TableAnswers
-from streaming.config import RunSettings
-from streaming.jars import KAFKA_VERSION
+from streaming.jvm.jars import KAFKA_VERSION
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.query import run_query
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from streaming.verify.answer import Answers
+from streaming.verify.table_answers import TableAnswers
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.random_round import draw_round
 from tests.logs import segment

@@ -18,10 +18,10 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.jars import KAFKA_VERSION, kafka_jars
-from streaming.java import find_java
+from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
+from streaming.jvm.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.jar_sets import client_jars
 
 CONVERSIONS = Path(__file__).parent / KAFKA_VERSION / "conversions.log"

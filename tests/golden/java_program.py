@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.java import find_java
+from streaming.jvm.java import find_java
 
 _FOLDER = Path(__file__).parent / "java"
 

@@ -17,8 +17,8 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from streaming.jars import KAFKA_VERSION, kafka_jars
-from streaming.java import find_java
+from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
+from streaming.jvm.java import find_java
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streaming.jars import kafka_jars
+from streaming.jvm.jars import kafka_jars
 from tests.golden.java_program import run_java
 from tests.jar_sets import client_jars
 

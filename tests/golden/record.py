@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming.jars import KAFKA_VERSION, kafka_jars
+from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from tests.golden.cases import (
     GROUP_METADATA,
     KEYS,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from streaming.broker.embedded import EmbeddedBroker
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.integration.secured_broker import SecuredBroker, running_secured_broker
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
-from streaming.query import run_query
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.schemas import LOAD_PROGRESS
 from tests.conftest import Eventually
 from tests.embedded_cluster import EmbeddedCluster

@@ -35,10 +35,10 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from streaming.broker.configuration import HOST, free_port
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
+from streaming.local.broker.configuration import HOST, free_port
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.admin_client import admin_of
 from tests.token_endpoint import CLIENT_ID, unsecured_token
 

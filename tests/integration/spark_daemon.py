@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from streaming.java import find_java
+from streaming.jvm.java import find_java
 
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"
 _LIMIT_S = 60

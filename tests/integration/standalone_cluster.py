@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming.broker.configuration import HOST, free_port
+from streaming.local.broker.configuration import HOST, free_port
 from tests.integration.spark_daemon import SPARK_BIN, configure, daemon, environment_of
 
 

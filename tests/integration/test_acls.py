@@ -12,15 +12,15 @@ from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.lag import PRESENT
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.answers.verify import verify_cluster
-from streaming.config import RunSettings
+from coordinator_state.insight.lag import PRESENT
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.log_offsets import UNAUTHORISED
-from streaming.query import run_query
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
 from tests.admin_client import admin_of
 from tests.integration.secured_broker import SecuredBroker
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch_writer import write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from coordinator_state.replay.partitioner import partition_for
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command

@@ -16,14 +16,14 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key, encode_value
-from streaming.broker import embedded as broker_module
-from streaming.broker.configuration import HOST, free_port
-from streaming.broker.embedded import BrokerError, EmbeddedBroker
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
+from streaming.local.broker import embedded as broker_module
+from streaming.local.broker.configuration import HOST, free_port
+from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
 
 if TYPE_CHECKING:
     from tests.conftest import Eventually
@@ -35,7 +35,7 @@ OFFSET_COMMIT = RECORD_TYPES[1]
 # Starts a broker, says where, and stays until it is ended.
 OWNER = """
 import sys, threading
-from streaming.broker.embedded import EmbeddedBroker
+from streaming.local.broker.embedded import EmbeddedBroker
 broker = EmbeddedBroker(folder=sys.argv[1])
 broker.start()
 sys.stdout.write(broker.bootstrap_servers + "\\n")

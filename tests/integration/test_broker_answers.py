@@ -15,19 +15,19 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch_writer import write_record_batch
-from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.offset_fetch import OffsetFetchAnswer
-from streaming.answers.verification import Verification
-from streaming.answers.verify import verify_cluster
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.cli import cli
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.replay.partitioner import partition_for
+from streaming.cli.main import cli
 from streaming.errors import ConfigurationError
 from streaming.kafka import patient_requests
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
+from streaming.kafka.offset_fetch import OffsetFetchAnswer
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.verification import Verification
+from streaming.verify.verify import verify_cluster
 from tests.conftest import Eventually
 from tests.logs import offset_key, offset_value
 from tests.tables_folder import Row, apply_micro_batch, create_tables

@@ -14,7 +14,7 @@ from kafka.admin import NewTopic
 
 from bench.equality import check_equality
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.broker.embedded import EmbeddedBroker
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of, run_command

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from coordinator_state.partitioner import partition_for
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verify import verify
-from streaming.demo.groups import Clients, create_topics
+from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import LogTruncated
+from streaming.local.demo.groups import Clients, create_topics
 from streaming.source.coordinator_log import CoordinatorLogDataSource, CoordinatorLogStreamReader
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verify import verify
 from tests.cluster_faults import CLUSTER_PROPERTIES, LOG_PARTITIONS, Stage
 from tests.conftest import Eventually
 from tests.embedded_cluster import EmbeddedCluster
@@ -75,7 +75,7 @@ def test_a_query_goes_on_by_itself(
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "streaming.supervision")
+    caplog.set_level(logging.WARNING, "streaming.run.supervision")
     faults: list[Callable[[Stage], None]] = [
         leaders_move,
         the_leader_is_killed,
@@ -102,7 +102,7 @@ def test_a_query_goes_on_by_itself(
         with BrokerAnswers(stage.cluster.bootstrap_servers) as answers:
             verification = verify(answers, lambda: TableAnswers(TableReader(tables)))
     assert verification.is_equal
-    assert not [one for one in caplog.records if one.name == "streaming.supervision"]
+    assert not [one for one in caplog.records if one.name == "streaming.run.supervision"]
 
 
 def test_an_unclean_election_is_noticed(stage: Stage) -> None:

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from coordinator_state.partitioner import partition_for
-from streaming.demo.demo import run_demo
-from streaming.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
+from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
+from streaming.local.demo.demo import run_demo
+from streaming.local.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
 from tests.browser.chromium import CHROMIUM, needs_chromium
 from tests.browser.visits import headings
 
@@ -33,7 +33,7 @@ _AS_ON_A_TERMINAL = """
 import signal
 # Whoever runs tests side by side, or in a shell's background, may have it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from streaming.cli import main
+from streaming.cli.main import main
 main()
 """
 COMMAND = (sys.executable, "-c", _AS_ON_A_TERMINAL, "demo")

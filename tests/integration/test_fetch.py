@@ -17,13 +17,13 @@ from kafka.admin import NewTopic
 from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
-from coordinator_state.log_decoder import decode_record_set
-from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
-from coordinator_state.record_batch_writer import write_record_batch
-from streaming.broker.configuration import HOST, free_port
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import LogClient
+from streaming.local.broker.configuration import HOST, free_port
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.admin_client import admin_of
 from tests.logs import offset_key, offset_value
 

@@ -13,10 +13,8 @@ import pytest
 import trustme
 from kafka.net.connection import KafkaConnection
 
-from coordinator_state.lag import PRESENT
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.broker.configuration import HOST
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.insight.lag import PRESENT
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka import fetch
 from streaming.kafka.client_config import kafka_client_config
@@ -24,6 +22,8 @@ from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
 from streaming.kafka.semantics import detect_semantics
+from streaming.local.broker.configuration import HOST
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
 from tests.integration.secured_broker import (

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.consumer_protocol import (
+from coordinator_state.records.consumer_protocol import (
     ASSIGNMENT,
     SUBSCRIPTION,
     decode_assignment,
     decode_subscription,
 )
-from coordinator_state.offsets import Semantics
-from streaming.jars import kafka_jars
-from streaming.java import find_java
+from coordinator_state.replay.offsets import Semantics
+from streaming.jvm.jars import kafka_jars
+from streaming.jvm.java import find_java
 from tests.differential.random_round import LOG_PARTITIONS, RoundLog
 from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker

@@ -15,9 +15,9 @@ from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
-from streaming.query import run_query
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 

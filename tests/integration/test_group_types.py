@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streaming.answers.verify import verify_cluster
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
-from streaming.jars import kafka_jars
-from streaming.java import find_java
+from streaming.jvm.jars import kafka_jars
+from streaming.jvm.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.query import run_query
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
 from tests.jar_sets import client_jars

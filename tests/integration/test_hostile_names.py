@@ -25,14 +25,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.alerts.alert_run import AlertRun
-from streaming.answers.verify import verify_cluster
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
 from streaming.dashboard.app import create_app
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.metrics.collector import TablesCollector
-from streaming.output import printable
-from streaming.query import run_query
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
+from streaming.views.text import printable
 from tests.admin_client import admin_of
 from tests.alert_rules import write_rules
 from tests.command_line import call, json_lines

@@ -16,10 +16,10 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.group_status import Status
+from coordinator_state.insight.group_status import Status
 from streaming.alerts.alert_run import AlertRun
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.lag.group_lag import group_lag
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 from tests.integration.running_query import running

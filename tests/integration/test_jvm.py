@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.errors import ConfigurationError
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of

@@ -18,9 +18,9 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
-from coordinator_state.partitioner import partition_for
-from streaming.broker.configuration import free_ports
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
+from streaming.local.broker.configuration import free_ports
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.conftest import Eventually

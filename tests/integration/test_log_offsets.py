@@ -16,14 +16,14 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator_state.lag import GONE, PRESENT, TOO_OLD
-from coordinator_state.message_set import write_message_set
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.insight.lag import GONE, PRESENT, TOO_OLD
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
-from streaming.lag.sampling import LogOffsetsSampling
-from streaming.opening import open_for_writing
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.sampling import LogOffsetsSampling
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker

@@ -11,13 +11,13 @@ from uuid import UUID
 import pytest
 from kafka.admin import NewTopic
 
+from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topic, Topics
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import read_record_batches
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.fetch import LogClient
+from streaming.local.broker.embedded import EmbeddedBroker
 from tests.admin_client import admin_of
 from tests.broker_clients import BrokerClients
 from tests.conftest import Eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.model.plain_commits import PlainCommits
-from streaming.jars import cached_jars
-from streaming.tables.checkpoint import read_checkpoint
+from streaming.jvm.jars import cached_jars
+from streaming.run.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
 from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker

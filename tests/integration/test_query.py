@@ -15,12 +15,12 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
-from coordinator_state.partitioner import partition_for
-from streaming.answers.offset_fetch import offset_fetch
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
+from streaming.views.offset_fetch import offset_fetch
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of, run_command
 from tests.integration.conftest import FreshBroker

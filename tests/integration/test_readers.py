@@ -16,13 +16,12 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import read_record_batches
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.coordinator_tables import CoordinatorTables
-from streaming.demo.groups import BROKER_PROPERTIES, Clients, create_topics
-from streaming.demo.traffic import Traffic
+from coordinator_state.log.record_batch import read_record_batches
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -33,6 +32,7 @@ from streaming.tables.schemas import (
     LOG_OFFSETS,
     Table,
 )
+from streaming.views.coordinator_tables import CoordinatorTables
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of
 from tests.integration.conftest import FreshBroker

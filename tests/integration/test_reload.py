@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
-from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.answers.offset_fetch import offset_fetch
-from streaming.answers.verify import verify_cluster
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.config import RunSettings
-from streaming.query import run_query
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
+from streaming.views.offset_fetch import offset_fetch
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
 from tests.integration.command_line import run_command

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.replay.partitioner import partition_for
 from streaming.tables.reader import TableReader
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
@@ -196,7 +196,7 @@ def _assert_logged(lines: list[dict[str, Any]]) -> None:
     assert {one["batch_id"] for one in micro_batches} >= {0, 1}
     fields = {"records_read", "rows_merged", "quarantined", "duration_ms"}
     assert all(fields <= one.keys() for one in micro_batches)
-    restarted = [one for one in lines if one["logger"] == "streaming.supervision"]
+    restarted = [one for one in lines if one["logger"] == "streaming.run.supervision"]
     assert restarted[0]["restarts"] == 1
     # Also where a query that starts again cannot read what it cannot write.
     assert {one["error_class"] for one in restarted} == {"TablesUnavailable"}

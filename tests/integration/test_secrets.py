@@ -17,8 +17,8 @@ import pytest
 import requests
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming.broker.configuration import HOST
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.local.broker.configuration import HOST
 from streaming.tables.reader import TableReader
 from tests.admin_client import admin_of
 from tests.conftest import Eventually
@@ -41,7 +41,7 @@ from streaming import session
 session._SETTINGS |= {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 for name in ("py4j", "kafka", "urllib3", "requests"):
     logging.getLogger(name).setLevel(logging.DEBUG)
-from streaming.cli import main
+from streaming.cli.main import main
 main()
 """
 LOG4J: Final = """

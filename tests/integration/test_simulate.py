@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 from kafka.admin import NewTopic
 
-from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
-from coordinator_state.offsets import OffsetKey
-from coordinator_state.partitioner import partition_for
-from coordinator_state.record_batch import read_record_batches
-from streaming.answers.broker_answers import BrokerAnswers
-from streaming.answers.model_answers import model_answers
-from streaming.answers.verification import compare
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import OffsetKey
+from coordinator_state.replay.partitioner import partition_for
 from streaming.kafka.fetch import LogClient
-from streaming.simulation.topic import OffsetsTopic
+from streaming.local.simulation.topic import OffsetsTopic
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.model_answers import model_answers
+from streaming.verify.verification import compare
 from tests.admin_client import admin_of
 from tests.broker_clients import BrokerClients
 from tests.command_line import call, json_lines

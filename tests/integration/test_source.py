@@ -14,9 +14,9 @@ from kafka.admin import NewTopic
 from kafka.errors import NoError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from coordinator_state.partitioner import OFFSETS_TOPIC, partition_for
-from coordinator_state.serde import decode_key, decode_value
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.source.coordinator_log import CoordinatorLogDataSource
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 
-from coordinator_state.partitioner import OFFSETS_TOPIC
-from streaming import supervision
-from streaming.broker.embedded import EmbeddedBroker
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run import supervision
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS, Table
@@ -42,7 +42,7 @@ def test_it_goes_on_once_they_can(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "streaming.supervision")
+    caplog.set_level(logging.WARNING, "streaming.run.supervision")
     monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.1)
     writing, failures = delta.writing, list[Table]()
 
@@ -68,7 +68,7 @@ def test_it_goes_on_once_they_can(
         eventually(lambda: _committed(tables) == [3], 120)
 
     assert not failures
-    said = [one.getMessage() for one in caplog.records if one.name == "streaming.supervision"]
+    said = [one.getMessage() for one in caplog.records if one.name == "streaming.run.supervision"]
     assert [re.findall(r"no space left for (\w+)|again in (\S+) s", one) for one in said] == [
         [("group_offsets", ""), ("", "0.1")],
         [("load_progress", ""), ("", "0.2")],
@@ -87,7 +87,7 @@ def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "streaming.supervision")
+    caplog.set_level(logging.WARNING, "streaming.run.supervision")
 
     def restarts() -> list[str]:
         return _restarts(caplog)
@@ -122,7 +122,7 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Past `retry_timeout` too: later queries log in for the first time, and are refused."""
-    caplog.set_level(logging.WARNING, "streaming.supervision")
+    caplog.set_level(logging.WARNING, "streaming.run.supervision")
     broker = secured_broker.broker
     with admin_of(broker) as admin:
         admin.create_topics([NewTopic("supervised", 1, 1)])
@@ -155,7 +155,7 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
 
 
 def _restarts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    said = [one for one in caplog.records if one.name == "streaming.supervision"]
+    said = [one for one in caplog.records if one.name == "streaming.run.supervision"]
     return [one.getMessage() for one in said]
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.groups import BROKER_PROPERTIES, Clients, create_topics
-from streaming.demo.traffic import Traffic
 from streaming.errors import ConfigurationError
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 from tests.conftest import Eventually

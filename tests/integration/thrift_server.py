@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming.broker.configuration import HOST, free_port
-from streaming.jars import delta_jars
+from streaming.jvm.jars import delta_jars
+from streaming.local.broker.configuration import HOST, free_port
 from tests.integration.spark_daemon import SPARK_BIN, configure, daemon, environment_of
 
 _LIMIT_S = 120

@@ -17,18 +17,15 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.kernel import decode_record_set
-from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import read_record_batches
-from streaming.answers.model_answers import model_answers, topic_names
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import compare
-from streaming.apply.group_events import EVENT_SCHEMA
-from streaming.apply.micro_batch import MicroBatchApply
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.group_events import EVENT_SCHEMA
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import WriterFenced
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
@@ -37,6 +34,9 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import APPEND_TABLES, GONE, LOAD_PROGRESS, LOST, TABLES
+from streaming.verify.model_answers import model_answers, topic_names
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import compare
 from tests.loader_tables import Row, differences, differing, in_ms, rows_of
 from tests.logs import Event, segment
 from tests.plan_tables import RETENTION_MS, PlanTables

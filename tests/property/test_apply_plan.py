@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.group_replay import described
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_decoder import decode_record_set
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import read_record_batches
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.record_batch import read_record_batches
+from coordinator_state.replay.group_replay import described
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
 from tests.logs import Event, segment
 from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 from tests.random_logs import logs

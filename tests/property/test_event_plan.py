@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
-from coordinator_state.group_events import EventName, GroupEvent, GroupEventReplay
-from coordinator_state.group_replay import GroupRecord, name_of
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.log_decoder import decode_record_set
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
-from coordinator_state.serde import decode_key, decode_value
-from streaming.apply.group_events import event_columns
+from coordinator_state.insight.group_events import EventName, GroupEvent, GroupEventReplay
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.group_replay import GroupRecord, name_of
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.group_events import event_columns
 from tests.logs import Event, segment
 from tests.plan_tables import LOG_PARTITION, RETENTION_MS, PlanTables
 from tests.random_logs import logs

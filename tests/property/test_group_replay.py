@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.group_replay import (
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.group_replay import (
     GroupRecord,
     GroupReplay,
     GroupState,
@@ -17,10 +18,9 @@ from coordinator_state.group_replay import (
     name_of,
     restored_group,
 )
-from coordinator_state.groups import Group
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.modern_groups import ModernGroup, ModernMember
-from coordinator_state.serde import decode_key, decode_value
+from coordinator_state.replay.groups import Group
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
 from tests.modern_records import KeyAndValue, ModernRecords
 from tests.random_logs import GROUPS, TOPICS
 

@@ -19,14 +19,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_state import kernel, log_decoder, record_set
-from coordinator_state.kernel import checksum, decoder
-from coordinator_state.kernel.numbers import Bytes, Integers, inlined, read_only
-from coordinator_state.kernel.utf8 import is_utf8
-from coordinator_state.log_decoder import DecodedRecordSet
-from coordinator_state.log_rows import MOST_STEPS_BACK
-from coordinator_state.record_batch_writer import write_record_batch
-from coordinator_state.record_set import SETTLED_BYTES
+from coordinator_state.log import kernel, log_decoder, record_set
+from coordinator_state.log.kernel import checksum, decoder
+from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_only
+from coordinator_state.log.kernel.utf8 import is_utf8
+from coordinator_state.log.log_decoder import DecodedRecordSet
+from coordinator_state.log.log_rows import MOST_STEPS_BACK
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.log.record_set import SETTLED_BYTES
 from tests.logs import Event, offset_key, offset_value, segment
 from tests.random_batches import batch_logs, damaged_logs, header_like_bytes
 from tests.random_logs import logs
@@ -306,9 +306,9 @@ def test_works_whether_or_not_anything_can_be_cached(
     blocked.touch()
     cache = tmp_path / "cache"
     if not can_write:
-        (package / "kernel" / "__pycache__").touch()
+        (package / "log" / "kernel" / "__pycache__").touch()
     code = (
-        "from coordinator_state import kernel\n"
+        "from coordinator_state.log import kernel\n"
         "kernel.decode_record_set(b'', log_partition=0, from_offset=0, to_offset=1)"
     )
     environment = {

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_state.lag import (
+from coordinator_state.insight.lag import (
     GONE,
     NO_SAMPLE,
     PRESENT,

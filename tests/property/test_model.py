@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.cleaner import clean
@@ -25,8 +26,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.offsets import OffsetKey, Semantics
-from coordinator_state.record_batch import RecordBatch, read_record_batches
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.consumer_rules import GROUPS, ConsumerRules, groups
 from tests.consumer_rules import TOPICS as TOPICS_OF_CLUSTER
 from tests.model_states import expected_state, loaded_state, tables_state, without_simple

@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.consumer_protocol import (
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.records.consumer_protocol import (
     ASSIGNMENT,
     SUBSCRIPTION,
     decode_assignment,
     decode_subscription,
 )
-from coordinator_state.errors import DecodeError, UnknownRecordType
-from coordinator_state.group_record_values import EARLY_ACCESS_VALUES
-from coordinator_state.message_formatter import formatter_json
-from coordinator_state.record_types import GROUP_METADATA_TYPE, RECORD_TYPES, RecordType
-from coordinator_state.schema import Field, Schema
-from coordinator_state.serde import (
+from coordinator_state.records.group_record_values import EARLY_ACCESS_VALUES
+from coordinator_state.records.message_formatter import formatter_json
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES, RecordType
+from coordinator_state.records.serde import (
     DecodedValue,
     decode_key,
     decode_value,
@@ -32,6 +31,7 @@ from coordinator_state.serde import (
     encode_value,
     encode_versioned,
 )
+from coordinator_state.wire.schema import Field, Schema
 from tests.prefixes import assert_no_prefix_is_enough
 
 few_examples = settings(max_examples=max(20, settings().max_examples // 5))

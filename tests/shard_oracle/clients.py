@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from coordinator_state.consumer_protocol import (
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatResponse,
     JoinGroupResponse,
     Reply,
     SyncGroupResponse,
+)
+from coordinator_state.records.consumer_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
 )
 
 _VERSION: Final = 1

@@ -20,7 +20,7 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from coordinator_state.primitives import uuid_from_text, uuid_text
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from tests.shard_oracle.shard_process import Json
 
 # --- requests

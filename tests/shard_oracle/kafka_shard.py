@@ -29,7 +29,7 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.model.topics import Topics
-from coordinator_state.primitives import uuid_text
+from coordinator_state.wire.primitives import uuid_text
 from tests.shard_oracle.kafka_messages import (
     base64_bytes,
     consumer_group_heartbeat,

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from streaming.jars import kafka_jars
-from streaming.java import find_java
+from streaming.jvm.jars import kafka_jars
+from streaming.jvm.java import find_java
 
 _SOURCES = Path(__file__).parent / "java"
 _COMPILER = "jdk.compiler/com.sun.tools.javac.Main"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from streaming.catalog import register
 from streaming.errors import ConfigurationError
-from streaming.snapshot import Snapshot
 from streaming.tables.reader import TableReader
-from streaming.views import SELECTS
+from streaming.views.catalog import register
+from streaming.views.definitions import SELECTS
+from streaming.views.snapshot import Snapshot
 from tests.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:

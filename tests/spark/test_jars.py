@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 
-from streaming.jars import delta_jars
+from streaming.jvm.jars import delta_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

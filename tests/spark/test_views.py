@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from streaming.snapshot import Snapshot
-from streaming.spark_views import create_views
 from streaming.tables.reader import TableReader
-from streaming.views import VIEWS
+from streaming.views.definitions import VIEWS
+from streaming.views.snapshot import Snapshot
+from streaming.views.spark_views import create_views
 from tests.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:

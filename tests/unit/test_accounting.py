@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
-from coordinator_state.offsets import Semantics
-from streaming.apply import micro_batch
-from streaming.apply.exact_replay import RecordCounts
-from streaming.apply.groups import plan_records
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.offsets import Semantics
 from streaming.dashboard.app import create_app
+from streaming.engine import micro_batch
+from streaming.engine.groups import plan_records
+from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
-from streaming.progress import ProgressEvent
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.group_status import StatusRules
+from coordinator_state.insight.group_status import StatusRules
 from streaming.alerts.alert import AlertKey
 from streaming.alerts.facts import Facts
 from streaming.alerts.replay import findings_of

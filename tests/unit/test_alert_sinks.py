@@ -21,7 +21,7 @@ from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.delivery import DeliveryError
 from streaming.alerts.notices import Notice, headline
 from streaming.alerts.sinks import Sink
-from streaming.broker.configuration import free_port
+from streaming.local.broker.configuration import free_port
 from tests.conftest import Eventually
 from tests.receivers import HttpReceiver, mail_server
 

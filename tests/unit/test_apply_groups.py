@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_state.group_replay import described
-from coordinator_state.groups import EMPTY, NO_RECORD_OFFSET, STABLE, Group, simple_group
-from coordinator_state.offsets import Semantics
-from streaming.apply.exact_replay import RecordCounts
-from streaming.apply.groups import RECORD_SCHEMA, GroupChange, GroupId, plan_records, records_table
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.group_replay import described
+from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, STABLE, Group, simple_group
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.groups import RECORD_SCHEMA, GroupChange, GroupId, plan_records, records_table
 from tests.group_tables import COORDINATOR, SCALA, G, Tables
 from tests.log_rows import ABORT, LOG_PARTITION, commit, marker, record, table_of
 from tests.logs import group_record_value, group_value

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator_state.offsets import CommittedOffset, OffsetKey, Semantics
-from streaming.apply.exact_replay import PendingOffset
-from streaming.apply.offsets import (
+from coordinator_state.apply.exact_replay import PendingOffset
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from streaming.engine.offsets import (
     HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
     by_log_partition,

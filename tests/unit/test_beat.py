@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 
-from streaming.beat import beating
+from streaming.run.beat import beating
 from tests.conftest import Eventually
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_state import burrow_rules
-from coordinator_state.burrow_rules import Commit
-from coordinator_state.group_status import Status
+from coordinator_state.insight import burrow_rules
+from coordinator_state.insight.burrow_rules import Commit
+from coordinator_state.insight.group_status import Status
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.tables.reader import TableReader
 from tests.command_line import call, json_lines

@@ -21,11 +21,11 @@ import pytest
 from pydantic import ValidationError
 
 from streaming.alerts.rules_file import load_rules
-from streaming.config import RunSettings
 from streaming.errors import ConfigurationError
 from streaming.kafka import client_config
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.secrets import Secret
+from streaming.run.settings import RunSettings
 from streaming.source.options import SourceOptions
 from tests.canary import CANARY, NOT_UTF_8, SECRET, forms_of_a_user, shows, texts_of
 from tests.command_line import call
@@ -253,7 +253,7 @@ def all_that_a_command_shows(*arguments: str, **options: Any) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_with_kafka_settings_is_here(command: str) -> None:
-    from streaming.cli import cli
+    from streaming.cli.main import cli
 
     with_kafka = {
         name

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.checkpoint import discard, misfit, read_checkpoint
+from streaming.run.checkpoint import discard, misfit, read_checkpoint
 from streaming.tables.load_progress import LoadProgress, Progress
 
 

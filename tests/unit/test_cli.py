@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-import streaming.answers.verify
-import streaming.broker.embedded
 import streaming.kafka.group_location
-import streaming.query
-from streaming.cli import STREAMING_EXTRA, cli
+import streaming.local.broker.embedded
+import streaming.run.query
+import streaming.verify.verify
+from streaming.cli.main import STREAMING_EXTRA, cli
 from streaming.errors import ConfigurationError
 from tests.command_line import COMMANDS, RUN, VERIFY, call
 
@@ -96,7 +96,7 @@ class TestErrors:
         def run_query(*_arguments: object, **_options: object) -> None:
             raise error
 
-        monkeypatch.setattr(streaming.query, "run_query", run_query)
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
 
         assert call(*RUN, "--silent", exit_code=exit_code).stderr == said
 
@@ -111,7 +111,7 @@ class TestWithoutTheExtra:
         "        if name.partition('.')[0] in {extra}:\n"
         "            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "from streaming.cli import main\n"
+        "from streaming.cli.main import main\n"
         "main()\n"
     )
 

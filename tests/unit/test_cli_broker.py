@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import streaming.answers.verify
-import streaming.broker.embedded
 import streaming.kafka.group_location
-import streaming.query
+import streaming.local.broker.embedded
+import streaming.run.query
+import streaming.verify.verify
 from streaming.kafka.group_location import GroupLocation
 from tests.command_line import call, json_lines
 
@@ -85,7 +85,7 @@ class TestBroker:
             assert options["properties"] == {"a": "b=c"}
             return self.Broker(**options, closed=closed)
 
-        monkeypatch.setattr(streaming.broker.embedded, "EmbeddedBroker", broker)
+        monkeypatch.setattr(streaming.local.broker.embedded, "EmbeddedBroker", broker)
         return closed
 
     def test_runs_until_it_is_interrupted_and_stops_cleanly(self, closed: list[bool]) -> None:

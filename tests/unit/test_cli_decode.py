@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from tests.command_line import call, json_lines
 from tests.logs import offset_key, offset_value
 
@@ -99,7 +99,7 @@ class TestDecode:
             for offset in range(2000)
         )
         file.write_bytes(b"".join(batches))
-        program = "from streaming.cli import main; main()"
+        program = "from streaming.cli.main import main; main()"
         command = [sys.executable, "-c", program, "decode", "--file", str(file)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as decoding:
             assert decoding.stdout is not None and decoding.stderr is not None

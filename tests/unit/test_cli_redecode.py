@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import streaming.redecode
-from streaming.apply.redecode import Redecoded
+import streaming.run.redecode
+from streaming.engine.redecode import Redecoded
 from streaming.tables import folder
 from tests.command_line import call, json_lines
 from tests.tables_folder import create_tables
@@ -23,7 +23,7 @@ FOUND = Redecoded(
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Redecoded:
-    monkeypatch.setattr(streaming.redecode, "redecode", lambda *_, **__: FOUND)
+    monkeypatch.setattr(streaming.run.redecode, "redecode", lambda *_, **__: FOUND)
     return FOUND
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import streaming.answers.verify
-import streaming.broker.embedded
 import streaming.kafka.group_location
-import streaming.query
-from streaming.commands.signals import interrupt_on_sigterm, stop_on_signals
-from streaming.config import RunSettings
-from streaming.progress import ProgressEvent
+import streaming.local.broker.embedded
+import streaming.run.query
+import streaming.verify.verify
+from streaming.engine.progress import ProgressEvent
+from streaming.run.settings import RunSettings
+from streaming.run.signals import interrupt_on_sigterm, stop_on_signals
 from tests.command_line import RUN, call
 
 
@@ -24,7 +24,7 @@ class TestRun:
     def test_progress_and_log_go_to_stderr(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
             assert not stop.is_set()
-            logging.getLogger("streaming.query").info("micro-batch %s", 0)
+            logging.getLogger("streaming.run.query").info("micro-batch %s", 0)
             on_progress(
                 ProgressEvent(
                     batch_id=0,
@@ -40,18 +40,20 @@ class TestRun:
                 )
             )
 
-        monkeypatch.setattr(streaming.query, "run_query", run_query)
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
         result = call(*RUN)
 
         assert result.stdout == ""
         log, progress = result.stderr.splitlines()
-        assert log.endswith("INFO streaming.query: micro-batch 0")
+        assert log.endswith("INFO streaming.run.query: micro-batch 0")
         assert progress.startswith("10 records read, ")
 
     def test_silent_shows_no_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[object] = []
         monkeypatch.setattr(
-            streaming.query, "run_query", lambda _settings, **kept: seen.append(kept["on_progress"])
+            streaming.run.query,
+            "run_query",
+            lambda _settings, **kept: seen.append(kept["on_progress"]),
         )
 
         assert call(*RUN, "--silent").stderr == ""
@@ -82,6 +84,6 @@ class TestRun:
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop.wait(5)
 
-        monkeypatch.setattr(streaming.query, "run_query", run_query)
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
 
         call(*RUN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.commands.show import VIEWS
+from streaming.cli.show import VIEWS
 from streaming.tables.schemas import ALERTS, TABLES
 from tests.command_line import call, json_lines
 from tests.tables_folder import apply_micro_batch, create_tables

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-import streaming.answers.verify
-import streaming.broker.embedded
 import streaming.kafka.group_location
-import streaming.query
-from streaming.answers.answer import AnswerKey
-from streaming.answers.verification import Verification
+import streaming.local.broker.embedded
+import streaming.run.query
+import streaming.verify.verify
+from streaming.verify.answer import AnswerKey
+from streaming.verify.verification import Verification
 from tests.command_line import VERIFY, call, json_lines
 
 
@@ -37,7 +37,7 @@ class TestVerify:
                 self.group_counts.append(options["group_count"])
                 return verification
 
-            monkeypatch.setattr(streaming.answers.verify, "verify_cluster", verify_cluster)
+            monkeypatch.setattr(streaming.verify.verify, "verify_cluster", verify_cluster)
             return call(*VERIFY, *arguments, exit_code=exit_code)
 
         return verify
@@ -82,7 +82,7 @@ class TestVerify:
                 return answer
             raise TimeoutError("no answer")
 
-        monkeypatch.setattr(streaming.answers.verify, "verify_cluster", verify_cluster)
+        monkeypatch.setattr(streaming.verify.verify, "verify_cluster", verify_cluster)
         result = call(*VERIFY, "--every", "0.01s", exit_code=1)
 
         assert result.stdout.count("equal: ") == 2

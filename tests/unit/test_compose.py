@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from streaming.cli import cli
-from streaming.jars import KAFKA_VERSION, cache_folder
-from streaming.java import MINIMUM_JAVA_VERSION
+from streaming.cli.main import cli
+from streaming.jvm.jars import KAFKA_VERSION, cache_folder
+from streaming.jvm.java import MINIMUM_JAVA_VERSION
 
 TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
 COMPOSE_CLIENTS = (("docker-compose",), ("docker", "compose"))

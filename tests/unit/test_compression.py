@@ -8,15 +8,15 @@ import struct
 import cramjam
 import pytest
 
-from coordinator_state.compression import (
+from coordinator_state.errors import CorruptRecordBatch, EncodeError
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.wire.compression import (
     COMPRESSIONS,
     MAX_DECOMPRESSED_BYTES,
     compress,
     compression_name,
     decompress,
 )
-from coordinator_state.errors import CorruptRecordBatch, EncodeError
-from coordinator_state.record_batch_writer import write_record_batch
 from tests.record_batches import DELTAS, changed, only_corrupt
 
 

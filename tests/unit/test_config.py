@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
-import streaming.query
-from streaming.cli import cli
-from streaming.commands.run import run
-from streaming.config import RunSettings
+import streaming.run.query
+from streaming.cli.main import cli
+from streaming.cli.run import run
 from streaming.errors import ConfigurationError
+from streaming.run.settings import RunSettings
 
 NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "there/tables"}
 ON_COMMAND_LINE = ["--bootstrap-servers", "localhost:9092", "--tables", "there/tables"]
@@ -31,7 +31,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch) -> RunWith:
     ) -> RunSettings:
         seen: list[RunSettings] = []
         monkeypatch.setattr(
-            streaming.query, "run_query", lambda settings, **_rest: seen.append(settings)
+            streaming.run.query, "run_query", lambda settings, **_rest: seen.append(settings)
         )
         command_line = ["run", *(ON_COMMAND_LINE if needed else []), *arguments]
         result = CliRunner().invoke(cli, command_line, env=environment)

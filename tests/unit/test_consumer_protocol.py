@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.consumer_protocol import (
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from coordinator_state.errors import (
     BufferUnderflow,
     DecodeError,
     EncodeError,
     UnexpectedNull,
     UnsupportedVersion,
+)
+from coordinator_state.records.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
 )
 from tests.prefixes import assert_no_prefix_is_enough, strict_prefixes
 

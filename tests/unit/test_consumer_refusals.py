@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.loader import ReferenceLoader
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
@@ -15,8 +14,9 @@ from coordinator_state.model.requests import (
     OffsetToCommit,
     SyncGroupRequest,
 )
-from coordinator_state.offsets import Semantics
-from coordinator_state.primitives import uuid_from_text, uuid_text
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.wire.primitives import uuid_from_text, uuid_text
 from tests.model_consumers import (
     GROUP,
     JOINS,

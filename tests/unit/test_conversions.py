@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.groups import CLASSIC, EMPTY, Group
-from coordinator_state.loader import ReferenceLoader
-from coordinator_state.record import Record
-from coordinator_state.record_batch import RecordBatch, read_record_batches
+from coordinator_state.log.record import Record
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.replay.groups import CLASSIC, EMPTY, Group
+from coordinator_state.replay.loader import ReferenceLoader
 from tests.golden.conversions import CONSUMERS, CONVERSIONS, STREAMS
 
 Batches = list[list[Record]]

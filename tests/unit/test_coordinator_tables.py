@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming import coordinator_tables
-from streaming.coordinator_tables import CoordinatorTables, Rows
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
 from streaming.tables import rows
-from streaming.views import SCHEMAS
+from streaming.views import coordinator_tables
+from streaming.views.coordinator_tables import CoordinatorTables, Rows
+from streaming.views.definitions import SCHEMAS
 from tests.command_line import call, json_lines
 from tests.status_tables import NOW, VERSION, create_status_tables
 

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from coordinator_state.compression import COMPRESSIONS, compress
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record_batch import CorruptBatch, RecordBatch, read_record_batches
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.wire.compression import COMPRESSIONS, compress
 from tests.record_batches import DELTAS, MESSAGES, changed, only_corrupt, only_good, with_body
 
 

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 
-from coordinator_state import kernel, log_decoder
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log import kernel, log_decoder
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.kafka.fetch import FetchedRecords
 from streaming.source import log_range
 from streaming.source.log_range import LogRange, read_ranges

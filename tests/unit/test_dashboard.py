@@ -18,11 +18,11 @@ from werkzeug.test import TestResponse
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
-from streaming.output import printable
-from streaming.questions import QUESTIONS, Question
-from streaming.slots import Slots
-from streaming.sql.processes import SqlProcesses
 from streaming.tables.reader import TableReader
+from streaming.views.questions import QUESTIONS, Question
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.slots import Slots
+from streaming.views.text import printable
 from tests.dashboard_tables import (
     GROUPS,
     HOSTILE,

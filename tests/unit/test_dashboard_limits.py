@@ -17,9 +17,9 @@ import requests
 from streaming.dashboard import cluster, queries
 from streaming.dashboard.app import COSTLY_AT_ONCE, MAY_WAIT, create_app, serving_page
 from streaming.dashboard.page_snapshot import PageSnapshot
-from streaming.dashboard.server import serving
-from streaming.snapshot import Snapshot
+from streaming.metrics.server import serving
 from streaming.tables.reader import TableReader
+from streaming.views.snapshot import Snapshot
 from tests.conftest import Eventually
 from tests.dashboard_tables import GROUPS, DashboardTables, create_dashboard_tables
 from tests.integration.command_line import command_of

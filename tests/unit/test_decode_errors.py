@@ -18,8 +18,8 @@ from coordinator_state.errors import (
     UnknownRecordType,
     UnsupportedVersion,
 )
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_key, decode_value
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_key, decode_value
 
 OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.answers.verification import Verification
-from streaming.demo.report import DemoReport, show_report
-from streaming.output import output_of
+from streaming.local.demo.report import DemoReport, show_report
+from streaming.verify.verification import Verification
+from streaming.views.output import output_of
 
 STABLE = {"group_type": "classic", "state": "Stable", "protocol_type": "consumer", "members": 1}
 OFFSET = {"committed_offset": 7, "leader_epoch": 0, "metadata": ""}

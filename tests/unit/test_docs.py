@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from coordinator_state.group_events import EventName
-from coordinator_state.group_status import Status
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_status import Status
 from streaming.alerts import sinks
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.facts import Facts
@@ -23,9 +23,9 @@ from streaming.alerts.rules import AlertRules, Inhibition, Rule, Silence
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sql_rules import SqlRules
 from streaming.lag.group_lag import GROUP_LAG
-from streaming.questions import QUESTIONS
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS, GROUP_EVENTS, PROPERTY_FORMAT_VERSION
+from streaming.views.questions import QUESTIONS
 from tests.status_tables import NOW, create_status_tables
 
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.group_record_values import EARLY_ACCESS_VALUES
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_value, encode_value, encode_versioned
+from coordinator_state.records.group_record_values import EARLY_ACCESS_VALUES
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_value, encode_value, encode_versioned
 
 
 def test_an_epoch_alone() -> None:

@@ -7,16 +7,16 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.modern_groups import Part
-from coordinator_state.offsets import Semantics
-from coordinator_state.primitives import uuid_text
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_value
-from streaming.apply.committed_offsets import CommittedOffsets
-from streaming.apply.exact_replay import RecordCounts
-from streaming.apply.group_events import EventPlan
-from streaming.apply.groups import plan_records
-from streaming.apply.offsets import plan_offsets
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_value
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.wire.primitives import uuid_text
+from streaming.engine.committed_offsets import CommittedOffsets
+from streaming.engine.group_events import EventPlan
+from streaming.engine.groups import plan_records
+from streaming.engine.offsets import plan_offsets
 from tests.group_log import T, record_type, value
 from tests.log_rows import NOW_MS, commit, marker, record, table_of
 from tests.offset_tables import OTHER

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.expiry import Expiry, ExpiryReason, expiry
-from coordinator_state.groups import Group
-from coordinator_state.offsets import Semantics
-from coordinator_state.partitioner import partition_for
-from streaming.answers.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
+from coordinator_state.replay.expiry import Expiry, ExpiryReason, expiry
+from coordinator_state.replay.groups import Group
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.expiring_offsets import EXPIRING_OFFSETS, expiring_offsets
 from streaming.tables.reader import TableReader
 from tests.tables_folder import apply_micro_batch, create_tables
 

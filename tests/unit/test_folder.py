@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker.configuration import free_port
-from streaming.config import RunSettings
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.local.broker.configuration import free_port
+from streaming.run.settings import RunSettings
 from streaming.tables.folder import has_tables, locked
 from tests.command_line import call
 from tests.tables_folder import create_tables

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.consumer_protocol import (
+from coordinator_state.errors import DecodeError, InvalidUtf8
+from coordinator_state.records.consumer_protocol import (
     ASSIGNMENT,
     NEWEST_VERSION,
     SUBSCRIPTION,
@@ -16,10 +17,15 @@ from coordinator_state.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator_state.errors import DecodeError, InvalidUtf8
-from coordinator_state.message_formatter import formatter_json, key_json, value_json
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import DecodedValue, decode_key, decode_value, encode_key, encode_value
+from coordinator_state.records.message_formatter import formatter_json, key_json, value_json
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import (
+    DecodedValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from tests.golden.record import read_golden
 
 Json = dict[str, Any]

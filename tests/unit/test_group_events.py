@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.group_events import EventName, GroupEvent, GroupEventReplay
-from coordinator_state.group_replay import GroupRecord
-from coordinator_state.groups import STREAMS, AssignedPartition
-from coordinator_state.modern_groups import Part
-from coordinator_state.offsets import CommittedOffset, OffsetKey
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_value
+from coordinator_state.insight.group_events import EventName, GroupEvent, GroupEventReplay
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_value
+from coordinator_state.replay.group_replay import GroupRecord
+from coordinator_state.replay.groups import STREAMS, AssignedPartition
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey
 from tests.group_log import TYPES, T, record_type, value
 from tests.logs import group_value
 

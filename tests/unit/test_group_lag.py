@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from bench.lag import backdate
-from coordinator_state.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
-from coordinator_state.partitioner import partition_for
+from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
+from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES

@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.group_replay import MODERN_GROUPS
-from coordinator_state.groups import CLASSIC, CONSUMER, EMPTY, SHARE, STABLE, STREAMS, simple_group
-from coordinator_state.modern_groups import Part
-from coordinator_state.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES, RECORD_TYPES
+from coordinator_state.replay.group_replay import MODERN_GROUPS
+from coordinator_state.replay.groups import (
+    CLASSIC,
+    CONSUMER,
+    EMPTY,
+    SHARE,
+    STABLE,
+    STREAMS,
+    simple_group,
+)
+from coordinator_state.replay.modern_groups import Part
 from tests.group_log import TYPES, Log, a_group, classic, every_type, value
 
 

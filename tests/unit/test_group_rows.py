@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator_state.consumer_protocol import encode_subscription
-from coordinator_state.group_replay import described
-from coordinator_state.groups import EMPTY, STABLE
-from streaming.apply.group_rows import group_rows, member_rows
+from coordinator_state.records.consumer_protocol import encode_subscription
+from coordinator_state.replay.group_replay import described
+from coordinator_state.replay.groups import EMPTY, STABLE
+from streaming.engine.group_rows import group_rows, member_rows
 from tests.group_tables import COORDINATOR, Tables
 from tests.log_rows import LOG_PARTITION, record
 from tests.logs import BASE_TIMESTAMP_MS, group_record_value, group_value

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.group_status import (
+from coordinator_state.insight.group_status import (
     PartitionFacts,
     Status,
     StatusRules,
     partition_status,
     rebalancing_loop,
 )
-from coordinator_state.lag import NO_SAMPLE
+from coordinator_state.insight.lag import NO_SAMPLE
 from streaming.lag.group_status import group_statuses, partition_statuses
 from streaming.tables.reader import TableReader
 from tests.command_line import call

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.classic_groups import classic_group, refusal
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.groups import (
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_value, encode_value
+from coordinator_state.replay.classic_groups import classic_group, refusal
+from coordinator_state.replay.groups import (
     CLASSIC,
     EMPTY,
     NO_RECORD_OFFSET,
@@ -21,8 +23,6 @@ from coordinator_state.groups import (
     Group,
     simple_group,
 )
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_value, encode_value
 
 
 def member(member_id: str = "member1", **fields: Any) -> dict[str, Any]:

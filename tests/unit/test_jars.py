@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.jar_lock import read_lock
-from streaming.jars import (
+from streaming.jvm.jar_lock import read_lock
+from streaming.jvm.jars import (
     JarSet,
     cache_folder,
     cached_jars,

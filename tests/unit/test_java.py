@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.java import JavaNotFound, find_java, parse_java_version
+from streaming.jvm.java import JavaNotFound, find_java, parse_java_version
 
 ADVICE = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
 

@@ -15,7 +15,7 @@ import pytest
 
 from coordinator_state.model.assignors import Subscriber, Targets, range_assignor, uniform_assignor
 from coordinator_state.model.topics import Topic, Topics
-from coordinator_state.primitives import uuid_from_text
+from coordinator_state.wire.primitives import uuid_from_text
 
 Has = Mapping[str, set[int]]
 """Partitions by topic name."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.replay.offsets import Semantics
 from tests.loader_log import KeyAndValue, Log, commits, committed, waiting
 
 FOO, BAR = ("foo", 0), ("bar", 0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.expiry import expiry
-from coordinator_state.groups import CLASSIC, EMPTY, STABLE, Group, simple_group
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.expiry import expiry
+from coordinator_state.replay.groups import CLASSIC, EMPTY, STABLE, Group, simple_group
+from coordinator_state.replay.offsets import Semantics
 
 RETENTION_MS = 60_000
 START_MS = 1_000_000

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state.message_formatter import formatter_json
-from coordinator_state.primitives import uuid_from_text
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.schema import Field
-from coordinator_state.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.records.message_formatter import formatter_json
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.wire.primitives import uuid_from_text
+from coordinator_state.wire.schema import Field
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.groups import (
+from coordinator_state.replay.groups import (
     CLASSIC,
     CONSUMER,
     SHARE,
@@ -17,8 +17,8 @@ from coordinator_state.groups import (
     STREAMS,
     AssignedPartition,
 )
-from coordinator_state.modern_groups import Part
-from coordinator_state.primitives import uuid_text
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.wire.primitives import uuid_text
 from tests.group_log import Log, T, U, a_group, classic, only_member, record_type
 
 TOMBSTONES = [

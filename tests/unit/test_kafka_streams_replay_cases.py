@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_state.groups import (
+from coordinator_state.replay.groups import (
     STREAMS,
     AssignedTask,
 )
-from coordinator_state.modern_groups import LEFT_EPOCH, Part
+from coordinator_state.replay.modern_groups import LEFT_EPOCH, Part
 from tests.group_log import Log, a_group, only_member
 
 THREE_TASKS = {

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from streaming.session import _program_as_archive
+from streaming.run.session import _program_as_archive
 from streaming.source.kernel_cache import ensure_kernel_cache
 from tests.integration.command_line import command_of
 
@@ -28,8 +28,8 @@ SITE_PACKAGES = str(Path(pytest.__file__).parents[1])
 PROGRAM = """
 from streaming.source.kernel_cache import ensure_kernel_cache
 ensure_kernel_cache()
-from coordinator_state import kernel
-from coordinator_state.kernel.batches import index_batches
+from coordinator_state.log import kernel
+from coordinator_state.log.kernel.batches import index_batches
 kernel.decode_record_set(b"", log_partition=0, from_offset=0, to_offset=1)
 assert ".zip" in kernel.__file__
 assert index_batches.signatures
@@ -190,7 +190,7 @@ def test_the_image_has_every_loop_of_a_worker(tmp_path: Path, repository: Path) 
     kept = {file.name.partition("-")[0] for file in (tmp_path / "cache").rglob("*.nbc")}
     loops = {
         f"{module.stem}.{name}"
-        for module in (repository / "coordinator_state" / "kernel").glob("*.py")
+        for module in (repository / "coordinator_state" / "log" / "kernel").glob("*.py")
         for name in re.findall(r"^@compiled\ndef (\w+)", module.read_text(), re.MULTILINE)
     }
     assert kept == {name for name in loops if not name.startswith("commit_writer.")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress, Progress
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.broker.load_summary import LoadSummary, parse_load_summaries
+from streaming.local.broker.load_summary import LoadSummary, parse_load_summaries
 
 KAFKA_4_SCHEDULED = (
     "[2026-11-21 11:13:26,790] INFO [GroupCoordinator id=1] Scheduling loading of metadata from "

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.groups import (
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.replay.groups import (
     EMPTY,
     STABLE,
     simple_group,
 )
-from coordinator_state.loader import LoadWarning
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.replay.loader import LoadWarning
+from coordinator_state.replay.offsets import Semantics
 from tests.loader_log import (
     ABORT,
     COMMIT,

@@ -8,11 +8,11 @@ import pytest
 from crc32c import crc32c
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.groups import (
+from coordinator_state.replay.groups import (
     simple_group,
 )
-from coordinator_state.loader import LoadWarning
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.loader import LoadWarning
+from coordinator_state.replay.offsets import Semantics
 from tests.loader_log import (
     GROUP,
     KeyAndValue,

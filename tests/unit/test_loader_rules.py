@@ -11,16 +11,16 @@ from uuid import UUID
 import pytest
 
 from coordinator_state.errors import ReplayError
-from coordinator_state.groups import (
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from coordinator_state.replay.groups import (
     CLASSIC,
     CONSUMER,
     NO_RECORD_OFFSET,
     simple_group,
 )
-from coordinator_state.message_set import write_message_set
-from coordinator_state.offsets import CommittedOffset, Semantics
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.replay.offsets import CommittedOffset, Semantics
 from tests.loader_log import (
     ABORT,
     COMMITTED,

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from coordinator_state.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_set import SETTLED_BYTES
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.log.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.record_set import SETTLED_BYTES
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
 from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of
 from tests.logs import group_value, offset_key, offset_value
 

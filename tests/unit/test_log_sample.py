@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.log.record_batch_writer import write_record_batch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_sample import (
     MOST_STAYING_BYTES,

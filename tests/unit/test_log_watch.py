@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.leaders import LogDescription
-from streaming.opening import open_for_writing
-from streaming.reload import log_watch
-from streaming.reload.log_watch import LogWatch
-from streaming.start import Start
+from streaming.run import log_watch
+from streaming.run.log_watch import LogWatch
+from streaming.run.start import Start
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 
 NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)

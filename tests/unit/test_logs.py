@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from streaming.output import StderrHandler, log_format, write_error, write_note
+from streaming.run.stderr import StderrHandler, log_format, write_error, write_note
 from tests.command_line import COMMANDS, call
 
 HOSTILE = "\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"

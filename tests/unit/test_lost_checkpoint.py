@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader

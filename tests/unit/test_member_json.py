@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_state.consumer_protocol import encode_assignment, encode_subscription
-from coordinator_state.member_json import assignment_json, subscription_json
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.records.member_json import assignment_json, subscription_json
 from tests.golden.record import read_golden
 
 WRITTEN = {case["name"]: bytes.fromhex(case["raw"]) for case in read_golden("member_bytes")}

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state.message_formatter import formatter_json, value_json
-from coordinator_state.primitives import ZERO_UUID
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.records.message_formatter import formatter_json, value_json
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.wire.primitives import ZERO_UUID
 
 OFFSET_COMMIT = RECORD_TYPES[1]
 GROUP_METADATA = RECORD_TYPES[2]

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record import NO_TIMESTAMP
-from coordinator_state.record_batch import CorruptBatch, read_record_batches
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record import NO_TIMESTAMP
+from coordinator_state.log.record_batch import CorruptBatch, read_record_batches
 from tests.record_batches import KAFKA, MESSAGES, changed, only_corrupt, only_good, records_of
 
 

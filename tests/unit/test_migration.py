@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from coordinator_state.kernel import decode_record_set
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.offsets import Semantics
-from streaming import migration
+from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.opening import open_for_writing
 from streaming.tables import folder as tables_folder
+from streaming.tables import migration
 from streaming.tables.creation import properties_of
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,

@@ -24,8 +24,8 @@ from coordinator_state.model.requests import (
     SyncGroupRequest,
 )
 from coordinator_state.model.shard import CoordinatorConfig
-from coordinator_state.offsets import OffsetKey, Semantics
-from coordinator_state.serde import decode_key
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.told import assignment, subscription
 
 both = pytest.mark.parametrize("semantics", list(Semantics))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.groups import (
+from coordinator_state.replay.groups import (
     ASSIGNING,
     CONSUMER,
     EMPTY,
@@ -19,8 +19,8 @@ from coordinator_state.groups import (
     AssignedTask,
     Group,
 )
-from coordinator_state.modern_groups import Part
-from coordinator_state.primitives import uuid_text
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.wire.primitives import uuid_text
 from tests.group_log import NAMES, Log, T, U, value
 
 

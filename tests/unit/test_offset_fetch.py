@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from streaming.answers.offset_fetch import OffsetFetchAnswer, offset_fetch
+from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.tables.reader import TableReader
+from streaming.views.offset_fetch import offset_fetch
 from tests.tables_folder import Row, apply_micro_batch, create_tables
 
 # In a topic of four partitions "orders" lives in 3, "payments" in 1.

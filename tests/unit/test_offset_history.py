@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator_state.offsets import Semantics
-from streaming.apply.exact_replay import RecordCounts
-from streaming.apply.offsets import HISTORY_SCHEMA, plan_offsets
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.offsets import HISTORY_SCHEMA, plan_offsets
 from tests.log_rows import ABORT, KEY, LOG_PARTITION, NOW_MS, commit, marker, table_of
 from tests.offset_tables import COORDINATOR, OTHER, Tables, both, outcomes
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.offsets import (
+from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.replay.offsets import (
     CONTROL_TYPE_ABORT,
     CONTROL_TYPE_COMMIT,
     CommittedOffset,
@@ -20,7 +21,6 @@ from coordinator_state.offsets import (
     Resolved,
     Semantics,
 )
-from coordinator_state.record_types import NO_PRODUCER_ID
 
 BAR_0 = OffsetKey("foo", "bar", 0)
 BAR_1 = OffsetKey("foo", "bar", 1)

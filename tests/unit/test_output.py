@@ -11,14 +11,9 @@ from typing import Any
 
 import pytest
 
-from streaming.output import (
-    OUTPUTS,
-    StderrHandler,
-    csv_lines,
-    json_line,
-    output_of,
-    printable,
-)
+from streaming.run.stderr import StderrHandler
+from streaming.views.output import OUTPUTS, output_of
+from streaming.views.text import csv_lines, json_line, printable
 
 HOSTILE = "\x1b[31m \x07\x9b\u202e\u2028\r\n\x7f\ud800"
 

@@ -16,11 +16,11 @@ from flask import Flask
 
 from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
-from streaming.dashboard.server import serving
 from streaming.errors import ConfigurationError
-from streaming.monitoring import endpoints
-from streaming.monitoring.high_watermarks import HighWatermarks
-from streaming.monitoring.run_monitor import RunMonitor
+from streaming.metrics.server import serving
+from streaming.run.monitoring import endpoints
+from streaming.run.monitoring.high_watermarks import HighWatermarks
+from streaming.run.monitoring.run_monitor import RunMonitor
 from tests.dashboard_tables import create_dashboard_tables
 from tests.integration.command_line import command_of
 

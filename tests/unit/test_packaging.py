@@ -18,8 +18,8 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
-from streaming.cli import STREAMING_EXTRA
-from streaming.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+from streaming.cli.main import STREAMING_EXTRA
+from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -108,9 +108,11 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in names}
     packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
     assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
-    assert {"coordinator_state/py.typed", "streaming/spark_conf/log4j2.properties"} <= set(names)
+    assert {"coordinator_state/py.typed", "streaming/run/spark_conf/log4j2.properties"} <= set(
+        names
+    )
     for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
-        assert f"streaming/jar_locks/{jar_set.name}.sha512" in names
+        assert f"streaming/jvm/jar_locks/{jar_set.name}.sha512" in names
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
 
 
@@ -206,7 +208,7 @@ def names_of(requirements: list[str]) -> set[str]:
 
 def test_make_can_look_for_java_before_anything_is_installed(repository: Path) -> None:
     # -S: no site-packages, as with the system's Python before `make venv`.
-    checked_run(sys.executable, "-S", "-c", "import streaming.java", cwd=repository)
+    checked_run(sys.executable, "-S", "-c", "import streaming.jvm.java", cwd=repository)
 
 
 @pytest.mark.parametrize("name", LOCK_FILES)

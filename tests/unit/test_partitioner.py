@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.partitioner import (
+from coordinator_state.replay.partitioner import (
     DEFAULT_LOG_PARTITIONS,
     java_hash_code,
     partition_for,

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.model.plain_commits import PlainCommits
-from coordinator_state.partitioner import partition_for
-from coordinator_state.primitives import uuid_text
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.record_batch_writer import write_record_batch
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.wire.primitives import uuid_text
 
 SOME = PlainCommits(count=3_007, key_count=400, from_ms=1_700_000_000_000)
 IN_TRANSACTIONS = PlainCommits(count=3_007, key_count=400, from_ms=1, in_transactions=True)

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.unwritten_samples import rows_of
-from streaming.opening import open_for_writing
 from streaming.tables import delta
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.folder import locked
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,

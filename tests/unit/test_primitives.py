@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from coordinator_state import primitives
 from coordinator_state.errors import BufferUnderflow, EncodeError, InvalidLength, InvalidUtf8
-from coordinator_state.primitives import (
+from coordinator_state.wire import primitives
+from coordinator_state.wire.primitives import (
     as_int32,
     read_compact_length,
     read_compact_nullable_bytes,

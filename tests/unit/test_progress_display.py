@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.progress import ProgressEvent
-from streaming.progress_display import ProgressDisplay, progress_line
+from streaming.engine.progress import ProgressEvent
+from streaming.run.progress_display import ProgressDisplay, progress_line
 
 
 def event(

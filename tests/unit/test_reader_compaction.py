@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import encode_key
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
 from tests.decoded_rows import GROUP_KEY, KEY, VALUE, decode, offsets_of
 from tests.logs import group_value, offset_key, offset_value
 

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from coordinator_state.record_types import RECORD_TYPES
-from streaming.cli import cli
-from streaming.demo.groups import DEMO_GROUPS
+from coordinator_state.records.record_types import RECORD_TYPES
+from streaming.cli.main import cli
+from streaming.local.demo.groups import DEMO_GROUPS
 from streaming.tables.schemas import ALERTS, ALL_TABLES
 
 

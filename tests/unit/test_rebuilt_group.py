@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.group_replay import GroupRecord, described, rebuilt_group
-from coordinator_state.groups import CLASSIC, CONSUMER, simple_group
-from coordinator_state.offsets import Semantics
+from coordinator_state.replay.group_replay import GroupRecord, described, rebuilt_group
+from coordinator_state.replay.groups import CLASSIC, CONSUMER, simple_group
+from coordinator_state.replay.offsets import Semantics
 from tests.group_log import classic, value
 
 COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_state.compression import COMPRESSIONS
-from coordinator_state.message_set import write_message_set
-from coordinator_state.record import NO_TIMESTAMP, Record
-from coordinator_state.record_batch import RecordBatch, read_batch_header, read_record_batches
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record import NO_TIMESTAMP, Record
+from coordinator_state.log.record_batch import RecordBatch, read_batch_header, read_record_batches
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.wire.compression import COMPRESSIONS
 from tests.record_batches import (
     DELTAS,
     KAFKA,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_state.record_types import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
-from coordinator_state.schema import Field, Schema
+from coordinator_state.records.record_types import (
+    GROUP_METADATA_TYPE,
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+)
+from coordinator_state.wire.schema import Field, Schema
 
 KAFKA_NAMES = {
     0: "LegacyOffsetCommit",

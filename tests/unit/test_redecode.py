@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_state.consumer_groups import ConsumerGroup
-from coordinator_state.log_decoder import decode_record_set
-from coordinator_state.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.offsets import Semantics
-from coordinator_state.share_groups import ShareGroup
-from streaming.apply.redecode import Redecoded, redecode_quarantine
-from streaming.opening import open_for_writing
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.replay.consumer_groups import ConsumerGroup
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.share_groups import ShareGroup
+from streaming.engine.redecode import Redecoded, redecode_quarantine
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.offsets import Semantics
-from streaming.apply.exact_replay import RecordCounts
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload

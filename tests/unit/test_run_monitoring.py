@@ -14,13 +14,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from streaming.broker.configuration import free_port
-from streaming.config import RunSettings
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.monitoring.endpoints import create_app, monitored
-from streaming.monitoring.high_watermarks import HighWatermarks
-from streaming.monitoring.run_collector import RunCollector
-from streaming.monitoring.run_monitor import RunMonitor
+from streaming.local.broker.configuration import free_port
+from streaming.run.monitoring.endpoints import create_app, monitored
+from streaming.run.monitoring.high_watermarks import HighWatermarks
+from streaming.run.monitoring.run_collector import RunCollector
+from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.run.settings import RunSettings
 from streaming.tables.load_progress import Progress
 from tests.command_line import RUN, call
 from tests.conftest import Eventually

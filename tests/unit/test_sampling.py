@@ -15,17 +15,17 @@ import pytest
 from deltalake import write_deltalake
 
 from coordinator_state.errors import CorruptRecordBatch, DecodeError
-from coordinator_state.message_set import write_message_set
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.replay.offsets import Semantics
 from streaming.errors import WriterFenced
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag import unwritten_samples
-from streaming.lag.sampling import LogOffsetsSampling
-from streaming.opening import open_for_writing
+from streaming.run.sampling import LogOffsetsSampling
 from streaming.tables import folder as tables_folder
 from streaming.tables import writer as writer_module
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.upkeep import upkeep
 from streaming.tables.writer import Writer
@@ -74,7 +74,7 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
             raise OSError("the disk is full")
 
     monkeypatch.setattr(Writer, "append", append)
-    caplog.set_level(logging.WARNING, "streaming.lag.sampling")
+    caplog.set_level(logging.WARNING, "streaming.run.sampling")
     for _ in range(5):
         sampling.sample()
     sampling.close()
@@ -207,7 +207,7 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
     monkeypatch.setattr(
         sampling._client, "end_markers", lambda places: {at: answers[at] for at in places}
     )
-    caplog.set_level(logging.WARNING, "streaming.lag.sampling")
+    caplog.set_level(logging.WARNING, "streaming.run.sampling")
     for _ in range(6):
         sampling.sample()
     # Twice: the log has grown in between.
@@ -311,7 +311,7 @@ def test_samples_that_cannot_be_written_are_bounded(
     tables: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(unwritten_samples, "MOST_WAITING", 3)
-    caplog.set_level(logging.WARNING, "streaming.lag.sampling")
+    caplog.set_level(logging.WARNING, "streaming.run.sampling")
     sampling = sampling_of(tables)
     growing_log(sampling, monkeypatch)
     for _ in range(2):

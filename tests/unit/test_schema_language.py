@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.message_formatter import value_json
-from coordinator_state.schema import Field, Schema
-from coordinator_state.serde import decode_versioned, encode_versioned
+from coordinator_state.records.message_formatter import value_json
+from coordinator_state.records.serde import decode_versioned, encode_versioned
+from coordinator_state.wire.schema import Field, Schema
 from tests.prefixes import assert_no_prefix_is_enough
 
 KEY_VALUE = (Field(name="key", type="string"), Field(name="value", type="string"))

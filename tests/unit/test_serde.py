@@ -14,9 +14,9 @@ import pytest
 from coordinator_state.errors import (
     EncodeError,
 )
-from coordinator_state.primitives import ZERO_UUID
-from coordinator_state.record_types import RECORD_TYPES
-from coordinator_state.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import decode_key, decode_value, encode_key, encode_value
+from coordinator_state.wire.primitives import ZERO_UUID
 from tests.prefixes import assert_no_prefix_is_enough
 
 OFFSET_COMMIT = RECORD_TYPES[1]

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 import requests
 
-from coordinator_state.loader import ReferenceLoader
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
-from coordinator_state.offsets import Semantics
-from coordinator_state.record_batch import RecordBatch, read_record_batches
-from coordinator_state.serde import decode_key
-from streaming.answers.model_answers import model_answers, topic_names
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import compare
-from streaming.simulation.tables import simulated_tables
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.local.simulation.tables import simulated_tables
 from streaming.tables.reader import TableReader
+from streaming.verify.model_answers import model_answers, topic_names
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import compare
 from tests.command_line import call, json_lines
 from tests.conftest import Eventually
 from tests.integration.command_line import command_of

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from coordinator_state.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import OffsetAndEpoch
 from streaming.source import MOST_RECORDS_PER_TRIGGER

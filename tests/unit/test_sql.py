@@ -10,13 +10,13 @@ from threading import Timer
 import pyarrow.parquet as pq
 import pytest
 
-from streaming.coordinator_tables import CoordinatorTables
 from streaming.errors import ConfigurationError
-from streaming.slots import Slots
-from streaming.sql.processes import SqlProcesses
-from streaming.sql.query import query
-from streaming.sql.question import Form, Question, SqlLimits
-from streaming.views import SCHEMAS
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.definitions import SCHEMAS
+from streaming.views.query import query
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Slots
 from tests.command_line import call, json_lines
 from tests.status_tables import NOW, VERSION, create_status_tables
 

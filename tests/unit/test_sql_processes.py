@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coordinator_state.group_status import StatusRules
-from streaming.coordinator_tables import CoordinatorTables
+from coordinator_state.insight.group_status import StatusRules
 from streaming.errors import ConfigurationError, TablesUnavailable
-from streaming.slots import Busy, Slots
-from streaming.snapshot import SnapshotPlace
-from streaming.sql.processes import SqlProcesses
-from streaming.sql.question import Form, Question, SqlLimits
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.snapshot import SnapshotPlace
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Busy, Slots
 from tests.conftest import Eventually
 from tests.processes import children, is_there, open_file_count, open_files
 from tests.status_tables import NOW, VERSION, create_status_tables
@@ -298,11 +298,11 @@ def test_a_process_knows_no_secret_and_few_files(
 
 _STARTER = """
 import sys, threading
-from coordinator_state.group_status import StatusRules
-from streaming.coordinator_tables import CoordinatorTables
-from streaming.slots import Slots
-from streaming.sql.processes import SqlProcesses
-from streaming.sql.question import Form, Question, SqlLimits
+from coordinator_state.insight.group_status import StatusRules
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.sql.slots import Slots
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
 folder, sql = sys.argv[1:]
 tables = CoordinatorTables(folder)
 limits = SqlLimits(within_s=600, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=10)

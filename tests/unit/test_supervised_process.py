@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streaming.broker.supervised_process import SupervisedProcess
+from streaming.local.broker.supervised_process import SupervisedProcess
 
 TIMEOUT_S = 30.0
 # Says its pid and stays, with SIGTERM as it found it or ignored.
@@ -21,7 +21,7 @@ POLITE = STAYS.format(before="")
 OWNER = """
 import sys
 from pathlib import Path
-from streaming.broker.supervised_process import SupervisedProcess
+from streaming.local.broker.supervised_process import SupervisedProcess
 import signal
 folder = Path(sys.argv[1])
 SupervisedProcess([sys.executable, "-c", sys.argv[2]], folder=folder, output=folder / "output")

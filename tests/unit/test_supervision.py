@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming import supervision
 from streaming.errors import (
     ConfigurationError,
     LogChanged,
@@ -17,8 +16,9 @@ from streaming.errors import (
     SparkError,
     TablesUnavailable,
 )
+from streaming.run import supervision
 from streaming.run.spark_errors import own_error
-from streaming.supervision import Supervisor
+from streaming.run.supervision import Supervisor
 
 
 @pytest.fixture(autouse=True)

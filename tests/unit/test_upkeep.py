@@ -17,8 +17,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from coordinator_state.offsets import OffsetKey, Semantics
+from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.errors import ConfigurationError
+from streaming.run.maintenance import maintain, tidy_up_beside
 from streaming.tables import folder as tables_folder
 from streaming.tables import upkeep as upkeep_of_tables
 from streaming.tables import writer, writer_epoch
@@ -34,7 +35,6 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
 from streaming.tables.writer_epoch import WriterEpoch
-from streaming.upkeep import maintain, tidy_up_beside
 from tests.command_line import call, json_lines
 from tests.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
 from tests.tables_folder import Crash, start_apply

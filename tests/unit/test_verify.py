@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coordinator_state.partitioner import partition_for
-from streaming.answers.answer import IS_PENDING, AnswerKey, Answers
-from streaming.answers.table_answers import TableAnswers
-from streaming.answers.verification import Verification
-from streaming.answers.verify import MOST_ROUNDS, verify
+from coordinator_state.replay.partitioner import partition_for
 from streaming.tables.reader import TableReader
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import Verification
+from streaming.verify.verify import MOST_ROUNDS, verify
 from tests.tables_folder import apply_micro_batch, create_tables
 
 EMPTY = {

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from streaming.apply.micro_batch import MicroBatchApply
+from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import WriterFenced
-from streaming.opening import open_for_writing
+from streaming.run.maintenance import maintain
 from streaming.tables import writer as writer_module
 from streaming.tables.creation import keep_snapshots
+from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -31,7 +32,6 @@ from streaming.tables.schemas import (
 )
 from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
-from streaming.upkeep import maintain
 from tests.every_table import apply_next, assert_undisturbed, create
 from tests.object_store import served_object_store
 from tests.tables_folder import Crash, start_apply

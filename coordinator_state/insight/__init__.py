@@ -1,0 +1,4 @@
+"""Conclusions from replayed state: lag, status rules (ours and Burrow's), events of groups.
+
+Imports `replay` and the packages below it.
+"""

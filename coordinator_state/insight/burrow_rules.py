@@ -1,0 +1,119 @@
+"""Burrow's rules: what its evaluator says of a partition by its last commits.
+
+They are followed as they are, weaknesses included: a single commit that is behind is STOP at once;
+of several rewinds only the first is looked at; the lag of a commit is that of its arrival. Rules of
+our own are in `group_status`.
+
+Source: linkedin/Burrow core/internal/evaluator/caching.go (`calculatePartitionStatus`) and
+core/internal/storage/inmemory.go at v1.9.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from coordinator_state.insight.group_status import Status, Verdict
+
+INTERVALS = 10
+"""How many commits, and log ends, the evaluator looks back at."""
+
+
+class Commit(NamedTuple):
+    """A commit, with the lag that it had when it arrived, None where the log end was not known."""
+
+    committed_offset: int
+    timestamp_ms: int
+    lag: int | None
+
+
+def partition_status(
+    commits: Sequence[Commit],
+    log_end_offsets: Sequence[int],
+    lag: int,
+    now_ms: int,
+    allowed_lag: int = 0,
+) -> Verdict:
+    """The status of a partition.
+
+    Args:
+        commits: the last `INTERVALS` commits at most, oldest first.
+        log_end_offsets: as many log ends, one at each refresh of offsets.
+        lag: of now.
+        now_ms: the time, of which Burrow takes whole seconds.
+        allowed_lag: what is as good as none.
+    """
+    if not commits or lag <= allowed_lag:
+        return Verdict(Status.OK, f"lag {lag}")
+    last = commits[-1]
+    silent_ms = now_ms // 1000 * 1000 - last.timestamp_ms
+    span_ms = last.timestamp_ms - commits[0].timestamp_ms
+    if is_stopped(commits, now_ms) and not was_lag_zero(commits, log_end_offsets):
+        return Verdict(
+            Status.STOP,
+            f"no commit for {silent_ms / 1000:g} s, the last {len(commits)} took "
+            f"{span_ms / 1000:g} s; lag {lag}",
+        )
+    index = rewind_index(commits)
+    if index > 0 and not _is_recovered(commits, index):
+        return Verdict(
+            Status.REWIND,
+            f"went back from {commits[index - 1].committed_offset} to "
+            f"{commits[index].committed_offset} and is at {last.committed_offset}; lag {lag}",
+        )
+    if is_lag_never_zero(commits, allowed_lag):
+        if is_stalled(commits):
+            return Verdict(
+                Status.STALL, f"{len(commits)} commits at {last.committed_offset}; lag {lag}"
+            )
+        if is_lag_not_decreasing(commits):
+            return Verdict(Status.WARN, f"lag has not decreased for {len(commits)} commits: {lag}")
+    return Verdict(Status.OK, f"lag {lag}")
+
+
+def group_status(partitions: Iterable[Status]) -> Status:
+    """The worst status of a group's partitions; what is worse than WARN is ERR."""
+    order = (Status.OK, Status.WARN)
+    found = set(partitions) or {Status.OK}
+    return Status.ERR if found - set(order) else max(found, key=order.index)
+
+
+def is_lag_never_zero(commits: Sequence[Commit], allowed_lag: int) -> bool:
+    """Rule 1: a partition is well if any commit of the window had no lag."""
+    return all(commit.lag is None or commit.lag > allowed_lag for commit in commits)
+
+
+def rewind_index(commits: Sequence[Commit]) -> int:
+    """Rule 2: where the first commit is that is lower than the one before, -1 for nowhere."""
+    for index, (before, after) in enumerate(pairwise(commits), 1):
+        if after.committed_offset < before.committed_offset:
+            return index
+    return -1
+
+
+def _is_recovered(commits: Sequence[Commit], index: int) -> bool:
+    before = commits[index - 1].committed_offset
+    return any(commit.committed_offset >= before for commit in commits[index:])
+
+
+def is_stopped(commits: Sequence[Commit], now_ms: int) -> bool:
+    """Rule 3: the last commit is longer ago than the window is long."""
+    first, last = commits[0].timestamp_ms, commits[-1].timestamp_ms
+    return now_ms // 1000 * 1000 - last > last - first
+
+
+def is_stalled(commits: Sequence[Commit]) -> bool:
+    """Rule 4: commits go on at the same offset."""
+    return len({commit.committed_offset for commit in commits}) == 1
+
+
+def is_lag_not_decreasing(commits: Sequence[Commit]) -> bool:
+    """Rule 5: the lag has not become less from any commit to the next."""
+    lags = [commit.lag for commit in commits if commit.lag is not None]
+    return all(after >= before for before, after in pairwise(lags))
+
+
+def was_lag_zero(commits: Sequence[Commit], log_end_offsets: Iterable[int]) -> bool:
+    """Whether the last commit was at one of the log ends, or past it."""
+    return any(end <= commits[-1].committed_offset for end in log_end_offsets)

@@ -1,0 +1,158 @@
+"""Rows of integers to Arrow columns of the `coordinator_log` source."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordinator_state.log.kernel import batches, rows
+from coordinator_state.log.kernel.numbers import (
+    Bytes,
+    Integers,
+    Mask,
+    compiled,
+    copy_bytes,
+    inlined,
+    int64,
+    uint8,
+)
+from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_MARKER, ROW_KIND_OFFSET
+from coordinator_state.log.record import NO_TIMESTAMP
+from coordinator_state.log.record_batch import TRANSACTIONAL_FLAG
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+
+_ROW_KINDS: Final = pa.array([ROW_KIND_OFFSET, ROW_KIND_MARKER])
+"""At the index that is the kind in the rows."""
+_UUID_BYTES: Final = 16
+_UUID_TEXT_BYTES: Final = 22
+
+
+def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) -> pa.RecordBatch:
+    """Rows of kind commit or marker, with the strings and ids that they point at.
+
+    Everything is copied: no Arrow column keeps the integers or the bytes in memory.
+    """
+    kind = of[rows.KIND]
+    is_commit = kind == rows.KIND_COMMIT
+    has_value = is_commit & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
+    leader_epoch = of[rows.LEADER_EPOCH]
+    commit_timestamp = np.clip(of[rows.COMMIT_TIMESTAMP], MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+    batch = of[rows.BATCH]
+    attributes = table[batches.ATTRIBUTES, batch]
+    group = (of[rows.GROUP_POSITION], of[rows.GROUP_LENGTH])
+    topic = (of[rows.TOPIC_POSITION], of[rows.TOPIC_LENGTH])
+    metadata = (of[rows.METADATA_POSITION], of[rows.METADATA_LENGTH])
+    columns = {
+        "row_kind": _ROW_KINDS.take(pa.array(kind)),
+        "log_partition": _integers(np.full_like(kind, log_partition), pa.int32()),
+        "record_offset": _integers(of[rows.OFFSET], pa.int64()),
+        "record_timestamp_ms": _timestamps(of[rows.TIMESTAMP]),
+        "producer_id": _integers(table[batches.PRODUCER_ID, batch], pa.int64()),
+        "producer_epoch": _integers(table[batches.PRODUCER_EPOCH, batch], pa.int32()),
+        "is_transactional": pa.array(attributes & TRANSACTIONAL_FLAG != 0),
+        "control_type": _integers(of[rows.CONTROL_TYPE], pa.int32(), ~is_commit),
+        "record_type": _integers(of[rows.RECORD_TYPE], pa.int32(), is_commit),
+        "value_version": _integers(of[rows.VERSION], pa.int32(), has_value),
+        "is_tombstone": pa.array(~has_value, mask=~is_commit),
+        "group_id": _strings(arena, *group, is_commit),
+        "topic": _strings(arena, *topic, is_commit),
+        "partition": _integers(of[rows.PARTITION], pa.int32(), is_commit),
+        "committed_offset": _integers(of[rows.COMMITTED_OFFSET], pa.int64(), has_value),
+        "leader_epoch": _integers(leader_epoch, pa.int32(), leader_epoch != NO_LEADER_EPOCH),
+        "metadata": _strings(arena, *metadata, has_value),
+        "commit_timestamp_ms": _integers(commit_timestamp, pa.int64(), has_value),
+        "expire_timestamp_ms": _timestamps(of[rows.EXPIRE_TIMESTAMP]),
+        "topic_id": _uuids(arena, of[rows.TOPIC_ID_POSITION]),
+    }
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(len(kind), field.type)
+        for field in LOG_ROW_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=LOG_ROW_SCHEMA)
+
+
+@compiled
+def gather_strings(data: Bytes, positions: Integers, lengths: Integers, out: Bytes) -> None:
+    """Copy pieces of the data one behind the other."""
+    target = 0
+    for row in range(len(positions)):
+        target = copy_bytes(data, positions[row], lengths[row], out, target)
+
+
+@compiled
+def write_uuid_texts(data: Bytes, positions: Integers, out: Bytes, lengths: Integers) -> None:
+    """Write ids as url-safe base64 one behind the other, and the length of each.
+
+    The length stays 0 where there is no position, or the id is all zeros.
+    """
+    target = 0
+    for row in range(len(positions)):
+        position = positions[row]
+        if position < 0 or (int64(data, position) == 0 and int64(data, position + 8) == 0):
+            continue
+        lengths[row] = _UUID_TEXT_BYTES
+        for digit in range(_UUID_TEXT_BYTES):
+            # A digit is six bits of two neighbouring bytes; behind the last byte are zeros.
+            index = 6 * digit // 8
+            pair = uint8(data, position + index) << 8
+            if index + 1 < _UUID_BYTES:
+                pair |= uint8(data, position + index + 1)
+            out[target] = _base64_digit(pair >> (10 - 6 * digit % 8) & 0x3F)
+            target += 1
+
+
+@inlined
+def _base64_digit(sextet: int) -> int:
+    """A-Z, a-z, 0-9, "-", "_"."""
+    if sextet < 26:
+        return sextet + 65
+    if sextet < 52:
+        return sextet + 71
+    if sextet < 62:
+        return sextet - 4
+    return 45 if sextet == 62 else 95
+
+
+def _integers(values: Integers, arrow_type: pa.DataType, is_valid: Mask | None = None) -> pa.Array:
+    copied = values.astype(arrow_type.to_pandas_dtype())
+    return pa.array(copied, type=arrow_type, mask=None if is_valid is None else ~is_valid)
+
+
+def _timestamps(values: Integers) -> pa.Array:
+    clipped = np.clip(values, MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+    return _integers(clipped, pa.int64(), values != NO_TIMESTAMP)
+
+
+def _strings(arena: Bytes, positions: Integers, lengths: Integers, is_valid: Mask) -> pa.Array:
+    offsets = _string_offsets(lengths)
+    data = np.empty(offsets[-1], dtype=np.uint8)
+    gather_strings(arena, positions, lengths, data)
+    return _string_array(offsets, data, is_valid)
+
+
+def _uuids(arena: Bytes, positions: Integers) -> pa.Array:
+    """As `primitives.uuid_text` writes them; null where there is none or it is zero."""
+    most_ids = int(np.count_nonzero(positions != rows.NO_POSITION))
+    data = np.empty(most_ids * _UUID_TEXT_BYTES, dtype=np.uint8)
+    lengths = np.zeros(len(positions), dtype=np.int64)
+    write_uuid_texts(arena, positions, data, lengths)
+    return _string_array(_string_offsets(lengths), data, lengths > 0)
+
+
+def _string_offsets(lengths: Integers) -> npt.NDArray[np.int32]:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _string_array(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], is_valid: Mask
+) -> pa.Array:
+    validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    return pa.StringArray.from_buffers(
+        len(is_valid), pa.py_buffer(offsets), pa.py_buffer(data), validity
+    )

@@ -1,0 +1,414 @@
+"""Record sets to rows by the compiled loops: `log_decoder.decode_record_set`, row for row.
+
+A record set goes through in windows, from the last to the first: that way it is known whether a
+commit is superseded when its window is decoded, and only for rows that stay are strings copied and
+Arrow columns built. Compressed batches are decompressed to behind the bytes they came in. What the
+loops do not take (any other record type, every doubt or error, message formats 0 and 1) is decoded
+by `log_decoder` and put in its place among the rows.
+
+Headers are believed until a batch turns out to be damaged. Then everything is decoded again, in the
+pieces that `record_set` finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_state.errors import CorruptRecordBatch
+from coordinator_state.log.kernel import batches, records, rows
+from coordinator_state.log.kernel.checksum import crc32c_tables
+from coordinator_state.log.kernel.columns import arrow_rows
+from coordinator_state.log.kernel.compaction import compact
+from coordinator_state.log.kernel.keys import (
+    KIND_GROUP_RECORD,
+    KIND_OTHER_OFFSET,
+    KeyedRows,
+    mark_superseded,
+    no_keys,
+)
+from coordinator_state.log.kernel.numbers import Bytes, Integers, Mask, read_only
+from coordinator_state.log.log_decoder import (
+    DecodedRecordSet,
+    OffsetRange,
+    Row,
+    decode_corrupt_batch,
+    is_modern_record,
+    is_offset,
+)
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.log.record import Record
+from coordinator_state.log.record_batch import (
+    read_batch_body,
+    read_batch_header,
+    read_frame,
+)
+from coordinator_state.log.record_set import END_OF_LOG, Frame, Rest, frame_record_set, sound_frame
+
+WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""How much is decoded at once, before and after decompression: bounds the rows of integers."""
+COMPACTED_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Less where few rows come of much: what costs then is to touch memory for the first time."""
+WINDOW_BATCHES: Final = 1 << 18
+
+_CRC_TABLES: Final = crc32c_tables()
+
+
+class _Damaged(Exception):
+    """Not every byte of the record set belongs to a sound batch."""
+
+
+def decode_record_set(
+    buffer: bytes | memoryview,
+    *,
+    log_partition: int,
+    from_offset: int,
+    to_offset: int,
+    before: int = -1,
+    log_end: int = END_OF_LOG,
+    compact: bool = False,
+    is_cut: bool = False,
+) -> DecodedRecordSet:
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+
+    `record_set.frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    """
+    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    view = memoryview(buffer)
+    try:
+        decoder = _RecordSetDecoder(view, offsets, is_compacting=compact)
+        return decoder.decode(before=before, log_end=log_end, is_cut=is_cut)
+    except _Damaged:
+        frames, rest = frame_record_set(
+            view,
+            from_offset=from_offset,
+            to_offset=to_offset,
+            before=before,
+            log_end=log_end,
+            is_cut=is_cut,
+        )
+        return _decode_frames(view, frames, rest, offsets, is_compacting=compact)
+
+
+def _decode_frames(
+    view: memoryview,
+    frames: list[Frame],
+    rest: Rest,
+    offsets: OffsetRange,
+    *,
+    is_compacting: bool,
+) -> DecodedRecordSet:
+    pieces: list[DecodedRecordSet] = []
+    for is_damaged, run in groupby(frames, key=lambda frame: bool(frame.damage)):
+        found = list(run)
+        if is_damaged:
+            pieces += (decode_corrupt_batch(read_frame(view, frame), offsets) for frame in found)
+        else:
+            sound = view[found[0].start : found[-1].end]
+            decoder = _RecordSetDecoder(sound, offsets, is_compacting=is_compacting)
+            pieces.append(decoder.decode())
+    rows_found = _one_batch([piece.rows for piece in pieces])
+    if is_compacting:
+        rows_found, _ = compact(rows_found)
+    records_read = sum(piece.records_read for piece in pieces)
+    return DecodedRecordSet(
+        rows=rows_found,
+        next_offset=max((piece.next_offset for piece in pieces), default=offsets.from_offset),
+        last_base_offset=frames[-1].base_offset if frames else -1,
+        records_read=records_read,
+        records_superseded=records_read - rows_found.num_rows,
+        bytes_read=sum(piece.bytes_read for piece in pieces),
+        rest=rest,
+    )
+
+
+class _RecordSetDecoder:
+    """One pass over a record set; the pieces of its rows come last first."""
+
+    def __init__(self, view: memoryview, offsets: OffsetRange, *, is_compacting: bool) -> None:
+        self._view = view
+        self._data = read_only(np.frombuffer(view, dtype=np.uint8))
+        self._offsets = offsets
+        self._is_compacting = is_compacting
+        self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
+        self._table: Integers = np.empty((batches.BATCH_COLUMNS, WINDOW_BATCHES), dtype=np.int64)
+        self._records: Integers = np.empty((records.RECORD_COLUMNS, 0), dtype=np.int64)
+        self._keys, self._groups = no_keys(), no_keys()
+        self._barriers = 0
+        self._pieces: list[pa.RecordBatch] = []
+        self._records_read = 0
+        self._bytes_read = 0
+        self._is_to_compact_again = False
+
+    def decode(
+        self, *, before: int = -1, log_end: int = END_OF_LOG, is_cut: bool = False
+    ) -> DecodedRecordSet:
+        """Decode the record set.
+
+        Raises:
+            _Damaged: not every batch is sound.
+        """
+        windows: list[batches.Place] = []
+        count, place, has_more = 0, (0, -1, before, False), True
+        while has_more:
+            windows.append(place)
+            count, place, bytes_read, has_more = self._index(place)
+            self._bytes_read += bytes_read
+        rest = self._rest(place, log_end=log_end, is_cut=is_cut)
+        self._decode_window(count)
+        for window in reversed(windows[:-1]):
+            count, *_ = self._index(window)
+            self._decode_window(count)
+        return self._result(place, rest)
+
+    def _index(self, place: batches.Place) -> tuple[int, batches.Place, int, bool]:
+        return batches.index_batches(
+            self._data,
+            place,
+            self._offsets.from_offset,
+            self._offsets.to_offset,
+            self._window_bytes,
+            self._table,
+        )
+
+    def _rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
+        """The bytes after the last whole batch: none, or a cut batch."""
+        position, _, last_offset, has_gap = place
+        if place == batches.NO_PLACE or last_offset >= log_end:
+            raise _Damaged
+        following = self._view[position : position + 8]
+        is_followed = len(following) == 8 and int.from_bytes(following, "big") > last_offset
+        if has_gap and not is_followed and (following or is_cut):
+            raise _Damaged
+        next_offset = max(last_offset + 1, self._offsets.from_offset)
+        if not following or next_offset >= self._offsets.to_offset:
+            return Rest(position)
+        try:
+            frame = sound_frame(self._view, position)
+        except CorruptRecordBatch:
+            raise _Damaged from None
+        if frame is not None or not is_cut:
+            raise _Damaged
+        return Rest(position, is_cut=True)
+
+    def _decode_window(self, count: int) -> None:
+        last = count
+        while last > 0:
+            arena, first = self._fill_arena(last)
+            self._decode_batches(arena, first, last)
+            last = first
+
+    def _fill_arena(self, last: int) -> tuple[Bytes, int]:
+        """The bytes that hold the records of the batches before `last`, and the first of these.
+
+        Without compression they are the record set itself; else a copy of the batches with every
+        decompressed body behind, of as many batches as fit in a window.
+        """
+        table = self._table
+        is_compressed = table[batches.ROUTE, :last] == batches.ROUTE_COMPRESSED
+        if not is_compressed.any():
+            return self._data, 0
+        first = 0
+        bodies: dict[int, memoryview] = {}
+        room = self._window_bytes
+        for index in np.flatnonzero(is_compressed)[::-1].tolist():
+            bodies[index] = self._decompress(index)
+            room -= len(bodies[index])
+            if room <= 0:
+                first = index
+                break
+        start = int(table[batches.POSITION, first])
+        end = int(table[batches.POSITION, last - 1] + table[batches.SIZE, last - 1])
+        for column in (batches.POSITION, batches.BODY_START, batches.BODY_END):
+            table[column, first:last] -= start
+        body_end = end - start
+        for index, body in bodies.items():
+            table[batches.BODY_START, index] = body_end
+            body_end += len(body)
+            table[batches.BODY_END, index] = body_end
+        arrays = [np.frombuffer(body, dtype=np.uint8) for body in bodies.values()]
+        return read_only(np.concatenate([self._data[start:end], *arrays])), first
+
+    def _decompress(self, index: int) -> memoryview:
+        """Verify and decompress a batch, or leave it to `log_decoder` to say why it is broken."""
+        table = self._table
+        start = table[batches.POSITION, index]
+        raw = self._view[start : start + table[batches.SIZE, index]]
+        _require_sound(raw)
+        try:
+            header, body = read_batch_body(raw)
+        except CorruptRecordBatch:
+            table[batches.ROUTE, index] = batches.ROUTE_BROKEN
+            return memoryview(b"")
+        table[batches.ROUTE, index] = batches.ROUTE_DECOMPRESSED
+        table[batches.MOST_ROWS, index] = 1 + min(
+            header.records_count, len(body) // batches.LEAST_RECORD_BYTES
+        )
+        return body
+
+    def _decode_batches(self, arena: Bytes, first: int, last: int) -> None:
+        most_records = int(self._table[batches.MOST_ROWS, first:last].sum())
+        if most_records > self._records.shape[1]:
+            self._records = np.empty((records.RECORD_COLUMNS, most_records), dtype=np.int64)
+        count = records.index_records(
+            arena,
+            _CRC_TABLES,
+            self._offsets.from_offset,
+            self._offsets.to_offset,
+            self._table,
+            first,
+            last,
+            self._records,
+            np.empty((rows.ROW_COLUMNS, 1), dtype=np.int64),
+        )
+        found = self._records[:, :count]
+        is_kept = found[records.RECORD_KIND] <= KIND_OTHER_OFFSET
+        self._records_read += int(np.count_nonzero(is_kept))
+        readable = self._readable(arena, found, np.flatnonzero(~is_kept))
+        if self._is_compacting:
+            is_kept &= ~self._superseded(arena, found, readable)
+        kept = np.flatnonzero(is_kept)
+        piece = arrow_rows(
+            arena, self._table, self._rows(arena, found, kept), self._offsets.log_partition
+        )
+        if readable:
+            piece = self._with_readable(piece, kept, readable)
+        self._add_piece(piece)
+
+    def _rows(self, arena: Bytes, found: Integers, places: Integers) -> Integers:
+        """Records at these places, whole."""
+        decoded = np.empty((rows.ROW_COLUMNS, len(places)), dtype=np.int64)
+        rows.decode_rows(
+            arena,
+            self._table,
+            found[records.RECORD_POSITION, places],
+            found[records.RECORD_BATCH, places],
+            decoded,
+        )
+        return decoded
+
+    def _superseded(
+        self, arena: Bytes, found: Integers, readable: Mapping[int, Sequence[Row]]
+    ) -> Mask:
+        kinds = found[records.RECORD_KIND]
+        barriers = np.full(found.shape[1], self._barriers, dtype=np.int64)
+        for place, rows_there in readable.items():
+            has_records = any(map(is_modern_record, rows_there))
+            if has_records and kinds[place] == records.KIND_READABLE_RECORD:
+                kinds[place] = KIND_GROUP_RECORD
+            elif has_records or any(map(is_offset, rows_there)):
+                barriers[:place] += 1
+                self._barriers += 1
+                self._is_to_compact_again = True
+        is_superseded = np.zeros(found.shape[1], dtype=np.bool_)
+        self._keys, self._groups = mark_superseded(
+            KeyedRows(
+                arena,
+                found[records.RECORD_KEY_POSITION],
+                found[records.RECORD_KEY_LENGTH],
+                kinds,
+                found[records.RECORD_COMMITTED_OFFSET],
+                barriers,
+            ),
+            is_superseded,
+            self._keys,
+            self._groups,
+        )
+        return is_superseded
+
+    def _with_readable(
+        self, decoded: pa.RecordBatch, places: Integers, readable: Mapping[int, Sequence[Row]]
+    ) -> pa.RecordBatch:
+        """Put the rows that `log_decoder` made in their places among those decoded here."""
+        readable_places = [place for place, found in readable.items() for _ in found]
+        found = [row for found in readable.values() for row in found]
+        all_places = np.concatenate([places, np.array(readable_places, dtype=np.int64)])
+        order = np.argsort(all_places, kind="stable")
+        return _one_batch([decoded, self._readable_piece(found)]).take(pa.array(order))
+
+    def _readable(self, arena: Bytes, found: Integers, places: Integers) -> dict[int, list[Row]]:
+        """What `log_decoder` makes of the records and batches at these places."""
+        is_batch = found[records.RECORD_KIND, places] == records.KIND_READABLE_BATCH
+        decoded = self._rows(arena, found, places[~is_batch])
+        of_records = dict(zip(places[~is_batch].tolist(), decoded.T.tolist(), strict=True))
+        return {
+            place: [self._row_of(arena, of_records[place])]
+            if place in of_records
+            else list(self._rows_of_batch(arena, int(found[records.RECORD_BATCH, place])))
+            for place in places.tolist()
+        }
+
+    def _row_of(self, arena: Bytes, row: list[int]) -> Row:
+        record = Record(
+            record_offset=row[rows.OFFSET],
+            timestamp_ms=row[rows.TIMESTAMP],
+            key=_bytes_at(arena, row[rows.KEY_POSITION], row[rows.KEY_LENGTH]),
+            value=_bytes_at(arena, row[rows.VALUE_POSITION], row[rows.VALUE_LENGTH]),
+        )
+        return self._offsets.row_of(read_batch_header(self._batch(arena, row[rows.BATCH])), record)
+
+    def _rows_of_batch(self, arena: Bytes, index: int) -> Iterator[Row]:
+        raw = self._batch(arena, index)
+        batch = read_frame(raw, _require_sound(raw))
+        if self._offsets.overlaps(batch):
+            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
+            self._bytes_read += 0 if is_counted else batch.size_bytes
+            yield from self._offsets.rows_of(batch)
+
+    def _batch(self, arena: Bytes, index: int) -> memoryview:
+        start = int(self._table[batches.POSITION, index])
+        return memoryview(arena.data)[start : start + int(self._table[batches.SIZE, index])]
+
+    def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
+        self._records_read += len(readable)
+        self._is_to_compact_again |= any(map(is_offset, readable))
+        return pa.RecordBatch.from_pylist(readable, schema=LOG_ROW_SCHEMA)
+
+    def _add_piece(self, piece: pa.RecordBatch) -> None:
+        if piece.num_rows:
+            self._pieces.append(piece)
+
+    def _result(self, place: batches.Place, rest: Rest) -> DecodedRecordSet:
+        _, base_offset, last_offset, _ = place
+        all_rows = _one_batch(self._pieces[::-1])
+        # Each window kept the first of each key. Commits that `log_decoder` read were not among the
+        # keys, and of its batches was not known which groups they have records of.
+        if self._is_compacting and (self._is_to_compact_again or len(self._pieces) > 1):
+            all_rows, _ = compact(all_rows)
+        return DecodedRecordSet(
+            rows=all_rows,
+            next_offset=max(
+                self._offsets.from_offset, min(last_offset + 1, self._offsets.to_offset)
+            ),
+            last_base_offset=base_offset,
+            records_read=self._records_read,
+            records_superseded=self._records_read - all_rows.num_rows,
+            bytes_read=self._bytes_read,
+            rest=rest,
+        )
+
+
+def _require_sound(raw: memoryview) -> Frame:
+    """The frame of bytes that are one batch."""
+    try:
+        frame = sound_frame(raw, 0)
+    except CorruptRecordBatch:
+        raise _Damaged from None
+    if frame is None:
+        raise _Damaged
+    return frame
+
+
+def _one_batch(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(pieces) == 1:
+        return pieces[0]
+    chunks = pa.Table.from_batches(pieces, schema=LOG_ROW_SCHEMA).combine_chunks().to_batches()
+    return chunks[0] if chunks else pa.RecordBatch.from_pylist([], schema=LOG_ROW_SCHEMA)
+
+
+def _bytes_at(arena: Bytes, position: int, length: int) -> bytes | None:
+    return None if length < 0 else arena[position : position + length].tobytes()

@@ -1,0 +1,125 @@
+"""Where Numba keeps the compiled loops between processes.
+
+The first of these that can be written: the folder that `NUMBA_CACHE_DIR` names, `__pycache__`
+beside the file, the user's cache. The first and the last may hold loops of several releases, and
+serve a program in an archive, which Spark brings to executors at another path for each application:
+what is kept there goes by the sources of this package, not by their path.
+
+Source: numba/core/caching.py of Numba 0.68, whose own locator for archives ignores
+`NUMBA_CACHE_DIR` and fails where it cannot write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+from numba.core import caching, config
+from numba.misc.appdirs import AppDirs
+
+_PACKAGES: Final = ("wire", "records", "log")
+"""The packages whose functions and constants are compiled into loops."""
+
+
+class _FolderLocator(caching._CacheLocator):
+    """Keeps loops in a folder of its own for each state of the sources."""
+
+    def __init__(self, function: Callable[..., Any], file: str, root: str) -> None:
+        self._py_file = file
+        self._line = function.__code__.co_firstlineno
+        self._path = f"{root}/coordinator-state-{_sources()[:16]}"
+
+    @classmethod
+    @abstractmethod
+    def root(cls) -> str:
+        """The folder of folders; empty if there is none."""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> _FolderLocator | None:
+        """The locator, None where the folder cannot be written."""
+        if not (root := cls.root()):
+            return None
+        locator = cls(function, file, root)
+        try:
+            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
+        except OSError:
+            return None
+        return locator
+
+    def get_cache_path(self) -> str:
+        return self._path
+
+    def get_source_stamp(self) -> str:
+        return _sources()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _NamedFolderLocator(_FolderLocator):
+    @classmethod
+    def root(cls) -> str:
+        return str(config.CACHE_DIR)  # type: ignore[attr-defined]
+
+
+class _UserFolderLocator(_FolderLocator):
+    @classmethod
+    def root(cls) -> str:
+        directories = AppDirs(appname="numba", appauthor=False)  # type: ignore[no-untyped-call]
+        return str(directories.user_cache_dir)
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes: list[Any] = [  # noqa: RUF012
+        _NamedFolderLocator,
+        caching.InTreeCacheLocator,
+        _UserFolderLocator,
+    ]
+
+
+class LoopCache(caching.FunctionCache):
+    """The cache of one loop; a loop that cannot be kept or read is compiled again.
+
+    Raises:
+        RuntimeError: when it is made, if no folder can be written.
+    """
+
+    _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:  # noqa: BLE001 - a damaged pickle may raise anything
+            # A damaged index would hide the loops that are kept after it.
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # The disk is full, or another process damaged the index since.
+        with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """A hash of every source file: loops hold parts and constants of other files too."""
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        for source in _files_of(files("coordinator_state") / package):
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _files_of(folder: Any) -> Iterator[bytes]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _files_of(entry)
+        elif entry.name.endswith(".py"):
+            yield entry.name.encode() + b"\0" + entry.read_bytes()

@@ -1,0 +1,131 @@
+"""Integers and varints in byte arrays, for the compiled loops of this package.
+
+Positions are int64 and bytes are read by `uint8`. The functions here become part of the loops of
+other files. In `__pycache__`, Numba renews a cached loop when the loop's own file changes, not when
+only this one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from coordinator_state.log.kernel.loop_cache import LoopCache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def compiled(function: Function) -> Function:
+    """Compile a loop that Python calls, and keep the result between processes where possible.
+
+    `LoopCache` says where. If no folder can be written, every process compiles for itself.
+    """
+    loop: Any = numba.njit(nogil=True)(function)
+    with suppress(RuntimeError):
+        loop._cache = LoopCache(function)  # type: ignore[no-untyped-call]
+    return cast("Function", loop)
+
+
+def inlined(function: Function) -> Function:
+    """Compile a part of other loops, in each of which it is repeated.
+
+    As a call it would cost more than what it does: arrays are passed in eight parts and counted.
+    """
+    return cast("Function", numba.njit(nogil=True, forceinline=True)(function))
+
+
+def read_only(array: npt.NDArray[np.uint8]) -> Bytes:
+    """Numba compiles apart for read-only and writable arrays; the loops read one kind only."""
+    array.flags.writeable = False
+    return array
+
+
+@inlined
+def uint8(data: Bytes, position: int) -> int:
+    """Numba lets signed positions count from the end, which costs more than the reading itself."""
+    return int(np.int64(data[np.uint64(position)]))
+
+
+@inlined
+def int16(data: Bytes, position: int) -> int:
+    """Two bytes, signed; big-endian, as the integers that follow."""
+    return int(np.int64(np.int8(data[np.uint64(position)]))) << 8 | uint8(data, position + 1)
+
+
+@inlined
+def int32(data: Bytes, position: int) -> int:
+    """Four bytes, signed."""
+    return int16(data, position) << 16 | uint8(data, position + 2) << 8 | uint8(data, position + 3)
+
+
+@inlined
+def int64(data: Bytes, position: int) -> int:
+    """Eight bytes, signed."""
+    return int32(data, position) << 32 | (int32(data, position + 4) & 0xFFFFFFFF)
+
+
+@inlined
+def word(data: Bytes, position: int) -> int:
+    """Eight bytes, little-endian: the order in which a processor loads them at once."""
+    return (
+        uint8(data, position)
+        | uint8(data, position + 1) << 8
+        | uint8(data, position + 2) << 16
+        | uint8(data, position + 3) << 24
+        | uint8(data, position + 4) << 32
+        | uint8(data, position + 5) << 40
+        | uint8(data, position + 6) << 48
+        | uint8(data, position + 7) << 56
+    )
+
+
+@inlined
+def varint_bits(data: Bytes, position: int, end: int, most_bytes: int) -> tuple[int, int]:
+    """The bits of a varint and the position behind it, -1 where it is cut or too long."""
+    bits = 0
+    for shift in range(0, 7 * most_bytes, 7):
+        if position >= end:
+            return 0, -1
+        byte = uint8(data, position)
+        position += 1
+        bits |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return bits, position
+    return 0, -1
+
+
+@inlined
+def unsigned_varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """At most five bytes, taken modulo 2^32."""
+    bits, position = varint_bits(data, position, end, 5)
+    return bits & 0xFFFFFFFF, position
+
+
+@inlined
+def varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Zigzag int32."""
+    bits, position = unsigned_varint(data, position, end)
+    return (bits >> 1) ^ -(bits & 1), position
+
+
+@inlined
+def varlong(data: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Zigzag int64."""
+    bits, position = varint_bits(data, position, end, 10)
+    return ((bits >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(bits & 1), position
+
+
+@inlined
+def copy_bytes(data: Bytes, position: int, length: int, out: Bytes, target: int) -> int:
+    """Returns the position behind the copy."""
+    for index in range(length):
+        out[np.uint64(target + index)] = data[np.uint64(position + index)]
+    return target + length

@@ -1,0 +1,365 @@
+"""Record sets to the rows of the `coordinator_log` source, readably: the reference of `kernel`.
+
+Every record becomes exactly one row, good or not. Damaged bytes count as one record, whose row says
+which record offsets are lost. Nothing raises for what the bytes hold. The row kinds are those of
+`log_rows`.
+
+Compaction is that of Kafka's log cleaner, held back where state, or what there is to tell, depends
+on more than the last record: a plain commit is dropped when a later plain commit has its key and no
+smaller offset. Tombstones, transactional records and markers stay, and so does a commit that only a
+tombstone follows, for it is what makes its group exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.log.log_rows import (
+    LOG_ROW_SCHEMA,
+    MOST_STEPS_BACK,
+    ROW_KIND_MARKER,
+    ROW_KIND_OFFSET,
+    ROW_KIND_RECORD,
+    ROW_KIND_UNDECODABLE,
+)
+from coordinator_state.log.record import NO_TIMESTAMP, Record, read_control_key
+from coordinator_state.log.record_batch import (
+    NO_PRODUCER_EPOCH,
+    CorruptBatch,
+    RecordBatch,
+    read_frame,
+)
+from coordinator_state.log.record_set import END_OF_LOG, Rest, frame_record_set
+from coordinator_state.records.record_types import (
+    GROUP_METADATA_TYPE,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    OFFSET_COMMIT_TYPES,
+)
+from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
+from coordinator_state.wire.primitives import ZERO_UUID, read_int16, uuid_text
+
+MIN_TIMESTAMP_MS: Final = -62_135_596_800_000
+MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
+"""Years 1 to 9999: what a timestamp of the tables can hold; beyond, the nearest is taken."""
+
+MAX_CORRUPT_BYTES: Final = 1024 * 1024
+"""How much of a corrupt batch its row keeps."""
+
+Row = dict[str, Any]
+Batch = RecordBatch | CorruptBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRecordSet:
+    """What a record set holds of a range of offsets.
+
+    `next_offset` is the first offset that is not accounted for, at most the end of the range. Gaps,
+    empty batches and damaged bytes are accounted for. `last_base_offset` is that of the last
+    batch, -1 without one. `records_read` counts rows and superseded ones, `bytes_read` the batches
+    with any offset in the range. `rest` is the undecided end of the record set.
+    """
+
+    rows: pa.RecordBatch
+    next_offset: int
+    last_base_offset: int
+    records_read: int
+    records_superseded: int
+    bytes_read: int
+    rest: Rest
+
+
+def decode_record_set(
+    buffer: bytes | memoryview,
+    *,
+    log_partition: int,
+    from_offset: int,
+    to_offset: int,
+    before: int = -1,
+    log_end: int = END_OF_LOG,
+    compact: bool = False,
+    is_cut: bool = False,
+) -> DecodedRecordSet:
+    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+
+    `frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    """
+    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    rows: list[Row] = []
+    next_offset = from_offset
+    bytes_read = 0
+    view = memoryview(buffer)
+    frames, rest = frame_record_set(
+        view,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        before=before,
+        log_end=log_end,
+        is_cut=is_cut,
+    )
+    for batch in (read_frame(view, frame) for frame in frames):
+        next_offset = offsets.next_offset(batch, next_offset)
+        if offsets.overlaps(batch):
+            bytes_read += batch.size_bytes
+            rows.extend(offsets.rows_of(batch))
+    records_read = len(rows)
+    if compact:
+        rows = _compacted(rows)
+    return DecodedRecordSet(
+        rows=pa.RecordBatch.from_pylist(rows, schema=LOG_ROW_SCHEMA),
+        next_offset=next_offset,
+        last_base_offset=frames[-1].base_offset if frames else -1,
+        records_read=records_read,
+        records_superseded=records_read - len(rows),
+        bytes_read=bytes_read,
+        rest=rest,
+    )
+
+
+def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet:
+    """The row of damaged bytes, as a record set of its own."""
+    rows = pa.RecordBatch.from_pylist(list(offsets.rows_of(batch)), schema=LOG_ROW_SCHEMA)
+    return DecodedRecordSet(
+        rows=rows,
+        next_offset=offsets.next_offset(batch, offsets.from_offset),
+        last_base_offset=batch.base_offset,
+        records_read=rows.num_rows,
+        records_superseded=0,
+        bytes_read=batch.size_bytes if offsets.overlaps(batch) else 0,
+        rest=Rest(0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """The offsets of one log partition that are asked for."""
+
+    log_partition: int
+    from_offset: int
+    to_offset: int
+
+    def next_offset(self, batch: Batch, so_far: int) -> int:
+        """Where reading goes on after this batch."""
+        last_offset = self._last_offset(batch)
+        return max(so_far, min(last_offset, self.to_offset - 1) + 1)
+
+    def overlaps(self, batch: Batch) -> bool:
+        """Whether any offset of the batch is asked for."""
+        last_offset = self._last_offset(batch)
+        return last_offset >= self.from_offset and batch.base_offset < self.to_offset
+
+    def rows_of(self, batch: Batch) -> Iterator[Row]:
+        """One row per record of the range, and one for what cannot be read."""
+        if isinstance(batch, CorruptBatch):
+            yield from self._corrupt_rows(batch)
+            return
+        for record in batch.records:
+            if self._holds(record.record_offset):
+                yield self.row_of(batch, record)
+        if batch.remainder is not None:
+            for row in self._corrupt_rows(batch.remainder):
+                yield row | _producer_columns(batch)
+
+    def row_of(self, batch: RecordBatch, record: Record) -> Row:
+        """The row of one record, whose batch may be a mere header."""
+        timestamp_ms = _timestamp_column(record.timestamp_ms)
+        return (
+            {
+                "log_partition": self.log_partition,
+                "record_offset": record.record_offset,
+                "record_timestamp_ms": timestamp_ms,
+            }
+            | _producer_columns(batch)
+            | (_control_columns(record) if batch.is_control else _record_columns(record))
+        )
+
+    def _holds(self, offset: int) -> bool:
+        return self.from_offset <= offset < self.to_offset
+
+    def _last_offset(self, batch: Batch) -> int:
+        """Of damaged bytes with nothing behind, all that is asked for is lost."""
+        return self.to_offset - 1 if batch.last_offset is None else batch.last_offset
+
+    def _corrupt_rows(self, batch: CorruptBatch) -> Iterator[Row]:
+        """One row where lost offsets are asked for, which names those behind the range, too."""
+        first, last = max(batch.base_offset, self.from_offset), self._last_offset(batch)
+        if first > min(last, self.to_offset - 1):
+            return
+        reason = batch.reason
+        if last > first:
+            reason += f"; record offsets {first} to {last} are lost"
+        if len(batch.raw) > MAX_CORRUPT_BYTES:
+            reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes cut)"
+        yield {
+            "row_kind": ROW_KIND_UNDECODABLE,
+            "log_partition": self.log_partition,
+            "record_offset": first,
+            "producer_id": NO_PRODUCER_ID,
+            "producer_epoch": NO_PRODUCER_EPOCH,
+            "is_transactional": False,
+            "raw_value": batch.raw[:MAX_CORRUPT_BYTES],
+            "reason": reason,
+        }
+
+
+def is_offset(row: Row) -> bool:
+    """Whether the row is a commit or a tombstone of an offset."""
+    return bool(row["row_kind"] == ROW_KIND_OFFSET)
+
+
+def is_modern_record(row: Row) -> bool:
+    """Whether the row is a record of a consumer, share or streams group."""
+    is_record: bool = row["row_kind"] == ROW_KIND_RECORD
+    return is_record and row["record_type"] > GROUP_METADATA_TYPE
+
+
+def _compacted(rows: list[Row]) -> list[Row]:
+    """Without the commits that a later one of their key supersedes, and that tell nothing.
+
+    Who set an offset back, and from where, is told by the commits on both sides of that; so they
+    stay, and those around a tombstone or a transaction's record of their key, and the first of each
+    key, which may be lower than what came before `rows`. So does the last before a record of its
+    group: what that does may depend on whether a commit made the group.
+
+    Of the steps back, the last `MOST_STEPS_BACK` stay.
+    """
+    kept: set[int] = set()
+    records_behind: Counter[str] = Counter()
+    steps_back = 0
+    following: dict[tuple[str, str, int], _Commit] = {}
+    for index in reversed(range(len(rows))):
+        row = rows[index]
+        if not is_offset(row):
+            records_behind[row.get("group_id") or ""] += is_modern_record(row)
+            kept.add(index)
+            continue
+        key = row["group_id"], row["topic"], row["partition"]
+        later = following.get(key)
+        if not _is_plain_commit(row):
+            kept.add(index)
+            if later is not None:
+                following[key] = later._replace(committed_offset=-math.inf)
+            continue
+        commit = _Commit(index, row["committed_offset"], records_behind[row["group_id"]])
+        if later is None or later.records_behind != commit.records_behind:
+            kept.add(index)
+        is_step_back = later is not None and commit.committed_offset > later.committed_offset
+        if later is not None and is_step_back and steps_back < MOST_STEPS_BACK:
+            steps_back += 1
+            kept |= {index, later.place}
+        following[key] = commit
+    kept.update(first.place for first in following.values())
+    return [row for index, row in enumerate(rows) if index in kept]
+
+
+def _is_plain_commit(row: Row) -> bool:
+    is_plain: bool = row["producer_id"] == NO_PRODUCER_ID and not row["is_transactional"]
+    return is_plain and not row["is_tombstone"]
+
+
+class _Commit(NamedTuple):
+    """A commit, and how many records its group has behind it."""
+
+    place: int
+    committed_offset: float
+    records_behind: int
+
+
+def _producer_columns(batch: RecordBatch) -> Row:
+    return {
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "is_transactional": batch.is_transactional,
+    }
+
+
+def _control_columns(record: Record) -> Row:
+    if record.key is None:
+        return _undecodable_columns(record, "control record: null key")
+    try:
+        version, control_type = read_control_key(record.key)
+    except DecodeError as error:
+        return _undecodable_columns(record, f"control record key: {error}")
+    if version < 0:
+        return _undecodable_columns(record, f"control record key: negative version {version}")
+    return {"row_kind": ROW_KIND_MARKER, "control_type": control_type}
+
+
+def _record_columns(record: Record) -> Row:
+    if record.key is None:
+        return _undecodable_columns(record, "null key")
+    try:
+        key = decode_key(record.key)
+        value = None
+        if record.value is not None:
+            value = decode_value(key.record_type, record.value)
+    except (DecodeError, UnknownRecordType) as error:
+        return _undecodable_columns(record, str(error)) | _record_type_column(record.key)
+    if key.record_type.id in OFFSET_COMMIT_TYPES:
+        return _offset_columns(key, value)
+    return {
+        "row_kind": ROW_KIND_RECORD,
+        "record_type": key.record_type.id,
+        "group_id": key.group_id,
+        "is_tombstone": record.value is None,
+        "raw_key": record.key,
+        "raw_value": record.value,
+    }
+
+
+def _offset_columns(key: DecodedKey, value: DecodedValue | None) -> Row:
+    columns = {
+        "row_kind": ROW_KIND_OFFSET,
+        "record_type": key.record_type.id,
+        "group_id": key.group_id,
+        "topic": key.fields["topic"],
+        "partition": key.fields["partition"],
+        "is_tombstone": value is None,
+    }
+    if value is None:
+        return columns
+    fields = value.fields
+    leader_epoch = fields["leaderEpoch"]
+    topic_id: UUID = fields["topicId"]
+    return columns | {
+        "value_version": value.version,
+        "committed_offset": fields["offset"],
+        "leader_epoch": None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
+        "metadata": fields["metadata"],
+        "commit_timestamp_ms": _clamped(fields["commitTimestamp"]),
+        "expire_timestamp_ms": _timestamp_column(fields["expireTimestamp"]),
+        "topic_id": None if topic_id == ZERO_UUID else uuid_text(topic_id),
+    }
+
+
+def _undecodable_columns(record: Record, reason: str) -> Row:
+    return {
+        "row_kind": ROW_KIND_UNDECODABLE,
+        "reason": reason,
+        "raw_key": record.key,
+        "raw_value": record.value,
+    }
+
+
+def _record_type_column(key: bytes) -> Row:
+    try:
+        record_type, _ = read_int16(memoryview(key), 0)
+    except DecodeError:
+        return {}
+    return {"record_type": record_type}
+
+
+def _timestamp_column(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == NO_TIMESTAMP else _clamped(timestamp_ms)
+
+
+def _clamped(timestamp_ms: int) -> int:
+    return max(MIN_TIMESTAMP_MS, min(timestamp_ms, MAX_TIMESTAMP_MS))

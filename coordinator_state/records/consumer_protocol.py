@@ -1,0 +1,103 @@
+"""The consumer protocol: what a group of protocol type "consumer" keeps in its member bytes.
+
+Both messages are an int16 version and a body that is never flexible. A version above the newest
+known is read as the newest, as every Kafka client does, since fields are only ever appended.
+
+Subscription: topics, user data; v1 owned partitions (KIP-429); v2 generation id (KIP-792); v3 rack
+id (KIP-881). Assignment: the partitions by topic, user data; the same in v0 to v3. An assignment
+of no bytes at all belongs to a member that its leader gave nothing.
+
+Source: clients/src/main/resources/common/message/ConsumerProtocol{Subscription,Assignment}.json and
+clients/src/main/java/org/apache/kafka/clients/consumer/internals/ConsumerProtocol.java at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coordinator_state.records.serde import decode_appended, encode_versioned
+from coordinator_state.wire.schema import ANY_VERSION, Field, Schema
+from coordinator_state.wire.struct_reader import Fields
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+"""The protocol type of classic groups whose members are consumers."""
+
+NEWEST_VERSION = 3
+
+_TOPIC_PARTITIONS = (
+    Field(name="topic", type="string"),
+    Field(name="partitions", type="int32", is_array=True),
+)
+
+SUBSCRIPTION = Schema(
+    name="ConsumerProtocolSubscription",
+    versions=(0, NEWEST_VERSION),
+    fields=(
+        Field(name="topics", type="string", is_array=True),
+        Field(name="userData", type="bytes", is_nullable=True),
+        Field(
+            name="ownedPartitions",
+            type="struct",
+            is_array=True,
+            versions=(1, ANY_VERSION),
+            default=(),
+            fields=_TOPIC_PARTITIONS,
+        ),
+        Field(name="generationId", type="int32", versions=(2, ANY_VERSION), default=-1),
+        Field(name="rackId", type="string", versions=(3, ANY_VERSION), is_nullable=True),
+    ),
+)
+
+ASSIGNMENT = Schema(
+    name="ConsumerProtocolAssignment",
+    versions=(0, NEWEST_VERSION),
+    fields=(
+        Field(
+            name="assignedPartitions",
+            type="struct",
+            is_array=True,
+            fields=_TOPIC_PARTITIONS,
+        ),
+        Field(name="userData", type="bytes", is_nullable=True),
+    ),
+)
+
+
+def decode_subscription(raw: bytes) -> Fields:
+    """Read a member's subscription bytes.
+
+    Raises:
+        DecodeError: not a consumer protocol subscription.
+    """
+    return decode_appended(SUBSCRIPTION, raw).fields
+
+
+def decode_subscribed_topics(raw: bytes) -> list[str]:
+    """Read the topics of a member's subscription bytes as a coordinator does: no further than v0.
+
+    Raises:
+        DecodeError: not a consumer protocol subscription.
+    """
+    topics: list[str] = decode_appended(SUBSCRIPTION, raw, newest_version=0).fields["topics"]
+    return topics
+
+
+def decode_assignment(raw: bytes) -> Fields:
+    """Read a member's assignment bytes; no bytes at all are an empty assignment.
+
+    Raises:
+        DecodeError: not a consumer protocol assignment.
+    """
+    if not raw:
+        return {"assignedPartitions": [], "userData": None}
+    return decode_appended(ASSIGNMENT, raw).fields
+
+
+def encode_subscription(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
+    """Write subscription bytes."""
+    return encode_versioned(SUBSCRIPTION, version, fields)
+
+
+def encode_assignment(fields: Fields, version: int = NEWEST_VERSION) -> bytes:
+    """Write assignment bytes."""
+    return encode_versioned(ASSIGNMENT, version, fields)

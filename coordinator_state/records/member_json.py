@@ -1,0 +1,182 @@
+"""Member bytes of classic groups as JSON, with the names that Kafka gives the fields.
+
+What the bytes are depends on the group: its protocol type is "consumer" or "connect", and of a
+consumer its protocol, that is, its assignor, says what the user data is. Bytes that are not what
+they should be, and those of other protocol types, have no JSON; user data that is not understood
+stays base64.
+
+Source: `consumer_protocol`, `connect_protocol`, `streams_protocol`; clients/src/main/java/org/
+apache/kafka/clients/consumer/{StickyAssignor,CooperativeStickyAssignor}.java at 4.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+from coordinator_state.errors import DecodeError
+from coordinator_state.records.connect_protocol import CONNECT_ASSIGNMENT, CONNECT_SUBSCRIPTION
+from coordinator_state.records.consumer_protocol import (
+    ASSIGNMENT,
+    CONSUMER_PROTOCOL_TYPE,
+    SUBSCRIPTION,
+)
+from coordinator_state.records.message_formatter import fields_json
+from coordinator_state.records.serde import DecodedValue, decode_appended, decode_body
+from coordinator_state.records.streams_protocol import (
+    decode_assignment_info,
+    decode_subscription_info,
+)
+from coordinator_state.wire.schema import Field, Schema
+
+CONNECT: Final = "connect"
+"""The protocol type of the workers of Kafka Connect."""
+
+Json = dict[str, Any]
+
+_STICKY = Schema(
+    name="StickyAssignorUserData",
+    versions=(0, 1),
+    fields=(
+        Field(
+            name="previous_assignment",
+            type="struct",
+            is_array=True,
+            fields=(
+                Field(name="topic", type="string"),
+                Field(name="partitions", type="int32", is_array=True),
+            ),
+        ),
+        Field(name="generation", type="int32", versions=(1, 1)),
+    ),
+)
+_COOPERATIVE_STICKY = Schema(
+    name="CooperativeStickyAssignorUserData",
+    versions=(0, 0),
+    fields=(Field(name="generation", type="int32"),),
+)
+
+
+def subscription_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
+    """A member's subscription with its version, None where the bytes are not understood."""
+    if protocol_type == CONNECT:
+        return _json(CONNECT_SUBSCRIPTION, raw, allocation=_connect_assignment)
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return _json(SUBSCRIPTION, raw, userData=_SUBSCRIPTION_USER_DATA.get(protocol or ""))
+    return None
+
+
+def assignment_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
+    """A member's assignment with its version, None where there is none or it is not understood."""
+    if protocol_type == CONNECT:
+        return _json(CONNECT_ASSIGNMENT, raw)
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return _json(ASSIGNMENT, raw, userData=_ASSIGNMENT_USER_DATA.get(protocol or ""))
+    return None
+
+
+_ReadBytes = Callable[[bytes], Json]
+
+
+def _json(schema: Schema, raw: bytes | None, **bytes_fields: _ReadBytes | None) -> Json | None:
+    """A message and what is in its fields of bytes, by the name of the field."""
+    try:
+        value = decode_appended(schema, raw or b"")
+    except DecodeError:
+        return None
+    found = _with_version(value)
+    for name, read in bytes_fields.items():
+        if read is not None and value.fields[name] is not None:
+            with suppress(DecodeError):
+                found[name] = read(value.fields[name])
+    return found
+
+
+def _with_version(value: DecodedValue) -> Json:
+    return {"version": value.version, **fields_json(value)}
+
+
+def _connect_assignment(raw: bytes) -> Json:
+    return _with_version(decode_appended(CONNECT_ASSIGNMENT, raw))
+
+
+def _subscription_info(raw: bytes) -> Json:
+    """With the text that Kafka Streams keeps as bytes."""
+    value = decode_subscription_info(raw)
+    found = _with_version(value)
+    if "userEndPoint" in found:
+        found["userEndPoint"] = _utf8(value.fields["userEndPoint"])
+    if "clientTags" in found:
+        tags = value.fields["clientTags"]
+        found["clientTags"] = {_utf8(tag["key"]): _utf8(tag["value"]) for tag in tags}
+    return found
+
+
+def _assignment_info(raw: bytes) -> Json:
+    """With the names of topics where the bytes have their numbers."""
+    found = _with_version(decode_assignment_info(raw))
+    topics = {entry["topicIndex"]: entry["topic"] for entry in found.pop("topicDictionary", ())}
+    for task in (*found["activeTasks"], *found["standbyTasks"]):
+        if "namedTopology" in task:
+            task["namedTopology"] = _utf16(task["namedTopology"]) or None
+    for name in ("partitionsByHost", "standbyPartitionsByHost"):
+        for host in found.get(name, ()):
+            if "numberedPartitions" in host:
+                host["partitions"] = [
+                    {"topic": topics.get(entry["topicIndex"]), "partition": entry["partition"]}
+                    for entry in host.pop("numberedPartitions")
+                ]
+    return found
+
+
+def _utf8(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _utf16(characters: list[int]) -> str:
+    raw = b"".join(character.to_bytes(2, "big") for character in characters)
+    return raw.decode("utf-16-be", errors="replace")
+
+
+def _sticky(raw: bytes) -> Json:
+    """Nothing tells the version: an assignor reads version 1, and where that fails version 0."""
+    try:
+        return fields_json(decode_body(_STICKY, 1, memoryview(raw)))
+    except DecodeError:
+        return fields_json(decode_body(_STICKY, 0, memoryview(raw)))
+
+
+def _cooperative_sticky(raw: bytes) -> Json:
+    return fields_json(decode_body(_COOPERATIVE_STICKY, 0, memoryview(raw)))
+
+
+_SUBSCRIPTION_USER_DATA: Final[dict[str, _ReadBytes]] = {
+    "stream": _subscription_info,
+    "sticky": _sticky,
+    "cooperative-sticky": _cooperative_sticky,
+}
+_ASSIGNMENT_USER_DATA: Final[dict[str, _ReadBytes]] = {"stream": _assignment_info}
+"""By protocol, that is, by the name of the assignor."""
+
+
+def member_json_columns(
+    protocol_type: str, protocol: str | None, subscription: bytes | None, assignment: bytes | None
+) -> dict[str, str | None]:
+    """The columns `subscription_json` and `assignment_json` of a member of a classic group."""
+    return {
+        "subscription_json": _subscription_text(protocol_type, protocol, subscription),
+        "assignment_json": _json_text(assignment_json(protocol_type, protocol, assignment)),
+    }
+
+
+# The members of a group mostly subscribe to the same.
+@lru_cache(maxsize=1_000)
+def _subscription_text(protocol_type: str, protocol: str | None, raw: bytes | None) -> str | None:
+    return _json_text(subscription_json(protocol_type, protocol, raw))
+
+
+def _json_text(found: dict[str, Any] | None) -> str | None:
+    return None if found is None else json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,77 @@
+"""Records as JSON, the way Kafka's own tools print them.
+
+Source: tools/src/main/java/org/apache/kafka/tools/consumer/CoordinatorRecordMessageFormatter.java
+and the generated JSON converters at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from coordinator_state.records.serde import DecodedKey, DecodedValue
+from coordinator_state.wire.primitives import uuid_text
+from coordinator_state.wire.schema import Field
+
+
+def formatter_json(key: DecodedKey, value: DecodedValue | None) -> dict[str, Any]:
+    """One record as Kafka's own message formatters print it; a tombstone has the value None."""
+    return {
+        "key": {
+            "type": key.record_type.id,
+            "data": _struct_json(key.record_type.key_fields, 0, key.fields),
+        },
+        "value": None if value is None else value_json(value),
+    }
+
+
+def value_json(value: DecodedValue) -> dict[str, Any]:
+    """A value as Kafka's generated JSON converters print it.
+
+    Only fields of the value's version, in schema order; bytes as base64, uuids url-safe; a tagged
+    field with its default is left out.
+    """
+    return {
+        "version": value.version,
+        "data": fields_json(value),
+    }
+
+
+def fields_json(value: DecodedValue) -> dict[str, Any]:
+    """The fields of a value alone."""
+    return _struct_json(value.schema.fields, value.version, value.fields)
+
+
+def key_json(key: DecodedKey) -> dict[str, Any]:
+    """The fields of a key as Kafka's JSON converters print them."""
+    return _struct_json(key.record_type.key_fields, 0, key.fields)
+
+
+def _struct_json(
+    schema: tuple[Field, ...], version: int, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        field.name: _field_json(field, version, values[field.name])
+        for field in schema
+        if field.is_in(version) and (field.tag is None or values[field.name] != field.default)
+    }
+
+
+def _field_json(field: Field, version: int, value: Any) -> Any:
+    if field.is_array and value is not None:
+        return [_single_json(field, version, element) for element in value]
+    return _single_json(field, version, value)
+
+
+def _single_json(field: Field, version: int, value: Any) -> Any:
+    if value is None:
+        return None
+    if field.type == "struct":
+        return _struct_json(field.fields, version, value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    if isinstance(value, UUID):
+        return uuid_text(value)
+    return value

@@ -1,0 +1,294 @@
+"""The reference loader: one log partition, from batches to what its coordinator would answer.
+
+It reads every record in log order with the readable decoders and holds everything in dictionaries,
+as a broker does. It is slow, plain, and the oracle that the kernel, the source and the apply step
+are held to.
+
+Where a strict broker load would fail, it goes on and keeps the reason: in `warnings` if the record
+cannot be read, in `replay_warnings` if its group cannot be as it says. With `strict=True` it raises
+`ReplayError` instead.
+
+Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
+CoordinatorLoaderImpl.java at 4.2.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
+from coordinator_state.log.record import read_control_key
+from coordinator_state.log.record_batch import CorruptBatch, RecordBatch
+from coordinator_state.records.record_types import (
+    GROUP_METADATA_TYPE,
+    LEGACY_OFFSET_COMMIT_TYPE,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    OFFSET_COMMIT_TYPES,
+)
+from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
+from coordinator_state.replay.group_replay import (
+    GroupRecord,
+    GroupReplay,
+    active_group_unloaded,
+    name_of,
+    unexpected_unload,
+)
+from coordinator_state.replay.groups import SHARE, Group, simple_group
+from coordinator_state.replay.offsets import (
+    CommittedOffset,
+    OffsetKey,
+    OffsetReplay,
+    PendingOffsets,
+    Semantics,
+)
+from coordinator_state.wire.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.wire.struct_reader import Fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadWarning:
+    """A record that the load could not use, or that a broker would not load, and why."""
+
+    record_offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class ReferenceLoader:
+    """Replays one log partition under the rules of one loader."""
+
+    semantics: Semantics = Semantics.COORDINATOR
+    strict: bool = False
+    warnings: list[LoadWarning] = field(default_factory=list)
+    replay_warnings: list[LoadWarning] = field(default_factory=list)
+    _offsets: OffsetReplay = field(init=False)
+    _groups: GroupReplay = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._offsets = OffsetReplay(self.semantics)
+        self._groups = GroupReplay(on_warning=self._warn_of_replay)
+
+    # --- what the coordinator would answer
+
+    @property
+    def offsets(self) -> dict[OffsetKey, CommittedOffset]:
+        """Every stored offset, also of groups that are gone."""
+        return self._offsets.offsets
+
+    @property
+    def pending(self) -> PendingOffsets:
+        """Waiting transactional offsets by producer id."""
+        return self._offsets.pending
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """Every group, as ListGroups and DescribeGroups know it."""
+        if self.semantics is Semantics.COORDINATOR:
+            return self._groups.groups
+        committed = {key.group_id for key in self.offsets}
+        waiting = {key.group_id for waiting in self.pending.values() for key in waiting}
+        tombstones = self._groups.tombstones
+        return {
+            **{group_id: simple_group(group_id) for group_id in committed | waiting},
+            **{
+                group_id: active_group_unloaded(group_id, tombstones[group_id])
+                for group_id in waiting - committed
+                if group_id in tombstones
+            },
+            **self._groups.groups,
+        }
+
+    def offset_fetch(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
+        """What OffsetFetch answers for all partitions of a group."""
+        group = self.groups.get(group_id)
+        if group is None or group.group_type == SHARE:
+            return {}
+        return {key: value for key, value in self.offsets.items() if key.group_id == group_id}
+
+    # --- replay
+
+    def load(self, batches: Iterable[RecordBatch | CorruptBatch]) -> None:
+        """Replay record batches in log order."""
+        for batch in batches:
+            if isinstance(batch, CorruptBatch):
+                self._refuse(batch.base_offset, batch.reason)
+                continue
+            for record in batch.records:
+                if batch.is_control:
+                    self._load_control(record.record_offset, batch.producer_id, record.key)
+                else:
+                    self.replay(
+                        record_offset=record.record_offset,
+                        key=record.key,
+                        value=record.value,
+                        producer_id=batch.producer_id,
+                        producer_epoch=batch.producer_epoch,
+                        is_transactional=batch.is_transactional,
+                    )
+            if batch.remainder is not None:
+                self._refuse(batch.remainder.base_offset, batch.remainder.reason)
+        if self.strict and self.semantics is Semantics.SCALA:
+            self._refuse_unloads()
+
+    def replay(
+        self,
+        *,
+        record_offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        is_transactional: bool = False,
+    ) -> None:
+        """Replay one data record."""
+        if key is None:
+            self._refuse(record_offset, "null key")
+            return
+        try:
+            decoded = decode_key(key)
+            decoded_value = None if value is None else decode_value(decoded.record_type, value)
+        except UnknownRecordType as error:
+            self.warnings.append(LoadWarning(record_offset=record_offset, reason=str(error)))
+            return
+        except DecodeError as error:
+            self._refuse(record_offset, str(error), is_strict=self._is_read(key))
+            return
+        fields = None if decoded_value is None else decoded_value.fields
+        if decoded.record_type.id in OFFSET_COMMIT_TYPES:
+            if decoded_value is not None:
+                self._check_version(decoded, decoded_value, record_offset)
+            self._replay_offset(
+                decoded,
+                fields,
+                record_offset,
+                producer_id,
+                producer_epoch,
+                is_transactional,
+            )
+        elif (
+            self.semantics is Semantics.COORDINATOR or decoded.record_type.id == GROUP_METADATA_TYPE
+        ):
+            self._groups.replay(
+                GroupRecord(
+                    record_type=decoded.record_type.id,
+                    group_id=decoded.group_id,
+                    name=name_of(decoded.fields),
+                    value=fields,
+                    record_offset=record_offset,
+                )
+            )
+
+    def replay_end_transaction_marker(self, producer_id: int, control_type: int) -> None:
+        """Replay a COMMIT or ABORT marker."""
+        self._offsets.replay_end_transaction_marker(producer_id, control_type)
+
+    def _load_control(self, record_offset: int, producer_id: int, key: bytes | None) -> None:
+        if key is None:
+            self._refuse(record_offset, "null key")
+            return
+        try:
+            version, control_type = read_control_key(key)
+        except DecodeError as error:
+            self._refuse(record_offset, str(error.within(record_type="control record key")))
+            return
+        if version < 0:
+            # `ControlRecordType.parseTypeId` refuses it too; above the known ones, it reads on.
+            self._refuse(record_offset, f"control record key: negative version {version}")
+            return
+        self.replay_end_transaction_marker(producer_id, control_type)
+
+    def _check_version(self, key: DecodedKey, value: DecodedValue, record_offset: int) -> None:
+        """A coordinator since 4.1 reads no newer value behind a key of type 0; older loaders do."""
+        if (
+            self.semantics is Semantics.COORDINATOR
+            and key.record_type.id == LEGACY_OFFSET_COMMIT_TYPE
+            and value.version > 0
+        ):
+            self._warn_of_replay(
+                record_offset, f"unknown record version {value.version} for 0 type"
+            )
+
+    def _replay_offset(
+        self,
+        decoded: DecodedKey,
+        fields: Fields | None,
+        record_offset: int,
+        producer_id: int,
+        producer_epoch: int,
+        is_transactional: bool,
+    ) -> None:
+        key = OffsetKey(
+            decoded.fields["group"],
+            decoded.fields["topic"],
+            decoded.fields["partition"],
+        )
+        waits = self._offsets.is_transactional(producer_id, is_transactional)
+        if fields is None:
+            self._offsets.replay_tombstone(key, producer_id=producer_id, waits=waits)
+            return
+        if self.semantics is Semantics.COORDINATOR:
+            self._groups.replay_offset_commit(key.group_id)
+        record = committed_offset(
+            fields,
+            record_offset=record_offset,
+            producer_id=producer_id if waits else None,
+            producer_epoch=producer_epoch if waits else None,
+        )
+        self._offsets.replay_commit(key, record, waits=waits)
+
+    def _warn_of_replay(self, record_offset: int, reason: str) -> None:
+        if self.strict:
+            raise ReplayError(reason, record_offset=record_offset)
+        self.replay_warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
+
+    def _refuse_unloads(self) -> None:
+        """The old loader finds them out when all else is loaded."""
+        for group_id, group in self.groups.items():
+            if group.is_simple and group.replay_warning is not None:
+                reason = unexpected_unload(group_id)
+                raise ReplayError(reason, record_offset=self._groups.tombstones[group_id])
+
+    def _is_read(self, key: bytes) -> bool:
+        """Whether the loader looks further than the type of a record, which decodes or not.
+
+        To `scala` types above GroupMetadata are unknown ones (KIP-915).
+        """
+        if self.semantics is Semantics.COORDINATOR:
+            return True
+        try:
+            record_type, _ = read_int16(memoryview(key), 0)
+        except DecodeError:
+            return True
+        return record_type <= GROUP_METADATA_TYPE
+
+    def _refuse(self, record_offset: int, reason: str, *, is_strict: bool = True) -> None:
+        if self.strict and is_strict:
+            raise ReplayError(reason, record_offset=record_offset)
+        self.warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
+
+
+def committed_offset(
+    fields: Fields,
+    *,
+    record_offset: int,
+    producer_id: int | None = None,
+    producer_epoch: int | None = None,
+) -> CommittedOffset:
+    """The offset that a decoded OffsetCommit value carries; sentinels become None."""
+    leader_epoch = fields["leaderEpoch"]
+    expire_timestamp = fields["expireTimestamp"]
+    topic_id = fields["topicId"]
+    return CommittedOffset(
+        committed_offset=fields["offset"],
+        leader_epoch=None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
+        metadata=fields["metadata"],
+        commit_timestamp_ms=fields["commitTimestamp"],
+        expire_timestamp_ms=None if expire_timestamp == NO_TIMESTAMP else expire_timestamp,
+        topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
+        record_offset=record_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )

@@ -1,0 +1,328 @@
+"""What consumer, share and streams groups have in common: epochs, members, target assignments.
+
+The state of such a group is spread over records of several types, each of which replaces or, as a
+tombstone, takes away one part of it. Brokers take a group apart in a fixed order, and a coordinator
+that meets another order refuses to load the log. Here every record is applied all the same, and the
+reason is given to `warn`:
+
+* a member's metadata tombstone takes the member away, in whatever epoch it is;
+* a target assignment's metadata tombstone sets the assignment epoch to -1, whoever has a target;
+* the group's metadata tombstone takes the group away with all that is in it;
+* where a list names something twice, it counts once.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
+(`replay`) and modern/ModernGroup.java at 4.2.0.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+from coordinator_state.replay.groups import (
+    ASSIGNING,
+    EMPTY,
+    RECONCILING,
+    STABLE,
+    AssignedPartition,
+    Group,
+    GroupMember,
+)
+from coordinator_state.wire.primitives import uuid_text
+from coordinator_state.wire.struct_reader import Fields
+
+Warn = Callable[[str], None]
+"""Takes the reason why a coordinator would not load a record; under strict rules it raises."""
+
+LEFT_EPOCH = -1
+"""`LEAVE_GROUP_MEMBER_EPOCH`, and the assignment epoch after its tombstone."""
+
+UNKNOWN_STATE = "UNKNOWN"
+MEMBER_STABLE = "STABLE"
+
+
+class Part(Enum):
+    """The part of a group that a record is about."""
+
+    GROUP = auto()
+    MEMBER = auto()
+    TARGET_EPOCH = auto()
+    TARGET = auto()
+    CURRENT = auto()
+    PARTITIONS = auto()
+    REGULAR_EXPRESSION = auto()
+    TOPOLOGY = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModernMember:
+    """A member by its records; a record of the metadata or of the current assignment makes it."""
+
+    member_id: str
+    created_record_offset: int
+    epoch: int | None
+    state: str | None
+    metadata: Fields | None = None
+    current: Fields | None = None
+
+
+G = TypeVar("G", bound="ModernGroup")
+
+
+@dataclass(kw_only=True)
+class ModernGroup(ABC):
+    """A group of one of the three types, replayed record by record.
+
+    `created_record_offset` is that of the record that made it: earlier records of the group count
+    no more. `is_gone` after its metadata tombstone.
+    """
+
+    group_type: ClassVar[str]
+    title: ClassVar[str]
+    """As Kafka's record names begin: Consumer, Share, Streams."""
+    parts: ClassVar[Mapping[int, Part]]
+    """By record type."""
+    member_states: ClassVar[Mapping[int, str]]
+    first_epoch: ClassVar[int | None] = 0
+    """A member's epoch before its first current assignment."""
+    first_state: ClassVar[str | None] = MEMBER_STABLE
+    is_kept_by_targets: ClassVar[bool] = True
+    """Whether target assignments that are left over keep the group from being deleted."""
+
+    group_id: str
+    created_record_offset: int
+    record_offset: int
+    replay_warning: str | None = None
+    is_gone: bool = False
+    epoch: int = 0
+    assignment_epoch: int = 0
+    members: dict[str, ModernMember] = field(default_factory=dict)
+    targets: dict[str, Fields] = field(default_factory=dict)
+    topic_names: dict[str, str] = field(default_factory=dict)
+
+    # --- answers
+
+    @property
+    def state(self) -> str:
+        """The group's state, as `maybeUpdateGroupState` derives it."""
+        if not self.members:
+            return EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        if all(map(self._is_reconciled, self.members.values())):
+            return STABLE
+        return RECONCILING
+
+    def unnamed_topic_ids(self) -> set[str]:
+        """Topics that members own or are to own, and whose names no record of the group tells.
+
+        Tasks of a streams group have no topic ids.
+        """
+        current = [member.current or {} for member in self.members.values()]
+        lists = [
+            *(target.get("topicPartitions", ()) for target in self.targets.values()),
+            *(fields.get("assignedPartitions", ()) for fields in current),
+            *(fields.get("partitionsPendingRevocation", ()) for fields in current),
+        ]
+        topic_ids = {uuid_text(entry["topicId"]) for entries in lists for entry in entries}
+        return topic_ids - self.topic_names.keys()
+
+    def described(self, topic_names: Mapping[str, str] | None = None) -> Group:
+        """The group as its coordinator answers for it; `topic_names` are the cluster's, by id."""
+        names = {**self.topic_names, **(topic_names or {})}
+        return Group(
+            group_id=self.group_id,
+            group_type=self.group_type,
+            state=self.state,
+            protocol_type=self.group_type,
+            group_epoch=self.epoch,
+            assignment_epoch=self.assignment_epoch,
+            subscribed_topics=self._subscribed_topics(),
+            members=tuple(
+                self._described_member(member, names) for _, member in sorted(self.members.items())
+            ),
+            record_offset=self.record_offset,
+            created_record_offset=self.created_record_offset,
+            replay_warning=self.replay_warning,
+        )
+
+    def described_member(
+        self, member_id: str, topic_names: Mapping[str, str] | None = None
+    ) -> GroupMember | None:
+        """One member as `described` has it, None where there is none."""
+        member = self.members.get(member_id)
+        names = {**self.topic_names, **(topic_names or {})}
+        return None if member is None else self._described_member(member, names)
+
+    def _is_reconciled(self, member: ModernMember) -> bool:
+        return member.state == MEMBER_STABLE and member.epoch == self.assignment_epoch
+
+    def _topics_of_members(self) -> set[str]:
+        """What members subscribe to by name."""
+        return {
+            topic
+            for member in self.members.values()
+            if member.metadata is not None
+            for topic in member.metadata["subscribedTopicNames"]
+        }
+
+    @abstractmethod
+    def _subscribed_topics(self) -> tuple[str, ...]:
+        """The topics whose offsets do not expire while the group has members."""
+
+    @abstractmethod
+    def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
+        """A member as its coordinator answers for it; `names` of topics are by topic id."""
+
+    # --- replay
+
+    def copy(self: G) -> G:
+        """A group that can be replayed on while this one stays as it is."""
+        clone = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                setattr(clone, name, dict(value))
+        return clone
+
+    def replay(
+        self, record_type: int, name: str, value: Fields | None, record_offset: int, warn: Warn
+    ) -> None:
+        """Replay one record of this group's type; a tombstone has no value.
+
+        `name` is the member id or the regular expression of the key, "" where it has none.
+        """
+        self.record_offset = record_offset
+        part = self.parts[record_type]
+        if part is Part.GROUP:
+            self._replay_group(value, warn)
+        elif part is Part.TARGET_EPOCH:
+            self._replay_target_epoch(value, warn)
+        elif part is Part.TARGET:
+            self._replay_target(name, value, warn)
+        elif part is Part.MEMBER:
+            self._replay_member(name, value, record_offset, warn)
+        elif part is Part.CURRENT:
+            self._replay_current(name, value, record_offset, warn)
+        else:
+            self._replay_other(part, name, value, warn)
+
+    def _replay_group(self, value: Fields | None, warn: Warn) -> None:
+        if value is not None:
+            self.epoch = value["epoch"]
+            return
+        reason = self._why_not_to_delete()
+        if reason is not None:
+            warn(f"Received a tombstone record to delete group {self.group_id} but {reason}")
+        self.is_gone = True
+
+    def _why_not_to_delete(self) -> str | None:
+        if self.members:
+            return f"the group still has {len(self.members)} members."
+        if self.targets and self.is_kept_by_targets:
+            return f"the target assignment still has {len(self.targets)} members."
+        if self.assignment_epoch != LEFT_EPOCH:
+            return f"did not receive {self.title}GroupTargetAssignmentMetadataValue tombstone."
+        return None
+
+    def _replay_target_epoch(self, value: Fields | None, warn: Warn) -> None:
+        if value is None and self.targets:
+            warn(
+                "Received a tombstone record to delete target assignment of "
+                f"{self.group_id} but the assignment still has {len(self.targets)} members."
+            )
+        self.assignment_epoch = LEFT_EPOCH if value is None else value["assignmentEpoch"]
+
+    def _replay_target(self, member_id: str, value: Fields | None, warn: Warn) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            warn_of_repeated((entry["topicId"] for entry in value["topicPartitions"]), warn)
+            self.targets[member_id] = value
+
+    def _replay_member(
+        self, member_id: str, value: Fields | None, record_offset: int, warn: Warn
+    ) -> None:
+        if value is not None:
+            member = replace(self._member(member_id, record_offset), metadata=value)
+            self._update_member(member, warn)
+        elif member_id in self.members:
+            reason = self._why_not_to_remove(self.members[member_id])
+            if reason is not None:
+                warn(f"Received a tombstone record to delete member {member_id} {reason}")
+            self._remove_member(member_id)
+
+    def _why_not_to_remove(self, member: ModernMember) -> str | None:
+        if member.epoch != LEFT_EPOCH:
+            return f"but did not receive {self.title}GroupCurrentMemberAssignmentValue tombstone."
+        if member.member_id in self.targets:
+            return f"but did not receive {self.title}GroupTargetAssignmentMetadataValue tombstone."
+        return None
+
+    def _replay_current(
+        self, member_id: str, value: Fields | None, record_offset: int, warn: Warn
+    ) -> None:
+        if value is not None:
+            self._warn_of_current(value, warn)
+            member = replace(
+                self._member(member_id, record_offset),
+                epoch=value["memberEpoch"],
+                state=self.member_states.get(value["state"], UNKNOWN_STATE),
+                current=value,
+            )
+            self._update_member(member, warn)
+        elif member_id in self.members:
+            member = replace(self.members[member_id], epoch=LEFT_EPOCH, current=None)
+            self._update_member(member, warn)
+
+    def _warn_of_current(self, value: Fields, warn: Warn) -> None:
+        warn_of_repeated((entry["topicId"] for entry in value["assignedPartitions"]), warn)
+
+    @abstractmethod
+    def _replay_other(self, part: Part, name: str, value: Fields | None, warn: Warn) -> None:
+        """Replay a part that groups of this type alone have."""
+
+    def _member(self, member_id: str, record_offset: int) -> ModernMember:
+        known = self.members.get(member_id)
+        if known is not None:
+            return known
+        return ModernMember(
+            member_id=member_id,
+            created_record_offset=record_offset,
+            epoch=self.first_epoch,
+            state=self.first_state,
+        )
+
+    def _update_member(self, member: ModernMember, _warn: Warn) -> None:
+        self.members[member.member_id] = member
+
+    def _remove_member(self, member_id: str) -> None:
+        del self.members[member_id]
+
+
+def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
+    """Warn where Kafka would make a map of a list that names a key twice."""
+    for key, times in Counter(keys).items():
+        if times > 1:
+            warn(f"Duplicate key {uuid_text(key) if isinstance(key, UUID) else key}")
+            return
+
+
+def assigned_partitions(
+    topic_partitions: Iterable[Fields], names: Mapping[str, str]
+) -> tuple[AssignedPartition, ...]:
+    """Topic ids and partitions in order, each once, with topic names where there are any."""
+    pairs = {
+        (uuid_text(entry["topicId"]), partition)
+        for entry in topic_partitions
+        for partition in entry["partitions"]
+    }
+    return tuple(
+        AssignedPartition(topic=names.get(topic_id), topic_id=topic_id, partition=partition)
+        for topic_id, partition in sorted(pairs)
+    )

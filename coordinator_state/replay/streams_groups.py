@@ -1,0 +1,142 @@
+"""Streams groups (KIP-1071), replayed.
+
+Their members own tasks, that is, partitions of a subtopology, and not topic partitions.
+
+Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/streams/
+StreamsGroup.java, StreamsGroupMember.java, StreamsTopology.java and TasksTupleWithEpochs.java at
+4.2.0; that a streams group takes the place of a simple one is of 4.3.0 (KAFKA-20254).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from coordinator_state.records.group_record_values import NO_REBALANCE_TIMEOUT
+from coordinator_state.replay.groups import EMPTY, NOT_READY, STREAMS, AssignedTask, GroupMember
+from coordinator_state.replay.modern_groups import (
+    ModernGroup,
+    ModernMember,
+    Part,
+    Warn,
+    warn_of_repeated,
+)
+from coordinator_state.wire.struct_reader import Fields
+
+_TASK_LISTS = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
+
+
+@dataclass(kw_only=True)
+class StreamsGroup(ModernGroup):
+    """A streams group.
+
+    `validated_topology_epoch` is the epoch of the topology whose topics the coordinator found to be
+    there; another than the topology's own means NotReady.
+    """
+
+    group_type: ClassVar[str] = STREAMS
+    title: ClassVar[str] = "Streams"
+    parts: ClassVar[Mapping[int, Part]] = {
+        17: Part.GROUP,
+        19: Part.MEMBER,
+        20: Part.TARGET_EPOCH,
+        21: Part.TARGET,
+        22: Part.CURRENT,
+        23: Part.TOPOLOGY,
+    }
+    member_states: ClassVar[Mapping[int, str]] = {
+        1: "STABLE",
+        2: "UNREVOKED_TASKS",
+        3: "UNRELEASED_TASKS",
+    }
+    first_epoch: ClassVar[int | None] = None
+    first_state: ClassVar[str | None] = None
+    is_kept_by_targets: ClassVar[bool] = False
+
+    validated_topology_epoch: int = 0
+    topology: Fields | None = None
+
+    @property
+    def state(self) -> str:
+        """The group's state, as `maybeUpdateGroupState` derives it."""
+        if not self.members:
+            return EMPTY
+        if self.topology is None or self.topology["epoch"] != self.validated_topology_epoch:
+            return NOT_READY
+        return super().state
+
+    def _subscribed_topics(self) -> tuple[str, ...]:
+        if self.topology is None or not self.members:
+            return ()
+        topics: set[str] = set()
+        for subtopology in self.topology["subtopologies"]:
+            topics.update(subtopology["sourceTopics"])
+            topics.update(topic["name"] for topic in subtopology["repartitionSourceTopics"])
+        return tuple(sorted(topics))
+
+    def _described_member(self, member: ModernMember, _names: Mapping[str, str]) -> GroupMember:
+        metadata = member.metadata or {}
+        timeout = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
+        return GroupMember(
+            member_id=member.member_id,
+            group_instance_id=metadata.get("instanceId"),
+            client_id=metadata.get("clientId", ""),
+            client_host=metadata.get("clientHost", ""),
+            rack_id=metadata.get("rackId"),
+            rebalance_timeout_ms=None if timeout == NO_REBALANCE_TIMEOUT else timeout,
+            member_epoch=member.epoch,
+            member_state=member.state,
+            tasks=_tasks(member.current or {}),
+            target_tasks=_tasks(self.targets.get(member.member_id, {})),
+            created_record_offset=member.created_record_offset,
+        )
+
+    def _replay_group(self, value: Fields | None, warn: Warn) -> None:
+        if value is not None:
+            warn_of_repeated((entry["key"] for entry in value["lastAssignmentConfigs"] or ()), warn)
+            self.validated_topology_epoch = value["validatedTopologyEpoch"]
+        super()._replay_group(value, warn)
+
+    def _replay_target(self, member_id: str, value: Fields | None, warn: Warn) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+            return
+        for tasks in _TASK_LISTS.values():
+            warn_of_repeated((entry["subtopologyId"] for entry in value[tasks]), warn)
+        self.targets[member_id] = value
+
+    def _replay_member(
+        self, member_id: str, value: Fields | None, record_offset: int, warn: Warn
+    ) -> None:
+        if value is not None:
+            warn_of_repeated((tag["key"] for tag in value["clientTags"]), warn)
+        super()._replay_member(member_id, value, record_offset, warn)
+
+    def _warn_of_current(self, value: Fields, warn: Warn) -> None:
+        for entry in (*value["activeTasks"], *value["activeTasksPendingRevocation"]):
+            partitions, epochs = entry["partitions"], entry["assignmentEpochs"]
+            if epochs and len(epochs) != len(partitions):
+                warn(
+                    "Assignment epochs must be provided for all partitions. Subtopology "
+                    f"{entry['subtopologyId']} has {len(partitions)} partitions but {len(epochs)} "
+                    "epochs"
+                )
+
+    def _replay_other(self, _part: Part, _name: str, value: Fields | None, warn: Warn) -> None:
+        if value is not None:
+            subtopologies = value["subtopologies"]
+            warn_of_repeated((entry["subtopologyId"] for entry in subtopologies), warn)
+        self.topology = value
+
+
+def _tasks(lists: Mapping[str, list[Fields]]) -> tuple[AssignedTask, ...]:
+    found = {
+        AssignedTask(
+            task_type=task_type, subtopology_id=entry["subtopologyId"], partition=partition
+        )
+        for task_type, name in _TASK_LISTS.items()
+        for entry in lists.get(name, ())
+        for partition in entry["partitions"]
+    }
+    return tuple(sorted(found))

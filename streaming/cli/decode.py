@@ -1,0 +1,105 @@
+"""`coordinator-state decode`; its Python twins are in `streaming.cli.record_json`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming.cli.options import (
+    kafka_option,
+    option,
+    optional_bootstrap_servers_option,
+)
+from streaming.errors import ConfigurationError
+from streaming.views.output import output_of
+
+
+@click.command()
+@click.argument("key", required=False, metavar="[KEY")
+@click.argument("value", required=False, metavar="[VALUE]]")
+@option("--file", metavar="FILE", help="A log segment, or lines of hex: KEY [VALUE]; - is stdin.")
+@optional_bootstrap_servers_option
+@option("--log-partition", type=click.IntRange(min=0), help="Read this one of __consumer_offsets.")
+@option("--from-offset", type=click.IntRange(min=0), help="First record offset. [default: start]")
+@option("--to-offset", type=click.IntRange(min=0), help="Offset to stop before. [default: end]")
+@kafka_option
+def decode(
+    *,
+    key: str | None,
+    value: str | None,
+    file: str | None,
+    bootstrap_servers: str | None,
+    log_partition: int | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    kafka: Mapping[str, str],
+) -> None:
+    """Decode coordinator records, from hex, a file or the log, into JSON lines.
+
+    The shape is that of Kafka's message formatters, for every record type; records of a segment or
+    of the log also tell recordOffset, producerId and isTransactional, and transaction markers are
+    shown. What cannot be decoded is a line with "error", and decoding goes on. A KEY without VALUE
+    is a tombstone. The Python twins are record_json and record_set_json of
+    streaming.cli.record_json.
+
+    \b
+    Examples:
+      coordinator-state decode 000100016700017400000003
+      coordinator-state decode --file 00000000000000000000.log
+      coordinator-state decode --bootstrap-servers localhost:9092 --log-partition 12
+    """
+    sources = [source for source in (key, file, log_partition) if source is not None]
+    if len(sources) != 1:
+        raise click.UsageError("give one of KEY [VALUE], --file and --log-partition")
+    offsets = {"from_offset": from_offset, "to_offset": to_offset}
+    set_offsets = {name: offset for name, offset in offsets.items() if offset is not None}
+    if log_partition is not None:
+        documents = _from_log(bootstrap_servers, kafka, log_partition, set_offsets)
+    elif file is not None:
+        documents = _from_file(file, set_offsets)
+    else:
+        documents = _from_hex(key, value)
+    output_of("json").rows(documents, ())
+
+
+def _from_hex(key: str | None, value: str | None) -> Iterable[dict[str, Any]]:
+    from streaming.cli.record_json import bytes_of, record_json
+
+    try:
+        return [record_json(bytes_of(key), bytes_of(value))]
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _from_file(file: str, offsets: Mapping[str, int]) -> Iterable[dict[str, Any]]:
+    from streaming.cli.record_json import lines_json, record_set_json
+
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
+    # No text holds a zero byte, and every segment does: it begins with an offset of 64 bits.
+    if b"\0" in content:
+        return record_set_json(content, **offsets)
+    return lines_json(content.decode("ascii", errors="replace"))
+
+
+def _from_log(
+    bootstrap_servers: str | None,
+    kafka: Mapping[str, str],
+    log_partition: int,
+    offsets: Mapping[str, int],
+) -> Iterable[dict[str, Any]]:
+    from streaming.cli.record_json import log_json
+    from streaming.kafka.client_config import kafka_client_config
+    from streaming.kafka.fetch import LogClient
+
+    if bootstrap_servers is None:
+        raise click.UsageError("--log-partition needs --bootstrap-servers")
+    with closing(LogClient(bootstrap_servers, kafka_client_config(kafka))) as log:
+        yield from log_json(log, log_partition, **offsets)

@@ -1,0 +1,64 @@
+"""`coordinator-state expiring-offsets`; Python twin: `streaming.lag.expiring_offsets`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import click
+
+from streaming.cli.options import (
+    Duration,
+    as_of_option,
+    option,
+    output_option,
+    tables_option,
+)
+from streaming.views.output import output_of
+
+_COLUMNS = (
+    *("group_id", "topic", "partition", "state", "committed_offset", "commit_timestamp"),
+    *("expires_at", "reason"),
+)
+
+
+@click.command("expiring-offsets")
+@tables_option
+@option(
+    "--retention",
+    type=Duration(),
+    help="In place of offsets.retention.minutes, as the cluster told the last run: 7d.",
+)
+@option("--within", type=Duration(), help="Only those that expire within 60s, 5m, 1h or 7d.")
+@option("--group", help="Only this group.")
+@as_of_option
+@output_option
+def expiring_offsets(
+    *,
+    tables: str,
+    retention: float | None,
+    within: float | None,
+    group: str | None,
+    as_of: str | None,
+    output: str,
+) -> None:
+    """Tell when each committed offset expires, soonest first, and why.
+
+    By the rules of the coordinator's clean-up for each type and state of group; "-" is never. A
+    broker looks at intervals (offsets.retention.check.interval.ms), and what it has expired shows
+    as a tombstone. The Python twin is expiring_offsets in streaming.lag.expiring_offsets.
+
+    \b
+    Examples:
+      coordinator-state expiring-offsets --tables tables --within 24h
+      coordinator-state expiring-offsets --tables tables --retention 30d
+    """
+    from streaming.lag.expiring_offsets import expiring_offsets as view
+    from streaming.tables.reader import TableReader, parse_as_of
+
+    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    retention_ms = None if retention is None else round(retention * 1000)
+    rows = view(reader, retention_ms, group_ids=None if group is None else [group]).to_pylist()
+    if within is not None:
+        last = datetime.now(timezone.utc) + timedelta(seconds=within)
+        rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
+    output_of(output).rows(rows, _COLUMNS)

@@ -1,0 +1,222 @@
+"""The command line: the group of commands, what they all share, and what becomes of errors.
+
+Exit status: 0 done, 1 a difference or an alert, 2 bad usage or configuration, 3 failed for another
+reason, 130 interrupted. Logging is configured here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming.cli.alert import alert
+from streaming.cli.broker import broker
+from streaming.cli.dashboard import dashboard
+from streaming.cli.decode import decode
+from streaming.cli.demo import demo
+from streaming.cli.expiring_offsets import expiring_offsets
+from streaming.cli.maintain import maintain
+from streaming.cli.metrics import metrics
+from streaming.cli.offsets import offsets
+from streaming.cli.options import StateOption, read_config_file
+from streaming.cli.partition_for import partition_for
+from streaming.cli.redecode import redecode
+from streaming.cli.reload import reload
+from streaming.cli.run import run
+from streaming.cli.show import show
+from streaming.cli.simulate import simulate
+from streaming.cli.sql import sql
+from streaming.cli.verify import verify
+from streaming.errors import ConfigurationError
+from streaming.run.stderr import LOG_FORMATS, StderrHandler, write_error
+
+EXIT_BAD_USAGE = 2
+EXIT_FAILED = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a process that SIGPIPE ended."""
+
+STREAMING_EXTRA = {
+    "deltalake",
+    "duckdb",
+    "flask",
+    "kafka",
+    "markupsafe",
+    "platformdirs",
+    "prometheus_client",
+    "py4j",
+    "pydantic",
+    "pyspark",
+    "requests",
+    "rich",
+    "ruamel",
+    "tenacity",
+    "waitress",
+    "werkzeug",
+}
+"""Modules that only `pip install 'coordinator-state[streaming]'` brings."""
+
+_OWN_LOGGERS = ("coordinator_state", "streaming")
+_VERBOSE = "coordinator_state.verbose"
+_LOG_FORMAT = "coordinator_state.log_format"
+logger = logging.getLogger(__name__)
+
+
+class StateGroup(click.Group):
+    """Turns what a command raises into a line on stderr and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except KeyboardInterrupt:
+            status = EXIT_INTERRUPTED
+        except BrokenPipeError:
+            # The interpreter flushes stdout once more at exit; that must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = EXIT_BROKEN_PIPE
+        except Exception as error:
+            message, status = _verdict(error)
+            write_error(message)
+            logger.debug("trace of the error above", exc_info=True)
+        ctx.exit(status)
+
+
+def _verdict(error: Exception) -> tuple[str, int]:
+    """What to say about an error, and the exit status."""
+    if isinstance(error, ConfigurationError):
+        return str(error), EXIT_BAD_USAGE
+    if isinstance(error, ModuleNotFoundError) and _package(error) in STREAMING_EXTRA:
+        needed = f"this command needs {error.name}"
+        return f"{needed}: pip install 'coordinator-state[streaming]'", EXIT_BAD_USAGE
+    first_line = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {first_line}", EXIT_FAILED
+
+
+def _package(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
+def _remember_verbose(ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:
+    ctx.meta[_VERBOSE] = verbose
+
+
+def _remember_log_format(ctx: click.Context, _option: click.Parameter, log_format: str) -> None:
+    ctx.meta[_LOG_FORMAT] = log_format
+
+
+def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str) -> None:
+    """Own loggers at the level asked for; libraries only where they are verbose too.
+
+    Libraries report to us by exceptions, and kafka-python's warnings of a broker that is away for a
+    second would bury the one line that matters.
+    """
+    verbose = ctx.meta[_VERBOSE]
+    root = logging.getLogger()
+    root.handlers[:] = [StderrHandler(ctx.meta[_LOG_FORMAT])]
+    root.setLevel(logging.INFO if verbose else logging.CRITICAL)
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
+
+
+def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        known = {str(option.name) for command in _commands() for option in command.params}
+        ctx.default_map = read_config_file(path, known)
+
+
+SHARED_OPTIONS = (
+    StateOption(
+        ["--config"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_use_config_file,
+        help="TOML file with options by their names.",
+    ),
+    StateOption(
+        ["--verbose"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_remember_verbose,
+        help="Log everything, and the trace of an error.",
+    ),
+    StateOption(
+        ["--log-format"],
+        type=click.Choice(list(LOG_FORMATS)),
+        default="text",
+        show_default=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_remember_log_format,
+        help="Lines on stderr for people, or one JSON object per line with what happened as "
+        "fields.",
+    ),
+    StateOption(
+        ["--log-level"],
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        expose_value=False,
+        callback=_configure_logging,
+        help="What is logged on stderr.",
+    ),
+)
+
+
+@click.group(cls=StateGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="coordinator-state")
+def cli() -> None:
+    """Kafka's __consumer_offsets as Delta tables: what the group coordinator would answer.
+
+    Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment and in a TOML
+    file given with --config; the command line wins, then the environment. Data goes to stdout,
+    everything else to stderr. Exit status: 0 done, 1 a difference or an alert, 2 bad usage or
+    configuration, 3 failed otherwise, 130 interrupted. Ctrl-C is the normal end of servers: 0.
+    """
+
+
+def _commands() -> Iterator[click.Command]:
+    """Every command that runs something, those of groups of commands too."""
+    for command in cli.commands.values():
+        if isinstance(command, click.Group):
+            yield from command.commands.values()
+        else:
+            yield command
+
+
+for _command in (
+    run,
+    demo,
+    show,
+    simulate,
+    sql,
+    offsets,
+    expiring_offsets,
+    verify,
+    dashboard,
+    alert,
+    metrics,
+    decode,
+    redecode,
+    reload,
+    maintain,
+    partition_for,
+    broker,
+):
+    cli.add_command(_command)
+for _command in _commands():
+    _command.params.extend(SHARED_OPTIONS)
+
+
+def main() -> None:
+    """Run the console script."""
+    cli(prog_name="coordinator-state")

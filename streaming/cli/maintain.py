@@ -1,0 +1,65 @@
+"""`coordinator-state maintain`; its Python twin is `streaming.run.maintenance.maintain`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import timedelta
+
+import click
+
+from streaming.cli.options import (
+    history_retention_option,
+    option,
+    output_option,
+    tables_option,
+)
+from streaming.tables.durations import parse_interval
+from streaming.views.output import output_of
+
+
+@click.command()
+@tables_option
+@history_retention_option
+@option(
+    "--snapshot-retention",
+    metavar="INTERVAL",
+    help="How long the tables can be read as they were. [default: as the last run said]",
+)
+@output_option
+def maintain(
+    *, tables: str, history_retention: str, snapshot_retention: str | None, output: str
+) -> None:
+    """Delete files that no snapshot needs any more, and compact small ones.
+
+    `run` does so itself every ten minutes. This command is for a folder whose `run` has
+    `--upkeep-interval off`, or that no `run` writes to any more. Stop a `run` on this machine
+    first; in a store, `maintain` works beside it. It can be repeated safely. Tables of an earlier
+    release are migrated first. The snapshot from which `run` continues is kept, however old it is.
+    The Python twin is streaming.run.maintenance.maintain.
+
+    \b
+    Examples:
+      coordinator-state maintain --tables tables
+      coordinator-state maintain --tables tables --history-retention "30 days" --output json
+    """
+    from streaming.run.maintenance import maintain as maintain_tables
+    from streaming.tables.upkeep import TableUpkeep
+
+    done = maintain_tables(
+        tables,
+        history_retention=_interval("--history-retention", history_retention),
+        snapshot_retention=(
+            None
+            if snapshot_retention is None
+            else _interval("--snapshot-retention", snapshot_retention)
+        ),
+    )
+    columns = [field.name for field in fields(TableUpkeep)]
+    output_of(output).rows((asdict(one) for one in done), columns)
+
+
+def _interval(name: str, text: str) -> timedelta:
+    try:
+        return parse_interval(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=name) from error

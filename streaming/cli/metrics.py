@@ -1,0 +1,97 @@
+"""`coordinator-state metrics`; its Python twin is `streaming.metrics.endpoint`."""
+
+from __future__ import annotations
+
+import click
+
+from streaming.cli.options import Duration, option, port_option, tables_option
+from streaming.run.signals import stop_on_signals
+from streaming.run.stderr import write_note
+
+DEFAULT_PORT = 8000
+
+
+@click.command()
+@tables_option
+@port_option(default=DEFAULT_PORT)
+@option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; 0.0.0.0 for every one: what the tables say is then open to all "
+    "who reach it.",
+)
+@option(
+    "--names",
+    type=click.Choice(["lag-exporter", "kminion"]),
+    default="lag-exporter",
+    show_default=True,
+    help="Names of lag and offsets: those of kafka-lag-exporter or of kminion.",
+)
+@option("--cluster-name", help="The label cluster_name. [default: the cluster id]")
+@option(
+    "--by",
+    type=click.Choice(["partition", "topic", "group"]),
+    default="partition",
+    show_default=True,
+    help="How fine the series are.",
+)
+@option(
+    "--max-series",
+    type=click.IntRange(min=0),
+    default=100_000,
+    show_default=True,
+    help="The most series of alerts, groups, topics and partitions; one counts again for each 512 "
+    "bytes of its labels. Those of partitions are left out first, healthy groups before others.",
+)
+@option(
+    "--collect-interval",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    help="The tables are read no more often than that; scrapes in between get the same answer.",
+)
+def metrics(
+    *,
+    tables: str,
+    port: int,
+    host: str,
+    names: str,
+    cluster_name: str | None,
+    by: str,
+    max_series: int,
+    collect_interval: float,
+) -> None:
+    """Serve /metrics for Prometheus: lag, status, freshness and accounting.
+
+    A scrape reads the tables, at most every five seconds (--collect-interval). deploy/ has a
+    dashboard for Grafana and alert rules for Prometheus. The Python twins are
+    streaming.metrics.endpoint.create_app, a WSGI application, and
+    streaming.metrics.collector.TablesCollector, for a registry of your own.
+
+    \b
+    Examples:
+      coordinator-state metrics --tables tables
+      coordinator-state metrics --tables tables --port 9308 --by topic
+      coordinator-state metrics --tables tables --max-series 20000 --collect-interval 30s
+    """
+    from streaming.metrics.collector import TablesCollector
+    from streaming.metrics.endpoint import create_app
+    from streaming.metrics.families import NAMES
+    from streaming.metrics.own_names import on_loopback
+    from streaming.metrics.scrapes import Scrapes
+    from streaming.metrics.server import serving
+    from streaming.tables.reader import TableReader
+
+    TableReader(tables)
+    collector = TablesCollector(
+        tables=tables,
+        cluster_name=cluster_name,
+        names=NAMES[names],
+        by=by,
+        max_series=max_series,
+    )
+    app = on_loopback(create_app(Scrapes(collector.collect, collect_interval)), host)
+    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
+        write_note(f"metrics are at {address}metrics")
+        stop.wait()

@@ -1,0 +1,57 @@
+"""`coordinator-state offsets`; its Python twin is `streaming.views.offset_fetch.offset_fetch`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+
+import click
+
+from streaming.cli.options import as_of_option, option, output_option, tables_option
+from streaming.errors import ConfigurationError
+from streaming.views.output import output_of
+
+
+@click.command()
+@click.argument("group")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
+@tables_option
+@option("--require-stable", is_flag=True, help="A pending offset is UNSTABLE_OFFSET_COMMIT.")
+@as_of_option
+@output_option
+def offsets(
+    *,
+    group: str,
+    partitions: tuple[str, ...],
+    tables: str,
+    require_stable: bool,
+    as_of: str | None,
+    output: str,
+) -> None:
+    """Answer OffsetFetch for a group, error codes included.
+
+    Without partitions: all that GROUP has committed. A partition without a committed offset is
+    -1; a log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS, one that is
+    not in the tables NOT_COORDINATOR. The Python twin is offset_fetch in
+    streaming.views.offset_fetch.
+
+    \b
+    Examples:
+      coordinator-state offsets payments --tables tables
+      coordinator-state offsets payments orders:0 orders:1 --tables tables --output json
+    """
+    from streaming.kafka.offset_fetch import OffsetFetchAnswer
+    from streaming.tables.reader import TableReader, parse_as_of
+    from streaming.views.offset_fetch import offset_fetch
+
+    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    named = [_topic_partition(text) for text in partitions] or None
+    answers = offset_fetch(reader, group, named, require_stable=require_stable)
+    columns = [field.name for field in fields(OffsetFetchAnswer)]
+    output_of(output).rows((asdict(answer) for answer in answers), columns)
+
+
+def _topic_partition(text: str) -> tuple[str, int]:
+    topic, colon, partition = text.rpartition(":")
+    if not colon or not topic or not partition.isdecimal():
+        raise ConfigurationError(f"{text!r} is not TOPIC:PARTITION")
+    return topic, int(partition)

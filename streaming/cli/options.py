@@ -1,0 +1,213 @@
+"""Options that commands share, and where their values come from.
+
+Every option is also the environment variable `COORDINATOR_STATE_<OPTION>` and a key of the TOML
+file that `--config` names. The command line wins over the environment, the environment over the
+file. Only click is needed, so that the commands of the pure core have all of it without the
+`streaming` extra.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from streaming.errors import ConfigurationError
+from streaming.kafka.secrets import behind_environment, is_secret, other_ways
+from streaming.tables.durations import DURATION_FORM, parse_duration
+from streaming.views.output import OUTPUTS
+
+ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
+
+
+class StateOption(click.Option):
+    """An option that the environment can set too."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.envvar = f"{ENVIRONMENT_PREFIX}{str(self.name).upper()}"
+
+
+class KafkaPropertiesOption(StateOption):
+    """Kafka client properties, merged from the file, the environment and the command line.
+
+    On the command line `--kafka KEY=VALUE`, in the environment a JSON object, in the file a
+    `[kafka]` table. A secret on a command line is seen by every process of the machine, so it is
+    refused there. One that the file or the environment says outright is named by an environment
+    variable from here on, since Spark shows what it is given.
+    """
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        merged = dict(_mapping(ctx.lookup_default("kafka") or {}, "[kafka] of the config file"))
+        in_environment = self.resolve_envvar_value(ctx)
+        if in_environment is not None:
+            merged.update(_mapping(_json_of(in_environment), str(self.envvar)))
+        given = opts.get("kafka")
+        merged = behind_environment(merged)
+        if not isinstance(given, (list, tuple)):
+            return merged, ParameterSource.DEFAULT_MAP
+        for number, pair in enumerate(given, 1):
+            name, equals, value = pair.partition("=")
+            if not equals or not name:
+                # It is not repeated: a password may have been given without its name.
+                raise click.BadParameter(f"number {number} is not KEY=VALUE", ctx=ctx, param=self)
+            if is_secret(name, value):
+                raise click.BadParameter(
+                    f"{name} is a secret, which every process of this machine could read here: "
+                    f"{other_ways(name)}, or set it in [kafka] of the config file or in "
+                    f"{self.envvar}",
+                    ctx=ctx,
+                    param=self,
+                )
+            merged[name] = value
+        return merged, ParameterSource.COMMANDLINE
+
+    def type_cast_value(self, _ctx: click.Context, value: Any) -> Any:
+        return value
+
+
+option = partial(click.option, cls=StateOption)
+
+tables_option = option(
+    "--tables", metavar="DIR", required=True, help="The folder that holds the Delta tables."
+)
+bootstrap_servers_option = option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT[,…]",
+    required=True,
+    help="Brokers to find the cluster by.",
+)
+optional_bootstrap_servers_option = option(
+    "--bootstrap-servers", metavar="HOST:PORT[,…]", help="Brokers to find the cluster by."
+)
+kafka_option = click.option(
+    "--kafka",
+    cls=KafkaPropertiesOption,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A Kafka client property (TLS, SASL, …), repeatable. A secret is named by a file or an "
+    "environment variable: sasl.plain.password.file=PATH, sasl.plain.password.env=VARIABLE.",
+)
+port_option = partial(
+    option,
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    show_default=True,
+    help="Where to listen; 0 takes any free port.",
+)
+"""For commands that serve something; each names its own `default`."""
+as_of_option = option(
+    "--as-of",
+    metavar="TIME|VERSION",
+    help="The tables as they were: an ISO 8601 time (UTC) or a version of load_progress.",
+)
+consistent_option = option(
+    "--consistent/--newest",
+    default=True,
+    show_default=True,
+    help="All tables as of one finished micro-batch, or each as it is when it is read, be the next "
+    "micro-batch half written.",
+)
+history_retention_option = option(
+    "--history-retention",
+    metavar="INTERVAL",
+    default="7 days",
+    show_default=True,
+    help="How long offset_commits, group_events and log_offsets are kept, by days.",
+)
+log_partitions_option = option(
+    "--log-partitions", metavar="N[,N…]", help="Only these partitions of __consumer_offsets."
+)
+output_option = option(
+    "--output",
+    type=click.Choice(list(OUTPUTS)),
+    default="text",
+    show_default=True,
+    help="Aligned text, or JSON with one object per line.",
+)
+
+
+class Duration(click.ParamType):
+    """Seconds, from 60s, 5m, 1h or 7d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        """The seconds of a text, or of a number that is seconds already."""
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = parse_duration(str(value)).total_seconds()
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+        if not seconds:
+            self.fail(f"{value!r} is no duration: {DURATION_FORM}", parameter, context)
+        return seconds
+
+
+def log_partitions_of(text: str | None) -> list[int] | None:
+    """The numbers of `--log-partitions`.
+
+    Raises:
+        ConfigurationError: they are no list of numbers.
+    """
+    if text is None:
+        return None
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        raise ConfigurationError(f"--log-partitions: {text!r} is not N[,N…]")
+    return [int(number) for number in numbers]
+
+
+def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
+    """The options that a TOML file sets; a dash in a name stands for an underscore.
+
+    Raises:
+        ConfigurationError: unreadable, not TOML, or a key that is no option of any command.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"cannot read the config file {path}: it is not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read the config file {path}: {error}") from None
+    options = {name.replace("-", "_"): value for name, value in found.items()}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ConfigurationError(f"config file {path}: there is no option {', '.join(unknown)}")
+    return options
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _mapping(value: Any, where: str) -> dict[str, str]:
+    """Property names to values as text; TOML reads an unquoted dotted name as nested tables."""
+    if not isinstance(value, dict):
+        # The text itself is not shown: it may hold a secret.
+        raise ConfigurationError(f"{where} is not a mapping of Kafka properties")
+    flat: dict[str, str] = {}
+    for name, member in value.items():
+        if isinstance(member, dict):
+            flat |= {f"{name}.{inner}": text for inner, text in _mapping(member, where).items()}
+        else:
+            flat[name] = str(member).lower() if isinstance(member, bool) else str(member)
+    return flat

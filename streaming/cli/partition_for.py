@@ -1,0 +1,82 @@
+"""`coordinator-state partition-for`; its Python twins are `partition_for` and `locate_group`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS
+from coordinator_state.replay.partitioner import partition_for as partition_of
+from streaming.cli.options import (
+    kafka_option,
+    option,
+    optional_bootstrap_servers_option,
+    output_option,
+)
+from streaming.run.stderr import write_note
+from streaming.views.output import output_of
+
+
+@click.command()
+@click.argument("group")
+@option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help=f"Partitions of __consumer_offsets. [default: {DEFAULT_LOG_PARTITIONS}, or as many as the "
+    "topic has when --bootstrap-servers is given]",
+)
+@optional_bootstrap_servers_option
+@kafka_option
+@output_option
+@click.pass_context
+def partition_for(
+    ctx: click.Context,
+    *,
+    group: str,
+    partitions: int | None,
+    bootstrap_servers: str | None,
+    kafka: Mapping[str, str],
+    output: str,
+) -> None:
+    """Tell which log partition a group lives in, and who coordinates it.
+
+    Given --bootstrap-servers, the topic's own partition count is used, and the broker that the
+    cluster names as coordinator is shown and compared with the leader of that log partition: exit
+    status 1 where they differ. The Python twins are coordinator_state.partition_for and
+    streaming.kafka.group_location.locate_group.
+
+    \b
+    Examples:
+      coordinator-state partition-for testgroup
+      coordinator-state partition-for testgroup --bootstrap-servers localhost:9092
+    """
+    if bootstrap_servers is None:
+        count = partitions or DEFAULT_LOG_PARTITIONS
+        log_partition = partition_of(group, count)
+        output_of(output).result(
+            {"group_id": group, "log_partition": log_partition, "log_partitions": count},
+            str(log_partition),
+        )
+        return
+    if partitions is not None:
+        raise click.UsageError("--partitions and --bootstrap-servers exclude each other")
+    from streaming.kafka.group_location import locate_group
+
+    found = locate_group(group, bootstrap_servers, kafka)
+    output_of(output).result(
+        {
+            "group_id": group,
+            "log_partition": found.log_partition,
+            "log_partitions": found.log_partitions,
+            "leader": found.leader,
+            "coordinator": found.coordinator,
+            "host": found.host,
+            "port": found.port,
+        },
+        f"{found.log_partition}\n"
+        f"coordinator: broker {found.coordinator} at {found.host}:{found.port}",
+    )
+    if found.coordinator != found.leader:
+        write_note(f"the leader of log partition {found.log_partition} is broker {found.leader}")
+        ctx.exit(1)

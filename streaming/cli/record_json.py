@@ -1,0 +1,186 @@
+"""Records as JSON documents in the shape of Kafka's own message formatters.
+
+`{"key": {"type": …, "data": …}, "value": {"version": …, "data": …}}`, and beside it what the
+formatters leave out: the record offset, the producer and whether the record is part of a
+transaction. A value whose type is known but not modelled has `raw` (hex) instead of `data`; a
+marker has `control`; whatever cannot be decoded has `error` and its raw bytes. Nothing in the
+data makes this raise.
+
+Source: tools/src/main/java/org/apache/kafka/tools/consumer/CoordinatorRecordMessageFormatter.java
+at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.log.log_decoder import OffsetRange
+from coordinator_state.log.record import Record
+from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.records.message_formatter import formatter_json
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.wire.primitives import read_int16, read_int32
+from streaming.errors import ConfigurationError
+
+CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
+
+NO_VALUE = ("-", "null")
+"""How a line of hex says that there is no value."""
+END_OF_LOG = 2**63 - 1
+
+Document = dict[str, Any]
+
+
+class FetchedRecords(Protocol):
+    """What a fetch answers for one log partition."""
+
+    @property
+    def records(self) -> bytes:
+        """Whole batches, the last one possibly cut."""
+
+
+class Log(Protocol):
+    """What is read: `streaming.kafka.fetch.LogClient`."""
+
+    def earliest_offsets(self) -> Mapping[int, int]:
+        """The log start offset of every log partition."""
+
+    def high_watermarks(self) -> Mapping[int, int]:
+        """The high watermark of every log partition."""
+
+    def fetch(self, positions: Mapping[int, int]) -> Mapping[int, FetchedRecords]:
+        """Records from these offsets on; a log partition may be left out for now."""
+
+
+def record_json(key: bytes | None, value: bytes | None) -> Document:
+    """One record by its key and value; without a value it is a tombstone."""
+    if key is None:
+        return _error("null key", key, value)
+    try:
+        decoded = decode_key(key)
+        if value is None:
+            return formatter_json(decoded, None)
+        return formatter_json(decoded, decode_value(decoded.record_type, value))
+    except (DecodeError, UnknownRecordType) as error:
+        return _error(str(error), key, value)
+
+
+def lines_json(text: str) -> Iterator[Document]:
+    """Lines of hex, `KEY [VALUE]`; a value that is absent, `-` or `null` is a tombstone."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        try:
+            key, value = bytes_of(words[0]), bytes_of(words[1] if len(words) > 1 else None)
+        except ValueError as error:
+            yield {"line": number, "error": str(error)}
+            continue
+        yield {"line": number} | (
+            {"error": "more than a key and a value"} if len(words) > 2 else record_json(key, value)
+        )
+
+
+def bytes_of(text: str | None) -> bytes | None:
+    """Bytes from hex; None, `-` and `null` are no value.
+
+    Raises:
+        ValueError: it is not hex.
+    """
+    if text is None or text in NO_VALUE:
+        return None
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not hex") from error
+
+
+def record_set_json(
+    buffer: bytes, *, from_offset: int = 0, to_offset: int = END_OF_LOG
+) -> Iterator[Document]:
+    """Every record and marker of a log segment or fetch response, in log order."""
+    for batch in read_record_batches(buffer):
+        for offset, document in _batch_json(batch):
+            if from_offset <= offset < to_offset:
+                yield {"recordOffset": offset} | document
+
+
+def log_json(
+    log: Log, log_partition: int, *, from_offset: int = 0, to_offset: int = END_OF_LOG
+) -> Iterator[Document]:
+    """The same of a log partition, up to the high watermark that it has now.
+
+    Raises:
+        ConfigurationError: there is no such log partition.
+    """
+    ends = log.high_watermarks()
+    if log_partition not in ends:
+        raise ConfigurationError(f"there is no log partition {log_partition}, only {len(ends)}")
+    to_offset = min(to_offset, ends[log_partition])
+    position = max(from_offset, log.earliest_offsets()[log_partition])
+    while position < to_offset:
+        fetched = log.fetch({log_partition: position}).get(log_partition)
+        if fetched is None:
+            continue
+        wanted = OffsetRange(log_partition=log_partition, from_offset=position, to_offset=to_offset)
+        next_position = position
+        for batch in read_record_batches(fetched.records):
+            if batch.last_offset is not None:
+                next_position = wanted.next_offset(batch, next_position)
+            elif next_position > position:
+                # More may be behind the damaged bytes in an answer that begins with them.
+                break
+            else:
+                batch = replace(batch, base_offset=position)
+                next_position = position + 1
+            for offset, document in _batch_json(batch):
+                if position <= offset < to_offset:
+                    yield {"recordOffset": offset} | document
+        if next_position == position:
+            # Compaction left nothing between here and the high watermark.
+            return
+        position = next_position
+
+
+def _batch_json(batch: RecordBatch | CorruptBatch) -> Iterator[tuple[int, Document]]:
+    if isinstance(batch, CorruptBatch):
+        yield batch.base_offset, _error(batch.reason, None, batch.raw)
+        return
+    shared = {
+        "producerId": batch.producer_id,
+        "producerEpoch": batch.producer_epoch,
+        "isTransactional": batch.is_transactional,
+    }
+    for record in batch.records:
+        body = _control_json(record) if batch.is_control else record_json(record.key, record.value)
+        yield record.record_offset, {"timestamp": record.timestamp_ms} | shared | body
+    if batch.remainder is not None:
+        rest = batch.remainder
+        yield rest.base_offset, shared | _error(rest.reason, None, rest.raw)
+
+
+def _control_json(record: Record) -> Document:
+    """A transaction marker: int16 version and type in the key, the epoch in the value.
+
+    Source: common/record/ControlRecordType.java and EndTransactionMarker.java at 4.2.0.
+    """
+    try:
+        control_type, _ = read_int16(memoryview(record.key or b""), 2)
+        document: Document = {"control": CONTROL_TYPES.get(control_type, control_type)}
+        if control_type in CONTROL_TYPES:
+            epoch, _ = read_int32(memoryview(record.value or b""), 2)
+            document["coordinatorEpoch"] = epoch
+        return document
+    except DecodeError as error:
+        return _error(f"control record: {error}", record.key, record.value)
+
+
+def _error(reason: str, key: bytes | None, value: bytes | None) -> Document:
+    return {
+        "error": reason,
+        "rawKey": None if key is None else key.hex(),
+        "rawValue": None if value is None else value.hex(),
+    }

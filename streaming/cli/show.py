@@ -1,0 +1,306 @@
+"""`coordinator-state show`; its Python twin is `streaming.tables.reader.TableReader.read`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from streaming.cli.options import (
+    as_of_option,
+    consistent_option,
+    option,
+    output_option,
+    tables_option,
+)
+from streaming.views.output import Output, output_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streaming.tables.reader import TableReader
+
+
+class View(NamedTuple):
+    """A table, the columns that text shows, and the order of its rows."""
+
+    table: str
+    columns: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+_TOPIC_PARTITION = ("group_id", "topic", "partition")
+_LOG_ORDER = ("log_partition", "record_offset")
+
+VIEWS = {
+    "groups": View(
+        "groups",
+        (
+            "group_id",
+            "group_type",
+            "state",
+            "protocol_type",
+            "protocol",
+            "generation",
+            "group_epoch",
+            "member_count",
+            "log_partition",
+            "replay_warning",
+        ),
+        ("group_id", "log_partition"),
+    ),
+    "members": View(
+        "group_members",
+        (
+            "group_id",
+            "member_id",
+            "group_instance_id",
+            "client_id",
+            "client_host",
+            "member_epoch",
+            "subscribed_topics",
+            "assignment",
+            "tasks",
+        ),
+        ("group_id", "member_id"),
+    ),
+    "offsets": View(
+        "group_offsets",
+        (
+            *_TOPIC_PARTITION,
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "expire_timestamp",
+            "record_offset",
+        ),
+        _TOPIC_PARTITION,
+    ),
+    "pending": View(
+        "pending_offsets",
+        (
+            *_TOPIC_PARTITION,
+            "producer_id",
+            "producer_epoch",
+            "committed_offset",
+            "leader_epoch",
+            "metadata",
+            "commit_timestamp",
+            "record_offset",
+        ),
+        (*_TOPIC_PARTITION, "producer_id"),
+    ),
+    "progress": View(
+        "load_progress",
+        (
+            "log_partition",
+            "state",
+            "next_offset",
+            "high_watermark",
+            "records_read",
+            "records_applied",
+            "records_superseded",
+            "records_ignored",
+            "records_quarantined",
+            "records_pending",
+            "records_unaccounted",
+            "batch_id",
+            "updated_at",
+        ),
+        ("log_partition",),
+    ),
+    "events": View(
+        "group_events",
+        (
+            "record_timestamp",
+            "event",
+            *_TOPIC_PARTITION,
+            "offset_before",
+            "offset_after",
+            "epoch_before",
+            "epoch_after",
+            "member_count",
+            "member_id",
+            "client_host",
+            "assignment_before",
+            "assignment_after",
+            "duration_ms",
+        ),
+        ("record_timestamp", *_LOG_ORDER, "event_number"),
+    ),
+    "alerts": View(
+        "alerts",
+        (
+            "state",
+            "severity",
+            "rule",
+            *_TOPIC_PARTITION,
+            "fired_at",
+            "resolved_at",
+            "value",
+            "reason",
+            "muted_by",
+        ),
+        ("rule", *_TOPIC_PARTITION),
+    ),
+    "quarantine": View(
+        "quarantine",
+        (*_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
+        _LOG_ORDER,
+    ),
+    "records": View(
+        "coordinator_records",
+        (
+            "group_id",
+            "record_type",
+            "record_type_name",
+            "record_key",
+            "is_tombstone",
+            "value_version",
+            "value",
+            "log_partition",
+            "record_offset",
+        ),
+        ("group_id", "record_type", "record_key"),
+    ),
+    "history": View(
+        "offset_commits",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            *_TOPIC_PARTITION,
+            "committed_offset",
+            "is_tombstone",
+            "outcome",
+            "metadata",
+        ),
+        _LOG_ORDER,
+    ),
+}
+
+
+LAG = "lag"
+STATUS = "status"
+_LAG_COLUMNS = (
+    *_TOPIC_PARTITION,
+    *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
+    *("time_lag_unknown", "time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
+    "topic_state",
+)
+_TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
+
+
+@click.command()
+@click.argument("what", type=click.Choice([*VIEWS, LAG, STATUS]))
+@tables_option
+@option("--group", metavar="GROUP", help="Only rows of this group.")
+@option(
+    "--by",
+    type=click.Choice(["partition", "topic", "group"]),
+    help="Of lag: a row for each partition (the default), or sums and maxima; of status: a row for "
+    "each group (the default) or partition.",
+)
+@option(
+    "--rules",
+    type=click.Choice(["default", "burrow"]),
+    default="default",
+    show_default=True,
+    help="Of status: what it is judged by.",
+)
+@as_of_option
+@consistent_option
+@output_option
+def show(
+    *,
+    what: str,
+    tables: str,
+    group: str | None,
+    by: str | None,
+    rules: str,
+    as_of: str | None,
+    consistent: bool,
+    output: str,
+) -> None:
+    """Show the rows of a table as of a finished micro-batch.
+
+    WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... and why), events
+    (what happened to groups and their offsets), progress (of loading, per log partition),
+    alerts (of alert run), quarantine, records (of every other type, last per key) or history (of
+    commits). What is made of several tables, such as lag and status, fits together, and so do
+    two commands with the same --as-of. Text shows the columns that matter most, JSON all of them.
+    For what a coordinator would answer, see the command offsets. The Python twins are
+    streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag, group_statuses and
+    burrow_group_statuses.
+
+    \b
+    Examples:
+      coordinator-state show groups --tables tables
+      coordinator-state show offsets --tables tables --group payments --output json
+      coordinator-state show offsets --tables tables --as-of 2026-11-21T03:14:00Z
+      coordinator-state show lag --tables tables --group payments
+      coordinator-state show lag --tables tables --by group
+      coordinator-state show status --tables tables --as-of 2026-11-21T03:14:00Z
+      coordinator-state show events --tables tables --group payments
+    """
+    from streaming.tables.reader import TableReader, parse_as_of
+
+    moment = None if as_of is None else parse_as_of(as_of)
+    reader = TableReader(tables, as_of=moment, consistent=consistent)
+    group_ids = None if group is None else [group]
+    if what == LAG:
+        _show_lag(reader, group_ids, by or "partition", output_of(output))
+        return
+    if what == STATUS:
+        _show_status(reader, group_ids, by or "group", rules, output_of(output))
+        return
+    if by is not None:
+        raise click.UsageError(f"--by is for lag and status, {what} has rows of its own")
+    view = VIEWS[what]
+    if group is not None and not has_groups(view):
+        raise click.UsageError(f"{what} has no groups to choose by --group")
+    filters = None if group is None else [("group_id", "=", group)]
+    found = reader.read(view.table, filters=filters)
+    found = found.sort_by([(column, "ascending") for column in view.order])
+    rows = (
+        row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
+    )
+    output_of(output).rows(rows, view.columns)
+
+
+def _show_lag(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str, output: Output
+) -> None:
+    from streaming.lag.group_lag import group_lag, lag_totals
+
+    found = group_lag(reader, group_ids=group_ids)
+    if by == "partition":
+        output.rows(found.to_pylist(), _LAG_COLUMNS)
+    else:
+        totals = lag_totals(found, by)
+        output.rows(totals.to_pylist(), [n for n in totals.column_names if n not in _TOTALS_HIDDEN])
+
+
+def _show_status(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str, output: Output
+) -> None:
+    from streaming.lag import burrow_status, group_status
+
+    if by == "topic":
+        raise click.UsageError("--by of status is group or partition")
+    found: pa.Table
+    if rules == "burrow" and by == "group":
+        found = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)
+    elif rules == "burrow":
+        found = burrow_status.burrow_partition_statuses(reader, group_ids=group_ids)
+    elif by == "group":
+        found = group_status.group_statuses(reader, group_ids=group_ids)
+    else:
+        found = group_status.partition_statuses(reader, group_ids=group_ids)
+    output.rows(found.to_pylist(), found.column_names)
+
+
+def has_groups(view: View) -> bool:
+    """Whether the rows of a table are about groups."""
+    return "group_id" in view.columns

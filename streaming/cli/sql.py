@@ -1,0 +1,64 @@
+"""`coordinator-state sql`; its Python twin is `CoordinatorTables.sql`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from streaming.cli.options import as_of_option, consistent_option, option, tables_option
+from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
+
+_OUTPUTS: dict[str, type[Output]] = {
+    **OUTPUTS,
+    "csv": CsvOutput,
+    "spreadsheet-csv": SpreadsheetOutput,
+}
+
+
+@click.command()
+@click.argument("select", metavar="SELECT")
+@tables_option
+@as_of_option
+@consistent_option
+@option(
+    "--output",
+    type=click.Choice(list(_OUTPUTS)),
+    default="text",
+    show_default=True,
+    help="Aligned columns, one JSON object per line, CSV with exact cells, or CSV without cells "
+    "that a spreadsheet takes for a formula.",
+)
+@option("--parquet", type=click.Path(dir_okay=False), help="Write the rows to this file instead.")
+def sql(
+    *,
+    select: str,
+    tables: str,
+    as_of: str | None,
+    consistent: bool,
+    output: str,
+    parquet: str | None,
+) -> None:
+    """Answer a SELECT over all tables and views, as of one micro-batch.
+
+    SELECT is in DuckDB's SQL, - reads it from stdin. It sees the tables of the README and the
+    views group_lag, group_status, partition_status and expiring_offsets, and nothing else of this
+    machine; moment() is when the tables are looked at. Spark is not needed. The Python twin is
+    CoordinatorTables.sql in streaming.views.coordinator_tables.
+
+    \b
+    Examples:
+      coordinator-state sql "SELECT group_id, sum(lag) FROM group_lag GROUP BY ALL" --tables tables
+      coordinator-state sql "FROM group_events WHERE group_id = 'payments'" --tables tables
+      coordinator-state sql "FROM group_offsets" --tables tables --parquet offsets.parquet
+    """
+    from streaming.views.coordinator_tables import CoordinatorTables
+
+    text = sys.stdin.read() if select == "-" else select
+    found = CoordinatorTables(tables, as_of=as_of, consistent=consistent).sql(text)
+    if parquet is None:
+        _OUTPUTS[output]().rows(found, found.arrow.column_names)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(found.arrow, parquet)

@@ -1,1 +1,0 @@
-"""`coordinator-state demo`: live consumer groups, and both sides' answers."""

@@ -1,0 +1,203 @@
+"""Quarantined records that can be decoded now, put where they belong.
+
+A release that knows more record types decodes what an older one could not. Their groups are built
+again from `coordinator_records`, which has the last record of each key, and from the offsets that
+are there: it is what a coordinator makes of the log once it is compacted.
+
+What became of an offset afterwards the tables do not say in every case: whether a later tombstone
+took it away is known to `offset_commits` only where that reaches back, and how a transaction of
+that time ended to nobody. So a quarantined offset leaves the quarantine only where a later record
+of its key is in `group_offsets`; any other needs its log partition to be loaded again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.log.log_decoder import decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
+from coordinator_state.log.record_batch_writer import write_record_batch
+from coordinator_state.records.record_types import NO_TIMESTAMP
+from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.group_tables import GroupTables
+from streaming.engine.groups import GroupChange, GroupId, plan_records
+from streaming.engine.table_writes import TableWrites
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import (
+    GONE,
+    GROUP_OFFSETS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+)
+from streaming.tables.writer import Writer
+
+Row = dict[str, Any]
+Place = tuple[int, int]
+"""Log partition and record offset."""
+
+_MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redecoded:
+    """What became of the quarantined records.
+
+    `applied` and `superseded` have left the quarantine. `waiting` are offsets that can be decoded
+    but whose fate is not known, by log partition; `undecodable` are the others, by reason.
+    """
+
+    applied: int = 0
+    superseded: int = 0
+    waiting: Mapping[int, int] = field(default_factory=dict)
+    undecodable: Mapping[str, int] = field(default_factory=dict)
+    groups: int = 0
+
+
+def redecode_quarantine(
+    writer: Writer,
+    progress: LoadProgress,
+    topic_names: AskTopicNames = lambda _topic_ids: {},
+) -> Redecoded:
+    """Decode the quarantine of a folder again and move the records that can be decoded.
+
+    `load_progress` is written last. After a crash before that, the next writer rolls the other
+    tables back.
+
+    Args:
+        writer: the writer of the tables, which have no unfinished micro-batch.
+        progress: that of the newest snapshot; it is changed.
+        topic_names: gives topic names by topic id, as far as it can.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be read or written.
+    """
+    tables = writer.tables
+    quarantined = _quarantined(tables)
+    rows = _decoded(quarantined)
+    records = plan_records(rows, RecordCounts())
+    offsets = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_OFFSET)).to_pylist()
+    stored = GroupTables(tables)
+    writes = TableWrites(writer, progress)
+    writes.records(records)
+    kept = stored.records({(row["log_partition"], row["group_id"]) for row in records})
+    places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
+    applied = places & set(map(_place, records))
+    groups = {(r["log_partition"], r["group_id"]) for r in records if _place(r) in applied}
+    writes.groups(_rebuilt(stored, groups, kept, progress.semantics), topic_names)
+    moved = {*map(_place, records), *_superseded(stored, offsets)}
+    _account(progress, quarantined, moved, applied)
+    writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_gone")
+    progress.write(writer)
+    decoded = {_place(row) for row in (*records, *offsets)}
+    return Redecoded(
+        applied=len(applied),
+        superseded=len(moved) - len(applied),
+        waiting=Counter(log_partition for log_partition, _ in decoded - moved),
+        undecodable=Counter(r["reason"] for r in quarantined if _place(r) not in decoded),
+        groups=len(groups),
+    )
+
+
+def _quarantined(tables: str) -> list[Row]:
+    in_log = ~pc.starts_with(pc.field("reason"), GONE)
+    return list(delta.read(tables, QUARANTINE, where=in_log).to_pylist())
+
+
+def _decoded(quarantined: list[Row]) -> pa.Table:
+    """The records that can be decoded now, as rows of the log."""
+    batches: dict[int, list[bytes]] = defaultdict(list)
+    for row in sorted(quarantined, key=_place):
+        if row["raw_key"] is None:
+            continue
+        time = row["record_timestamp"]
+        timestamp_ms = NO_TIMESTAMP if time is None else round(time.timestamp() * 1000)
+        record = (0, timestamp_ms, row["raw_key"], row["raw_value"])
+        batches[row["log_partition"]].append(write_record_batch(row["record_offset"], [record]))
+    found = [LOG_ROW_SCHEMA.empty_table()]
+    for log_partition, raw in batches.items():
+        decoded = decode_record_set(
+            b"".join(raw), log_partition=log_partition, from_offset=0, to_offset=_MAX_OFFSET
+        )
+        found.append(pa.Table.from_batches([decoded.rows]))
+    rows = pa.concat_tables(found)
+    kinds = pa.array([ROW_KIND_RECORD, ROW_KIND_OFFSET])
+    return rows.filter(pc.is_in(rows["row_kind"], kinds))
+
+
+def _rebuilt(
+    stored: GroupTables,
+    groups: set[GroupId],
+    records: Mapping[GroupId, list[GroupRecord]],
+    semantics: Semantics,
+) -> dict[GroupId, GroupChange]:
+    committed = stored.record_offsets(GROUP_OFFSETS, groups)
+    waiting = stored.record_offsets(PENDING_OFFSETS, groups)
+    simple = stored.simple_groups(groups)
+    changes = {}
+    for identity in groups:
+        group = rebuilt_group(
+            identity[1],
+            records[identity],
+            semantics,
+            committed=committed[identity],
+            waiting=waiting[identity],
+            was_simple=identity in simple,
+        )
+        position = records[identity][-1].record_offset
+        changes[identity] = GroupChange(group=group, position=position)
+    return changes
+
+
+def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
+    """The places of offsets of which a later record of the same key took part."""
+    groups = {(row["log_partition"], row["group_id"]) for row in offsets}
+    newest = stored.offset_places(groups)
+    return {
+        _place(row)
+        for row in offsets
+        if newest.get(tuple(row[name] for name in GROUP_OFFSETS.key), -1) > row["record_offset"]
+    }
+
+
+def _account(
+    progress: LoadProgress, quarantined: list[Row], moved: set[Place], applied: set[Place]
+) -> None:
+    """Move the counts of records along with the records.
+
+    Records that were lost from the log before a reload are quarantined, but not counted.
+    """
+    rows = Counter(row["log_partition"] for row in quarantined)
+    applied_rows = Counter(log_partition for log_partition, _ in applied)
+    for log_partition, count in Counter(log_partition for log_partition, _ in moved).items():
+        row = progress.rows[log_partition]
+        left = max(0, min(count, row.records_quarantined - (rows[log_partition] - count)))
+        row.records_quarantined -= left
+        row.records_applied += min(left, applied_rows[log_partition])
+        row.records_superseded += left - min(left, applied_rows[log_partition])
+
+
+def _places_table(places: set[Place]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"log_partition": p, "record_offset": at, "is_gone": True} for p, at in sorted(places)],
+        schema=pa.schema(
+            [
+                ("log_partition", pa.int32()),
+                ("record_offset", pa.int64()),
+                ("is_gone", pa.bool_()),
+            ]
+        ),
+    )
+
+
+def _place(row: Row) -> Place:
+    return row["log_partition"], row["record_offset"]

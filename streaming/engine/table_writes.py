@@ -1,0 +1,101 @@
+"""What a micro-batch writes, and the versions of the tables that it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_state.replay.group_replay import AskTopicNames
+from streaming.engine.group_rows import (
+    GROUP_CHANGE_SCHEMA,
+    MEMBER_CHANGE_SCHEMA,
+    group_rows,
+    member_rows,
+)
+from streaming.engine.group_tables import GroupTables, described_groups
+from streaming.engine.groups import GroupChange, GroupId, records_table
+from streaming.tables.columns import with_timestamps
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
+from streaming.tables.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrites:
+    """Writes to the tables of a folder; `progress` keeps their versions.
+
+    Rows of the log partitions `replaced` take the place of all that a table of keys, or the
+    quarantine, has of them. `rows` counts by table what was written. `fault` is called with the
+    name of each table right after it is written; tests crash there.
+    """
+
+    writer: Writer
+    progress: LoadProgress
+    replaced: frozenset[int] = frozenset()
+    fault: Callable[[str], None] = lambda _table: None
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def merge(
+        self, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
+    ) -> None:
+        """MERGE rows; see `Writer.merge`."""
+        if source.num_rows or self.replaced:
+            version = self.writer.merge(
+                table, source, guard=guard, deletes=deletes, replaced=self.replaced
+            )
+            self._wrote(table, version, source.num_rows)
+        self.fault(table.name)
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Append rows."""
+        if rows.num_rows:
+            version = self.writer.append(table, rows)
+            self._wrote(table, version, rows.num_rows)
+        self.fault(table.name)
+
+    def quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
+        """Records that could not be decoded; `from_offsets` is where each log begins."""
+        again = {p: from_offsets[p] for p in self.replaced}
+        if again:
+            version = self.writer.delete_from(QUARANTINE, again)
+            self.progress.table_versions[QUARANTINE.name] = version
+        self.append(QUARANTINE, rows)
+
+    def overwrite(self, table: Table, rows: pa.Table) -> None:
+        """Replace all rows of a small table."""
+        version = self.writer.overwrite(table, rows)
+        self._wrote(table, version, rows.num_rows)
+
+    def records(self, records: list[dict[str, Any]]) -> None:
+        """The last record of each key into `coordinator_records`."""
+        self.merge(
+            COORDINATOR_RECORDS,
+            with_timestamps(records_table(records)),
+            guard="record_offset",
+        )
+
+    def groups(self, changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames) -> None:
+        """Changes of groups into `groups` and `group_members`."""
+        groups = described_groups(changes, topic_names)
+        rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
+        self.merge(
+            GROUPS,
+            with_timestamps(rows),
+            guard="position",
+            deletes="is_gone",
+        )
+        members = member_rows(groups)
+        members += GroupTables(self.writer.tables).members_gone(changes, members)
+        self.merge(
+            GROUP_MEMBERS,
+            pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
+            guard="record_offset",
+            deletes="is_gone",
+        )
+
+    def _wrote(self, table: Table, version: int, rows: int) -> None:
+        self.progress.table_versions[table.name] = version
+        self.rows[table.name] = rows

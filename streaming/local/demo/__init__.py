@@ -1,0 +1,1 @@
+"""`coordinator-state demo`: live consumer groups, and the answers of both sides."""

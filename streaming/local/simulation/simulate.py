@@ -1,0 +1,226 @@
+"""`simulate`: a seeded log, written where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from coordinator_state.model.log import Written
+from coordinator_state.model.plain_commits import PARTITIONS_PER_GROUP, PlainCommits
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, OFFSETS_TOPIC
+from streaming.errors import ConfigurationError
+from streaming.run.stderr import write_note
+
+_CLEAN_EVERY_MS: Final = 10 * MINUTE_MS
+_DELETE_RETENTION_MS: Final = 30 * MINUTE_MS
+_TRANSACTIONAL_SHARE: Final = 0.2
+_STEPS: Final = 20
+"""Micro-batches, and notes of how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Settings of a simulation; `workload` is `groups` or `commits`.
+
+    `transactional_share` is 0.2 by default, and 0 into a cluster: only its coordinators can end a
+    transaction. `log_partitions` is 1 by default into a file, as many as the cluster has into a
+    cluster, and 50 into tables.
+    """
+
+    seed: int = 0
+    groups: int = 100
+    records: int = 100_000
+    workload: str = "groups"
+    commit_interval_ms: int = 5_000
+    transactional_share: float | None = None
+    consumer_share: float = 0.2
+    compact: bool = False
+    log_partitions: int | None = None
+    semantics: Semantics = Semantics.COORDINATOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What was written."""
+
+    records: int
+    groups: int
+    log_partitions: int
+    bytes: int
+    seconds_simulated: int
+    where: str
+
+    def to_json(self) -> dict[str, Any]:
+        """By the names of the fields."""
+        return asdict(self)
+
+
+def simulate(
+    simulation: Simulation,
+    *,
+    file: str | None = None,
+    tables: str | None = None,
+    bootstrap_servers: str | None = None,
+    kafka: Mapping[str, str] | None = None,
+) -> Simulated:
+    """Simulate, and write into a file, into new tables or into a cluster's topic.
+
+    Raises:
+        ConfigurationError: what is to be written is there already, or cannot be written.
+    """
+    if simulation.compact and simulation.workload == "commits":
+        raise ConfigurationError("--compact goes with --workload groups")
+    if simulation.compact and file is None:
+        raise ConfigurationError("--compact goes with --file: what is read live is not cleaned")
+    if simulation.workload == "commits" and simulation.semantics is Semantics.SCALA:
+        raise ConfigurationError("--workload commits is of Kafka 4: --semantics coordinator")
+    is_transactional = simulation.workload == "groups" and bool(simulation.transactional_share)
+    if bootstrap_servers is not None and is_transactional:
+        raise ConfigurationError(
+            "--bootstrap-servers goes with --transactional 0: markers are written by coordinators"
+        )
+    if file is not None:
+        return _into_file(simulation, file)
+    if tables is not None:
+        return _into_tables(simulation, tables)
+    return _into_cluster(simulation, bootstrap_servers or "", kafka)
+
+
+def _into_file(simulation: Simulation, file: str) -> Simulated:
+    from streaming.local.simulation.log_files import require_new, write_log_files
+
+    source = _source(simulation, log_partitions=1)
+    require_new(Path(file))
+    source.run()
+    size_bytes = write_log_files(Path(file), source.logs(), log_partitions=source.log_partitions)
+    return _simulated(simulation, source, size_bytes, file)
+
+
+def _into_tables(simulation: Simulation, tables: str) -> Simulated:
+    from streaming.local.simulation.tables import simulated_tables
+
+    source, size_bytes = _source(simulation, log_partitions=DEFAULT_LOG_PARTITIONS), 0
+    with simulated_tables(
+        tables, simulation.semantics, log_partitions=source.log_partitions
+    ) as taking:
+        for part in source.parts():
+            taking.take(part)
+            size_bytes += sum(len(written.batches) for written in part)
+    return _simulated(simulation, source, size_bytes, tables)
+
+
+def _into_cluster(
+    simulation: Simulation, bootstrap_servers: str, kafka: Mapping[str, str] | None
+) -> Simulated:
+    from streaming.local.simulation.topic import OffsetsTopic
+
+    with OffsetsTopic(bootstrap_servers, kafka) as topic:
+        found = topic.log_partitions()
+        if (simulation.log_partitions or 0) > found:
+            raise ConfigurationError(
+                f"the cluster's {OFFSETS_TOPIC} has {found} partitions: leave out --log-partitions"
+            )
+        source = _source(replace(simulation, transactional_share=0.0), log_partitions=found)
+        size_bytes = 0
+        for part in source.parts():
+            topic.append((written.log_partition, written.batches) for written in part)
+            size_bytes += sum(len(written.batches) for written in part)
+    return _simulated(simulation, source, size_bytes, bootstrap_servers)
+
+
+def _source(simulation: Simulation, *, log_partitions: int) -> _Groups | _Commits:
+    """What is simulated; `log_partitions` where the simulation does not say how many."""
+    kind = _Commits if simulation.workload == "commits" else _Groups
+    return kind(simulation, simulation.log_partitions or log_partitions)
+
+
+def _simulated(
+    simulation: Simulation, source: _Groups | _Commits, size_bytes: int, where: str
+) -> Simulated:
+    return Simulated(
+        records=source.records,
+        groups=simulation.groups,
+        log_partitions=source.log_partitions,
+        bytes=size_bytes,
+        seconds_simulated=source.seconds,
+        where=where,
+    )
+
+
+class _Groups:
+    """All that groups do, as time goes by."""
+
+    def __init__(self, simulation: Simulation, log_partitions: int) -> None:
+        self.log_partitions = log_partitions
+        self._wanted = simulation.records
+        share = simulation.transactional_share
+        self._workload = Workload(
+            WorkloadSettings(
+                seed=simulation.seed,
+                groups=simulation.groups,
+                commit_interval_ms=simulation.commit_interval_ms,
+                transactional_share=_TRANSACTIONAL_SHARE if share is None else share,
+                consumer_share=simulation.consumer_share,
+                clean_every_ms=_CLEAN_EVERY_MS if simulation.compact else None,
+                delete_retention_ms=_DELETE_RETENTION_MS,
+                log_partitions=log_partitions,
+                semantics=simulation.semantics,
+            )
+        )
+
+    @property
+    def records(self) -> int:
+        return self._workload.records
+
+    @property
+    def seconds(self) -> int:
+        return (self._workload.now_ms - self._workload.settings.from_ms) // 1000
+
+    def run(self) -> None:
+        for _ in self._steps():
+            pass
+
+    def parts(self) -> Iterator[list[Written]]:
+        for _ in self._steps():
+            yield list(self._workload.take())
+
+    def _steps(self) -> Iterator[None]:
+        for step in range(1, _STEPS + 1):
+            self._workload.run_until(self._wanted * step // _STEPS)
+            yield
+            write_note(f"{self.records:,} of {self._wanted:,} records")
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        return self._workload.logs()
+
+
+class _Commits:
+    """Plain commits by the million; a millisecond lies between two."""
+
+    def __init__(self, simulation: Simulation, log_partitions: int) -> None:
+        self.log_partitions = log_partitions
+        self._commits = PlainCommits(
+            count=simulation.records,
+            key_count=simulation.groups * PARTITIONS_PER_GROUP,
+            from_ms=WorkloadSettings().from_ms,
+            seed=simulation.seed,
+            log_partitions=log_partitions,
+        )
+        self.records = simulation.records
+        self.seconds = simulation.records // 1000
+
+    def run(self) -> None:
+        """They are made where they are written."""
+
+    def parts(self) -> Iterator[list[Written]]:
+        for log_partition, log in self._commits.logs():
+            if log:
+                end = self._commits.next_offset(log_partition)
+                yield [Written(log_partition, log, 0, end, high_watermark=end)]
+
+    def logs(self) -> Iterator[tuple[int, bytes]]:
+        return self._commits.logs()

@@ -1,0 +1,76 @@
+"""Simulated logs applied to tables, without a broker and without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.errors import ConfigurationError
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
+from streaming.tables.schemas import DEFAULT_SNAPSHOT_RETENTION
+from streaming.tables.writer import Writer
+
+CLUSTER_ID = "simulated"
+_QUERY = "simulation"
+
+
+@dataclass(slots=True)
+class SimulatedTables:
+    """Tables that take the records that were written to logs, a micro-batch at a time."""
+
+    writer: Writer
+    _apply: MicroBatchApply
+    _has_all: bool
+    _number: int = field(default=0)
+
+    def take(self, written: Iterable[Written]) -> None:
+        """Apply what was written; see `micro_batch`. Nothing is no micro-batch."""
+        parts = list(written)
+        if parts:
+            rows = micro_batch(parts, compact=not self._has_all)
+            self._apply.apply(rows, self._number, _QUERY)
+            self._number += 1
+
+
+@contextmanager
+def simulated_tables(
+    tables: str,
+    semantics: Semantics,
+    *,
+    log_partitions: int,
+    history: str = "sampled",
+    snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
+) -> Iterator[SimulatedTables]:
+    """New tables, under an epoch of their own.
+
+    Raises:
+        ConfigurationError: there are tables already, or the folder cannot be written.
+    """
+    with tables_folder.locked(tables):
+        if tables_folder.has_tables(tables):
+            raise ConfigurationError(f"{tables} holds tables already: name another folder")
+        progress = LoadProgress.nothing(
+            cluster_id=CLUSTER_ID, topic_id=CLUSTER_ID, semantics=semantics
+        )
+        tables_folder.create(
+            tables,
+            progress,
+            log_partitions=log_partitions,
+            snapshot_retention=snapshot_retention,
+        )
+        writer = open_for_writing(tables, "simulate")
+        apply = MicroBatchApply(
+            writer=writer,
+            semantics=semantics,
+            history=history,
+            progress=progress,
+        )
+        yield SimulatedTables(writer, apply, history == "all")

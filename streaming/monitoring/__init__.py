@@ -1,1 +1,0 @@
-"""What `run` tells of itself over HTTP: metrics, health and readiness."""

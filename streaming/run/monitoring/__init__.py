@@ -1,0 +1,1 @@
+"""HTTP endpoints of a `run`: metrics, health and readiness."""

@@ -1,0 +1,52 @@
+"""What a scrape of `run` answers beside its counters: how far the tables are, as it knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from streaming.metrics.families import (
+    OWN_LOG_PARTITIONS,
+    Gauge,
+    gauge,
+    records_total,
+    records_unaccounted_total,
+)
+from streaming.run.monitoring.run_monitor import RunMonitor
+
+_NEXT_OFFSET = OWN_LOG_PARTITIONS[0]
+_BEHIND = Gauge(
+    "coordinator_state_run_log_partition_behind_offsets",
+    "Record offsets of a partition of __consumer_offsets that are not in the tables yet",
+    {"log_partition": "log_partition"},
+    "behind",
+)
+
+
+@dataclass(slots=True, eq=False)
+class RunCollector(Collector):
+    """Reads neither tables nor brokers: a scrape costs next to nothing."""
+
+    monitor: RunMonitor
+    cluster_id: str
+
+    def collect(self) -> Iterator[Metric]:
+        """How far each log partition is, what became of its records, and whether that is well."""
+        cluster = [("cluster_name", self.cluster_id)]
+        rows = [
+            {"log_partition": number, **row} for number, row in self.monitor.log_partitions.items()
+        ]
+        behind = self.monitor.offsets_behind()
+        yield _NEXT_OFFSET.of(cluster, rows)
+        yield _BEHIND.of(
+            cluster, [{"log_partition": number, "behind": left} for number, left in behind.items()]
+        )
+        yield records_total(cluster, rows)
+        yield records_unaccounted_total(cluster, rows)
+        is_healthy, _ = self.monitor.health()
+        yield gauge("coordinator_state_run_healthy", "What /health says", cluster, is_healthy)
+        is_ready, _ = self.monitor.readiness()
+        yield gauge("coordinator_state_run_ready", "What /ready says", cluster, is_ready)

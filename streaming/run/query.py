@@ -1,0 +1,371 @@
+"""Wires the source to the tables: the only file that starts a query."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.engine.progress import OnProgress, ProgressEvent
+from streaming.errors import LogChanged
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.seen_log import NO_LEADER_EPOCH
+from streaming.kafka.semantics import detect_semantics
+from streaming.kafka.topic_names import TopicNames
+from streaming.run.beat import beating
+from streaming.run.executors import ExecutorWatch, await_executors
+from streaming.run.jobs import Job, jobs_beside
+from streaming.run.log_watch import LogWatch
+from streaming.run.monitoring.endpoints import monitored
+from streaming.run.monitoring.query_listener import listening
+from streaming.run.monitoring.run_monitor import RunMonitor
+from streaming.run.offsets_topic import await_log, find_log
+from streaming.run.session import build_session
+from streaming.run.settings import RunSettings
+from streaming.run.spark_errors import disk_full, living_jvm, own_error
+from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
+from streaming.run.supervision import Supervisor
+from streaming.tables import folder as tables_folder
+from streaming.tables.durations import parse_interval
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.writer import Writer
+from streaming.views.catalog import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+QUERY_NAME = "coordinator-state"
+_POLL_S = 0.2
+_WATCH_INTERVAL = timedelta(seconds=10)
+
+
+class Stopped(Exception):
+    """A micro-batch that came after the request to stop; it is applied at the next start."""
+
+
+@dataclass(slots=True)
+class _StoppableApply:
+    """`foreachBatch` function that finishes what it has begun and begins nothing after `stop`."""
+
+    apply: MicroBatchApply
+    stop: threading.Event
+    lock: threading.Lock
+    is_over: bool = False
+    error: BaseException | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self.lock:
+            if self.is_over or self.stop.is_set():
+                raise Stopped
+            try:
+                self.apply(batch, batch_id)
+            except BaseException as error:
+                # Spark wraps it in a Java exception with only the text left.
+                self.error = error
+                raise
+
+
+def run_query(
+    settings: RunSettings,
+    *,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+    session: SparkSession | None = None,
+) -> None:
+    """Replay `__consumer_offsets` into Delta tables until `stop` is set, or to its end.
+
+    With `available_now` it ends at the high watermarks of the start. A session that is passed in
+    is left running.
+
+    Raises:
+        ConfigurationError: anything a user can mend: the address, the topic, rights, a tables
+            folder or checkpoint that does not fit.
+    """
+    stop = stop or threading.Event()
+    kafka_config = kafka_client_config(settings.kafka)
+    log, cluster_id = find_log(settings, kafka_config)
+    if settings.semantics == "auto":
+        found = detect_semantics(settings.bootstrap_servers, kafka_config)
+        settings = settings.model_copy(update={"semantics": found.value})
+    with (
+        monitored(settings, cluster_id) as monitor,
+        tables_folder.locked(settings.tables),
+        tables_folder.locked(settings.checkpoint),
+    ):
+        # Before Spark starts, which takes seconds.
+        require_fit(settings, cluster_id)
+        if log is None:
+            create_empty(settings, cluster_id)
+            if settings.available_now:
+                return
+            log = await_log(settings, kafka_config, monitor, stop)
+            if log is None:
+                return
+        logger.info(
+            "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
+            {
+                "cluster_id": cluster_id,
+                "log_partitions": len(log.leaders),
+                "semantics": settings.semantics,
+            },
+        )
+        retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
+        own_session = session is None
+        session = session or build_session(
+            master=settings.master,
+            with_delta=settings.catalog is not None,
+            with_hive=settings.catalog is not None,
+        )
+        try:
+            # After Spark has started: an older run writes until this one can.
+            start = _first_start(settings, kafka_config, retentions, stop)
+            if start is None:
+                return
+            with living_jvm(session):
+                if settings.catalog is not None:
+                    register(session, settings.tables, settings.catalog)
+                _Queries(
+                    session,
+                    settings,
+                    kafka_config,
+                    retentions,
+                    start.writer,
+                    start,
+                    on_progress,
+                    stop,
+                    monitor,
+                ).run()
+        finally:
+            if own_session:
+                with suppress(Py4JError, ConnectionError):
+                    session.stop()
+
+
+def _first_start(
+    settings: RunSettings,
+    kafka_config: dict[str, object],
+    retentions: Retentions,
+    stop: threading.Event,
+) -> Start | None:
+    """Where the first query starts, None where `stop` is set before brokers answer.
+
+    Raises:
+        ConfigurationError: see `start_from`.
+        TimeoutError: no broker answered for `retry_timeout`, and the run is not to wait for longer.
+    """
+    while True:
+        try:
+            return start_from(settings, kafka_config, retentions, stop, None, last_at_end={})
+        except TimeoutError as error:
+            if stop.is_set():
+                return None
+            if settings.available_now or not settings.max_restarts:
+                raise
+            logger.warning("%(error)s; trying again", {"error": error})
+
+
+@dataclass(slots=True)
+class _Queries:
+    """The queries of one run: one after the other, each from where the tables are.
+
+    `first` is where the first one starts; `finished` counts micro-batches.
+    """
+
+    session: SparkSession
+    settings: RunSettings
+    kafka_config: dict[str, object]
+    retentions: Retentions
+    writer: Writer
+    first: Start | None
+    on_progress: OnProgress | None
+    stop: threading.Event
+    monitor: RunMonitor
+    finished: int = 0
+    keep_checkpoint: bool = True
+
+    def run(self) -> None:
+        """Until a query ends by itself, `stop` is set, or one fails for good."""
+        settings = self.settings
+        with ExitStack() as opened:
+            topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
+            opened.enter_context(closing(topic_names))
+            watch = LogWatch(
+                self.writer.epoch,
+                settings.bootstrap_servers,
+                self.kafka_config,
+                timedelta(milliseconds=self.retentions.delete_retention_ms),
+            )
+            opened.enter_context(closing(watch))
+            executors = ExecutorWatch(self.session, watch.is_over)
+            jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
+            if settings.http_port is not None:
+                opened.enter_context(listening(self.session, self.monitor))
+            if not settings.available_now:
+                watches = (
+                    Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                    Job("executor-watch", executors.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                )
+                for job in (*watches, *jobs):
+                    opened.enter_context(
+                        beating(job.name, job.interval, job.action, first_after=job.first_after)
+                    )
+            await_executors(self.session, self.stop)
+            Supervisor(settings.max_restarts, self.stop, waits=not settings.available_now).run(
+                lambda: self._follow(topic_names, watch, executors), lambda: self.finished
+            )
+            if settings.available_now:
+                for job in jobs:
+                    job.action()
+
+    def _follow(self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch) -> None:
+        """One query, and another one where `watch` ended it."""
+        with self.monitor.query():
+            self._run_queries(topic_names, watch, executors)
+
+    def _run_queries(
+        self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch
+    ) -> None:
+        while (start := self._next_start(watch)) is not None:
+            self.monitor.loaded(start.progress.rows)
+            watch.begin(start)
+            apply = MicroBatchApply(
+                writer=self.writer,
+                semantics=start.progress.semantics,
+                history=self.settings.history,
+                progress=start.progress,
+                on_progress=partial(self._loaded, start.progress),
+                topic_names=topic_names,
+                offsets_retention_ms=self.retentions.offsets_retention_ms,
+            )
+            stoppable = _StoppableApply(apply, self.stop, threading.Lock())
+            try:
+                tasks = executors.begin(len(start.log_partitions))
+                query = _start(self.session, self.settings, start, tasks, stoppable)
+                _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
+            except LogChanged:
+                self.keep_checkpoint = False
+                raise
+            except Py4JJavaError as error:
+                if (is_full := disk_full(str(error))) is not None:
+                    raise is_full from error
+                raise
+            if self.writer.epoch.is_fenced.is_set():
+                self.writer.epoch.require_current()
+            if not watch.is_over.is_set():
+                return
+
+    def _next_start(self, watch: LogWatch) -> Start | None:
+        """Where the next query starts, None where there is to be none."""
+        if self.stop.is_set():
+            return None
+        start, self.first = self.first, None
+        if start is None:
+            try:
+                start = start_from(
+                    self.settings,
+                    self.kafka_config,
+                    self.retentions,
+                    self.stop,
+                    self.writer,
+                    last_at_end=watch.last_at_end(),
+                    keep_checkpoint=self.keep_checkpoint,
+                )
+            except TimeoutError:
+                if not self.stop.is_set():
+                    raise
+            else:
+                self.keep_checkpoint = True
+        return start
+
+    def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
+        self.finished += 1
+        self.monitor.loaded(progress.rows)
+        if self.on_progress is not None:
+            self.on_progress(event)
+
+
+def _start(
+    session: SparkSession,
+    settings: RunSettings,
+    start: Start,
+    tasks: int,
+    stoppable: _StoppableApply,
+) -> StreamingQuery:
+    from streaming.source.coordinator_log import CoordinatorLogDataSource
+
+    session.dataSource.register(CoordinatorLogDataSource)
+    reader = session.readStream.format(CoordinatorLogDataSource.name())
+    for name, value in _source_options(settings, start, tasks).items():
+        reader = reader.option(name, value)
+    logger.info("the query starts; tasks of a micro-batch: at most %(tasks)s", {"tasks": tasks})
+    writer = (
+        reader.load()
+        .writeStream.queryName(QUERY_NAME)
+        .option("checkpointLocation", settings.checkpoint)
+        .foreachBatch(stoppable)
+    )
+    if settings.available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=settings.trigger).start()
+
+
+def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
+    options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
+    options["kafka.bootstrap.servers"] = settings.bootstrap_servers
+    options["history"] = settings.history
+    options["tasks"] = str(tasks)
+    options["start_offsets"] = json.dumps(
+        {
+            str(p): [
+                row.next_offset,
+                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
+            ]
+            for p, row in start.progress.rows.items()
+            if p in start.log_partitions and row.is_begun and not row.is_reloading
+        }
+    )
+    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
+    options["packed"] = "true"
+    retry_timeout = parse_interval(settings.retry_timeout)
+    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
+    if settings.max_records_per_trigger is not None:
+        options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
+    if settings.max_bytes_per_trigger is not None:
+        options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
+    return options
+
+
+def _wait(
+    query: StreamingQuery,
+    stoppable: _StoppableApply,
+    stop: threading.Event,
+    others: Sequence[threading.Event],
+) -> None:
+    """Wait until the query ends, fails, or one of the events asks it to end after a micro-batch."""
+    events = (stop, *others)
+    try:
+        while query.isActive and not any(event.is_set() for event in events):
+            stop.wait(_POLL_S)
+        error = query.exception()
+    finally:
+        stop_was_asked = any(event.is_set() for event in events)
+        with stoppable.lock:
+            stoppable.is_over = True
+        query.stop()
+    if stoppable.error is not None:
+        # An error of a worker surfaces where the micro-batch collects its rows.
+        raise own_error(str(stoppable.error)) or stoppable.error
+    if error is not None and not stop_was_asked:
+        raise own_error(str(error)) or disk_full(str(error)) or error

@@ -1,0 +1,205 @@
+"""Samples of the logs that groups read, into `log_offsets`.
+
+At each beat the leaders of every topic partition that has a committed offset are asked, whether
+anybody commits or not. It depends on nothing that it wrote before, so it is no query with a
+checkpoint but a thread beside it. Failures are retried at the next beat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.errors import DecodeError
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.errors import ConfigurationError, WriterFenced
+from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.lag.sample_runs import SampleRuns
+from streaming.lag.unwritten_samples import UnwrittenSamples
+from streaming.run.monitoring.run_metrics import RunMetrics
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS
+from streaming.tables.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S: Final = 2.0
+_MOST_MARKERS: Final = 16
+
+
+@dataclass(slots=True)
+class LogOffsetsSampling:
+    """Takes samples for one tables folder; close it at the end."""
+
+    writer: Writer
+    bootstrap_servers: str
+    kafka_config: Mapping[str, Any]
+    metrics: RunMetrics = field(default_factory=RunMetrics)
+    _client: LogOffsetsClient = field(init=False)
+    _runs: SampleRuns = field(default_factory=SampleRuns)
+    _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
+    _unreadable: set[TopicPartition] = field(default_factory=set)
+    _partitions: frozenset[TopicPartition] = frozenset()
+    _offsets: pa.Table | None = None
+    _offsets_version: int = -1
+    _ends: dict[TopicPartition, _End] = field(default_factory=dict)
+    _is_failing: bool = False
+    _dropped: int = 0
+
+    def __post_init__(self) -> None:
+        self._client = LogOffsetsClient(
+            self.bootstrap_servers, self.kafka_config, retry_timeout_s=_PATIENCE_S
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def sample(self) -> None:
+        """Take a sample and append what is to be kept of it.
+
+        A failure is logged once and retried with the next sample. Samples that were not written are
+        kept, up to a bound. The other tables go on meanwhile.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
+        """
+        try:
+            self._sample()
+        except WriterFenced:
+            raise
+        except Exception as error:
+            if not self._is_failing:
+                first_line = (str(error) or type(error).__name__).splitlines()[0]
+                logger.warning(
+                    "log offsets are not sampled: %(error)s; trying again", {"error": first_line}
+                )
+                logger.debug("trace of the warning above", exc_info=True)
+            self._is_failing = True
+        else:
+            if self._is_failing:
+                logger.warning(
+                    "log offsets are sampled again; %(dropped)s samples were dropped",
+                    {"dropped": self._dropped},
+                )
+            self._is_failing, self._dropped = False, 0
+        self.metrics.sampled(not self._is_failing)
+
+    def _sample(self) -> None:
+        sampled_at = datetime.now(timezone.utc)
+        found = self._with_markers(self._client.sample(self._topic_partitions()))
+        self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
+        if dropped := self._unwritten.add(self._runs.keep(sampled_at, found)):
+            if not self._dropped:
+                logger.warning(
+                    "too many samples of log offsets wait to be written: the oldest are dropped"
+                )
+            self._dropped += dropped
+            self.metrics.samples_dropped.inc(dropped)
+        self._unwritten.write(self.writer)
+
+    def _topic_partitions(self) -> frozenset[TopicPartition]:
+        """Every topic partition with a committed offset, in the tables as they are now."""
+        reader = TableReader(self.writer.tables)
+        version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
+        if version != self._offsets_version:
+            rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
+            keys = rows.group_by(["topic", "partition"]).aggregate([])
+            # And how far the tables themselves are behind.
+            own = (TopicPartition(OFFSETS_TOPIC, p) for p in reader.load_states)
+            self._partitions = frozenset(
+                map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
+            ).union(own)
+            self._offsets, self._offsets_version = rows, version
+        return self._partitions
+
+    def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
+        """Tell the transaction markers at the end of logs that rest, where a group is near it."""
+        before, self._ends = self._ends, {}
+        resting = {}
+        for sample in found:
+            end, at = sample.log_end_offset, _place(sample)
+            if end is None or end != sample.last_stable_offset:
+                continue
+            known = before.get(at)
+            is_resting = known is not None and known.offset == end
+            self._ends[at] = known if known is not None and is_resting else _End(end)
+            if is_resting and not self._ends[at].was_asked:
+                resting[at] = end
+        for at, markers in self._ask_markers(resting).items():
+            self._ends[at] = _End(resting[at], was_asked=True, markers=markers)
+        self._unreadable &= {_place(sample) for sample in found}
+        markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
+        if not markers_of:
+            return found
+        return [
+            replace(sample, end_markers=markers_of[at]) if at in markers_of else sample
+            for sample in found
+            for at in (_place(sample),)
+        ]
+
+    def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The markers of logs with a group just before the end, None where nobody may say."""
+        if self._offsets is None or not ends:
+            return {}
+        rows = pa.table(
+            [
+                pa.array([at.topic for at in ends], pa.string()),
+                pa.array([at.partition for at in ends], pa.int32()),
+                pa.array(ends.values(), pa.int64()),
+            ],
+            names=["topic", "partition", "end"],
+        )
+        near = self._offsets.join(rows, ["topic", "partition"], join_type="inner")
+        waiting = pc.subtract(near["end"], near["committed_offset"])
+        is_near = pc.and_(pc.greater(waiting, 0), pc.less_equal(waiting, _MOST_MARKERS))
+        nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
+        places = {
+            TopicPartition(row["topic"], row["partition"]): (
+                row["committed_offset_max"],
+                row["end"],
+            )
+            for row in nearest.aggregate([("committed_offset", "max")]).to_pylist()
+        }
+        try:
+            found = self._client.end_markers(places)
+        except (ConfigurationError, TimeoutError) as error:
+            logger.info(
+                "the ends of %(logs)s logs are not read: %(error)s",
+                {"logs": len(places), "error": error},
+            )
+            found = {}
+        return {at: self._readable(at, found.get(at)) for at in places}
+
+    def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
+        """Markers as they are, None for a log whose end cannot be read, which is logged once."""
+        if not isinstance(markers, DecodeError):
+            self._unreadable.discard(at)
+            return markers
+        if at not in self._unreadable:
+            logger.warning(
+                "the end of log %(topic)s-%(partition)s cannot be read: %(error)s; whether only "
+                "transaction markers are left there is unknown",
+                {"topic": at.topic, "partition": at.partition, "error": markers},
+            )
+        self._unreadable.add(at)
+        return None
+
+
+def _place(sample: LogOffsets) -> TopicPartition:
+    return TopicPartition(sample.topic, sample.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A log end, and the markers before it once somebody looked."""
+
+    offset: int
+    was_asked: bool = False
+    markers: int | None = None

@@ -1,0 +1,134 @@
+"""The Spark session: the only place that knows its settings and its jars."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from streaming.jvm.jars import delta_jars
+from streaming.jvm.java import find_java
+from streaming.run.stderr import log_format
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.locality.wait": "0",
+    # The JVM plans and hands on: collecting in parallel and optimising loops costs it memory only.
+    # Without memory a thread of Spark ends and others wait for it for ever: better to end.
+    _JAVA_OPTIONS: ("-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.worker.reuse": "true",
+}
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A commit timestamp may lie before 1900 in hostile input; it is what is stored.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+_OF_PANDAS = "PySpark does not yet fully support pandas"
+_PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
+_SPARK_CONF = Path(__file__).with_name("spark_conf")
+
+
+def build_session(
+    *,
+    master: str = "local[2]",
+    app_name: str = "coordinator-state",
+    warehouse: Path | None = None,
+    with_delta: bool = False,
+    with_hive: bool = False,
+) -> SparkSession:
+    """Start (or get) the session that runs the query.
+
+    In local mode everything binds to the loopback address. A SPARK_HOME or SPARK_CONF_DIR of the
+    user's stands; without one Spark logs errors only.
+
+    Args:
+        master: where it runs.
+        app_name: what it is called there.
+        warehouse: the folder for tables that are given none.
+        with_delta: it knows Delta tables, which the query itself writes without Spark. The jars
+            come from the project's own cache, so a second start needs no network.
+        with_hive: it has Hive's metastore as the user's configuration says, and where that says
+            nothing one in the working directory.
+
+    Raises:
+        ConfigurationError: no JDK that Spark can run on, or the jars cannot be had.
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.parent.parent)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # This process and Spark's own would say it, and it is nothing to a query without pandas.
+    warnings.filterwarnings("ignore", _OF_PANDAS, FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_PANDAS}:FutureWarning")
+    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+        os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(app_name)
+    settings = dict(_SETTINGS)
+    settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
+    if with_delta:
+        settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
+            "spark.driver.host", "127.0.0.1"
+        )
+    if warehouse is not None:
+        builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+    if with_hive:
+        builder = builder.enableHiveSupport()
+    with _handler_of_interrupts():
+        session = builder.getOrCreate()
+    if not master.startswith("local"):
+        # Executors need what this program needs; the program itself is brought to them.
+        session.sparkContext.addPyFile(str(_program_as_archive()))
+    return session
+
+
+@contextmanager
+def _handler_of_interrupts() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark's would cancel a micro-batch that is to be finished."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None is a handler that was not installed from Python.
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _program_as_archive() -> Path:
+    """The packages of this program in a file that is there until this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="coordinator-state-program-")
+    atexit.register(folder.cleanup)
+    archive = Path(folder.name, "coordinator_state_program.zip")
+    root = Path(__file__).parents[2]
+    with ZipFile(archive, "w", ZIP_DEFLATED) as out:
+        for package in _PACKAGES:
+            for file in sorted((root / package).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    out.write(file, file.relative_to(root))
+    return archive

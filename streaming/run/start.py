@@ -1,0 +1,288 @@
+"""Where a query starts: the tables, their reloads, and the checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.leaders import ELECTION_S
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
+from streaming.reload.requests import forget_requests, requested
+from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
+from streaming.run.settings import RunSettings
+from streaming.tables import folder as tables_folder
+from streaming.tables.durations import parse_interval
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing, recover
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, STATE_WAITING
+from streaming.tables.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+_LEADER_POLL_S = 1.0
+_DEFAULT_LOG_PARTITIONS = 50
+"""`offsets.topic.num.partitions`, unless it is set."""
+_DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
+"""`delete.retention.ms`, as it is unless somebody sets it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retentions:
+    """How long the cluster keeps offsets and tombstones."""
+
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
+    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
+
+    @classmethod
+    def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
+        """Ask the cluster; a setting that it does not tell has its default."""
+        found: dict[str, int] = {}
+        with GroupAdmin(bootstrap_servers, kafka_config) as admin:
+            for name, default, ask in (
+                ("offsets_retention_ms", "7 days", admin.offsets_retention_ms),
+                (
+                    "delete_retention_ms",
+                    "24 hours",
+                    lambda: admin.delete_retention_ms(OFFSETS_TOPIC),
+                ),
+            ):
+                try:
+                    found[name] = ask()
+                except (ConfigurationError, TimeoutError) as error:
+                    logger.info(
+                        "%(error)s; taken to be %(default)s", {"error": error, "default": default}
+                    )
+        return cls(**found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The tables' writer and position, the topic, and the log partitions that a query can read.
+
+    `waiting` are the wanted log partitions without a leader, `log_partitions` the others.
+    """
+
+    writer: Writer
+    progress: LoadProgress
+    log: LogDescription
+    log_partitions: frozenset[int]
+    waiting: frozenset[int]
+
+
+def require_fit(settings: RunSettings, cluster_id: str) -> None:
+    """Refuse a tables folder or a checkpoint that no query on this cluster can use.
+
+    It changes nothing, so that an older run goes on if this one cannot start.
+
+    Raises:
+        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+    """
+    semantics = Semantics(settings.semantics)
+    if tables_folder.has_tables(settings.tables):
+        tables_folder.require_same_source(
+            settings.tables, cluster_id=cluster_id, semantics=semantics
+        )
+    if (checkpoint := read_checkpoint(settings.checkpoint)) is not None:
+        require_same_cluster(checkpoint, cluster_id)
+
+
+def start_from(
+    settings: RunSettings,
+    kafka_config: Mapping[str, Any],
+    retentions: Retentions,
+    stop: threading.Event,
+    writer: Writer | None,
+    *,
+    last_at_end: Mapping[int, datetime],
+    keep_checkpoint: bool = True,
+) -> Start:
+    """Open the tables at their newest snapshot; create them if there are none.
+
+    Reloads that are needed start here, and a checkpoint that does not fit is discarded.
+
+    Args:
+        settings: those of the run; `semantics` is no longer `auto`.
+        kafka_config: keyword arguments for kafka-python.
+        retentions: those of the cluster.
+        stop: ends the wait for brokers that are away.
+        writer: the run's, None at its first query; it fences an older run then.
+        last_at_end: when this process saw log partitions read to their end last. Idle ones write
+            nothing, so the tables may only know an earlier time.
+        keep_checkpoint: whether a checkpoint that fits the tables is used.
+
+    Raises:
+        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+        WriterFenced: a newer run has taken over.
+        TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
+            log partition has a leader.
+    """
+    semantics = Semantics(settings.semantics)
+    patience_ms = parse_interval(settings.retry_timeout) // timedelta(milliseconds=1)
+    client = LogClient(
+        settings.bootstrap_servers,
+        kafka_config,
+        # The cluster was there before.
+        first_contact_timeout_ms=patience_ms,
+        retry_timeout_ms=patience_ms,
+        stop=stop,
+    )
+    with closing(client):
+        description = client.describe()
+        if writer is None:
+            writer = _take_over(settings, description, retentions, semantics)
+        else:
+            recover(writer)
+        progress = LoadProgress.read(TableReader(settings.tables))
+        progress.were_at_end(last_at_end)
+        description = _await_leaders(client, settings, progress, stop)
+        tables_folder.keep_up_to_date(
+            writer.epoch,
+            log_partitions=len(description.leaders),
+            offsets_retention_ms=retentions.offsets_retention_ms,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+        )
+        wanted = frozenset(settings.log_partitions or description.leaders)
+        log_partitions = wanted & description.with_leader
+        log_ends = LogEnds.ask(client, progress, log_partitions)
+        now = datetime.now(timezone.utc)
+        doubts = find_doubts(
+            progress, log_ends, delete_retention_ms=retentions.delete_retention_ms, now=now
+        )
+        progress.were_at_end(
+            {
+                p: now
+                for p, row in progress.rows.items()
+                if p not in doubts and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
+            }
+        )
+    is_other_topic = progress.topic_id != description.topic_id
+    if not is_other_topic:
+        # Log partitions that this run does not read would be loading for ever.
+        doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
+    asked = requested(settings.tables).intersection(wanted)
+    for log_partition in asked & progress.rows.keys():
+        kept_below = progress.rows[log_partition].next_offset
+        doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
+    if doubts or is_other_topic:
+        begin_reload(writer, progress, doubts, description)
+        # The checkpoint does not know that the tables moved back.
+        keep_checkpoint = False
+    forget_requests(settings.tables, asked)
+    _wait_for(wanted - log_partitions, progress, writer)
+    checkpoint = read_checkpoint(settings.checkpoint)
+    if checkpoint is not None:
+        why = misfit(checkpoint, progress, log_partitions)
+        if not keep_checkpoint:
+            why = why or "the log is not what it was, or log partitions are loaded again"
+        if why is not None:
+            logger.warning(
+                "checkpoint %(checkpoint)s does not fit the tables: %(reason)s; a new one begins "
+                "where they are",
+                {"checkpoint": checkpoint.location, "reason": why},
+            )
+            discard(checkpoint)
+    return Start(
+        writer=writer,
+        progress=progress,
+        log=description,
+        log_partitions=log_partitions,
+        waiting=wanted - log_partitions,
+    )
+
+
+def _await_leaders(
+    client: LogClient,
+    settings: RunSettings,
+    progress: LoadProgress,
+    stop: threading.Event,
+) -> LogDescription:
+    """The topic, once the wanted log partitions have leaders, or an election would be over.
+
+    Those that the tables already wait for are not waited for here.
+
+    Raises:
+        TimeoutError: none has a leader for `retry_timeout`, or until `stop`.
+    """
+    began = time.monotonic()
+    patience_s = parse_interval(settings.retry_timeout).total_seconds()
+    known = {p for p, row in progress.rows.items() if row.state == STATE_WAITING}
+    while True:
+        log = client.look_again()
+        wanted = frozenset(settings.log_partitions or log.leaders)
+        has_some = bool(wanted & log.with_leader)
+        if has_some and wanted <= log.with_leader | known:
+            return log
+        waited_s = time.monotonic() - began
+        if has_some and waited_s > min(ELECTION_S, patience_s):
+            return log
+        if waited_s > patience_s or stop.wait(_LEADER_POLL_S):
+            raise TimeoutError("no log partition has a leader")
+
+
+def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) -> None:
+    """Record in the tables which log partitions have no leader."""
+    if not progress.wait_for(waiting):
+        return
+    progress.updated_at = datetime.now(timezone.utc)
+    progress.write(writer)
+    if waiting:
+        logger.warning(
+            "log partitions without a leader: %(waiting)s; the others go on, and these follow when "
+            "they have one",
+            {"waiting": ", ".join(map(str, sorted(waiting)))},
+        )
+
+
+def create_empty(settings: RunSettings, cluster_id: str) -> None:
+    """Create the tables of a cluster without `__consumer_offsets`, unless there are some.
+
+    Raises:
+        TablesUnavailable: they cannot be created.
+    """
+    if not tables_folder.has_tables(settings.tables):
+        tables_folder.create(
+            settings.tables,
+            LoadProgress.nothing(
+                cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
+            ),
+            # The next `run` corrects the properties that only the topic and its brokers know.
+            log_partitions=_DEFAULT_LOG_PARTITIONS,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+            change_data_feed=settings.change_data_feed,
+        )
+
+
+def _take_over(
+    settings: RunSettings, log: LogDescription, retentions: Retentions, semantics: Semantics
+) -> Writer:
+    """Create the tables if there are none, and become their writer."""
+    if not tables_folder.has_tables(settings.tables):
+        tables_folder.create(
+            settings.tables,
+            LoadProgress.nothing(
+                cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+            ),
+            log_partitions=len(log.leaders),
+            offsets_retention_ms=retentions.offsets_retention_ms,
+            snapshot_retention=parse_interval(settings.snapshot_retention),
+            change_data_feed=settings.change_data_feed,
+        )
+    # Another run may have created them a moment ago, for another cluster.
+    tables_folder.require_same_source(
+        settings.tables, cluster_id=log.cluster_id, semantics=semantics
+    )
+    return open_for_writing(settings.tables, "run")

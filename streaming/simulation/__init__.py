@@ -1,1 +1,0 @@
-"""Simulated logs where others can use them: in files, in tables, in a broker's topic."""

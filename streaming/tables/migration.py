@@ -1,0 +1,117 @@
+"""Tables of an earlier release, migrated to those that this one reads and writes.
+
+A folder says its format version in a property of `load_progress`. Each version added:
+
+* 2: groups of every type whole, replayed by other rules than before;
+* 3: `subscription_json` and `assignment_json` of `group_members`;
+* 4: `group_events`; `end_markers` of `log_offsets` soon after it;
+* 5: `records_unaccounted` and the columns about reloads of `load_progress`;
+* 6: `writer_epoch` of `load_progress`. Releases before it do not check the epoch.
+
+From 2 on nothing has to be read from Kafka again: missing tables and columns are added, empty, and
+the JSON columns follow from the bytes beside them. `group_events` begins with the migration.
+
+The version is set last, and each step is idempotent: a migration that was interrupted is repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
+from coordinator_state.records.member_json import member_json_columns
+from streaming.tables.creation import properties_of, set_properties
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    DEFAULT_OFFSETS_RETENTION_MS,
+    FORMAT_VERSION,
+    GROUP_MEMBERS,
+    GROUPS,
+    LOAD_PROGRESS,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_OFFSETS_RETENTION_MS,
+    Table,
+)
+from streaming.tables.unfinished import pin
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch, committed
+
+logger = logging.getLogger(__name__)
+
+_WITH_MEMBER_JSON: Final = 3
+
+
+def migrate(writer: Writer, found: str) -> None:
+    """Migrate all tables of a folder, which exist and have no unfinished micro-batch.
+
+    Args:
+        writer: the folder's writer.
+        found: the format version of the tables.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be read or written.
+    """
+    add_columns(writer.epoch)
+    if int(found) < _WITH_MEMBER_JSON:
+        _write_member_json(writer)
+    pin(writer)
+    known = properties_of(writer.tables, LOAD_PROGRESS)
+    retention_ms = str(DEFAULT_OFFSETS_RETENTION_MS)
+    set_properties(
+        writer.epoch,
+        LOAD_PROGRESS,
+        {
+            PROPERTY_OFFSETS_RETENTION_MS: known.get(PROPERTY_OFFSETS_RETENTION_MS, retention_ms),
+            PROPERTY_FORMAT_VERSION: FORMAT_VERSION,
+        },
+    )
+    logger.info(
+        "%(tables)s: migrated from format version %(from_version)s to %(to_version)s",
+        {"tables": writer.tables, "from_version": found, "to_version": FORMAT_VERSION},
+    )
+
+
+def add_columns(epoch: WriterEpoch) -> None:
+    """Add the columns that the tables lack.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be read or written.
+    """
+    for table in ALL_TABLES:
+
+        def add(opened: DeltaTable, table: Table = table) -> None:
+            known = {field.name for field in opened.schema().fields}
+            wanted = Schema.from_arrow(table.schema).fields
+            missing = [field for field in wanted if field.name not in known]
+            if missing:
+                opened.alter.add_columns(missing, commit_properties=epoch.maintenance(opened))
+
+        committed(epoch.tables, table, add)
+
+
+def _write_member_json(writer: Writer) -> None:
+    """Fill the JSON columns of `group_members` from the bytes beside them."""
+    reader = TableReader(writer.tables, any_format=True)
+    groups = reader.read(GROUPS.name, ["log_partition", "group_id", "protocol_type", "protocol"])
+    protocols = {
+        (row["log_partition"], row["group_id"]): (row["protocol_type"], row["protocol"])
+        for row in groups.to_pylist()
+    }
+    members = [
+        {
+            **row,
+            **member_json_columns(
+                *protocols[row["log_partition"], row["group_id"]],
+                row["subscription_bytes"],
+                row["assignment_bytes"],
+            ),
+        }
+        for row in reader.read(GROUP_MEMBERS.name).to_pylist()
+    ]
+    writer.overwrite(GROUP_MEMBERS, pa.Table.from_pylist(members, schema=GROUP_MEMBERS.schema))

@@ -1,0 +1,64 @@
+"""Opening a tables folder for writing."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+
+from streaming.tables.creation import create_missing
+from streaming.tables.file_systems import local_path
+from streaming.tables.format_version import require_migratable
+from streaming.tables.migration import add_columns, migrate
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALL_TABLES, FORMAT_VERSION, LOAD_PROGRESS
+from streaming.tables.unfinished import pin, roll_back
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch, epoch_of
+
+
+def open_for_writing(tables: str, holder: str) -> Writer:
+    """Take over a folder: fence its older writer, roll back its unfinished micro-batch, migrate.
+
+    Args:
+        tables: the tables folder; it has tables.
+        holder: the command that takes over, for the last message of the older writer.
+
+    Raises:
+        ConfigurationError: there are no tables, or they cannot be migrated.
+        WriterFenced: a newer writer has taken over meanwhile.
+        TablesUnavailable: a table is missing, or cannot be read or written.
+    """
+    found = TableReader(tables, any_format=True).format_version
+    require_migratable(tables, found)
+    epoch = WriterEpoch.take(tables, holder, at_least=_newest_epoch(tables))
+    if found != FORMAT_VERSION:
+        create_missing(tables)
+    epoch.fence([table for table in ALL_TABLES if table is not LOAD_PROGRESS], holder)
+    writer = Writer.of(epoch)
+    if found == FORMAT_VERSION:
+        recover(writer)
+    else:
+        roll_back(writer)
+        migrate(writer, found)
+    return writer
+
+
+def recover(writer: Writer) -> None:
+    """Roll back a micro-batch that was not finished, so that the next one begins at a snapshot.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: a table cannot be read or written.
+    """
+    writer.epoch.require_current()
+    if roll_back(writer):
+        # A table that nothing was written to since its migration is restored to before that.
+        add_columns(writer.epoch)
+        pin(writer)
+
+
+def _newest_epoch(tables: str) -> int:
+    """The newest epoch in any table: a power loss may have taken that of `load_progress`."""
+    if local_path(tables) is None:
+        return 0
+    paths = [table.path(tables) for table in ALL_TABLES]
+    return max(epoch_of(DeltaTable(path)) for path in paths if DeltaTable.is_deltatable(path))

@@ -1,0 +1,50 @@
+"""What is compared: answers about groups, members and offsets, in one form for both sides.
+
+One mapping from what was asked to the fields of the answer, so that comparing a coordinator with
+the tables is comparing mappings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from streaming.kafka.offset_fetch import UNSTABLE_OFFSET_COMMIT, OffsetFetchAnswer
+
+Fields = Mapping[str, Any]
+
+
+Kind = Literal["group", "member", "offset", "pending"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class AnswerKey(NamedTuple):
+    """What an answer is about; which of the last three are set depends on the kind."""
+
+    kind: Kind
+    group_id: str
+    topic: str = ""
+    partition: int = -1
+    member_id: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "member":
+            return f"member {self.member_id} of {self.group_id}"
+        if self.topic:
+            return f"{self.kind} {self.group_id} {self.topic}:{self.partition}"
+        return f"{self.kind} {self.group_id}"
+
+
+Answers = Mapping[AnswerKey, Fields]
+"""Nothing of a key means that there is no such group, member, or offset."""
+
+IS_PENDING: Final = {"error": UNSTABLE_OFFSET_COMMIT}
+
+
+def offset_fields(answer: OffsetFetchAnswer) -> Fields:
+    """What is compared of a committed offset."""
+    return {
+        "committed_offset": answer.committed_offset,
+        "leader_epoch": answer.leader_epoch,
+        "metadata": answer.metadata,
+    }

@@ -1,0 +1,104 @@
+"""What a simulated coordinator says to the questions that `broker_answers` asks a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coordinator_state.model.classic_group import ClassicGroup
+from coordinator_state.model.classic_states import ClassicState
+from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.topics import Assigned, Topics
+from coordinator_state.replay.groups import CLASSIC, CONSUMER
+from coordinator_state.wire.primitives import uuid_text
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
+from streaming.verify.group_fields import member_fields
+
+
+def topic_names(topics: Topics) -> dict[str, str]:
+    """The names of a simulated cluster's topics by topic id."""
+    return {uuid_text(topic.topic_id): name for name, topic in topics.by_name.items()}
+
+
+def model_answers(
+    coordinators: Iterable[GroupCoordinator], names: Mapping[str, str] | None = None
+) -> Answers:
+    """The answers of the coordinators of all log partitions.
+
+    `names` are those of the topics that are left in assignments by topic id, all where None.
+    """
+    found: dict[AnswerKey, Fields] = {}
+    for coordinator in coordinators:
+        known = topic_names(coordinator.shard.topics) if names is None else names
+        for group_id, group in coordinator.groups.items():
+            if isinstance(group, ConsumerGroup):
+                found |= _consumer_group(group, known)
+            else:
+                found |= _classic_group(group)
+            error_code, offsets = coordinator.fetch_offsets(group_id)
+            if error_code is ErrorCode.NONE:
+                for (topic, partition), offset in offsets.items():
+                    found[AnswerKey("offset", group_id, topic, partition)] = {
+                        "committed_offset": offset.committed_offset,
+                        "leader_epoch": offset.leader_epoch,
+                        "metadata": offset.metadata,
+                    }
+        for waiting in coordinator.pending.values():
+            for key in waiting:
+                found[AnswerKey("pending", *key)] = IS_PENDING
+    return found
+
+
+def _classic_group(group: ClassicGroup) -> Answers:
+    found: dict[AnswerKey, Fields] = {}
+    found[AnswerKey("group", group.group_id)] = {
+        "group_type": CLASSIC,
+        "state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "group_epoch": None,
+        "assignment_epoch": None,
+    }
+    # A member's assignment is told of a Stable group only.
+    for member in group.members.values() if group.is_in(ClassicState.STABLE) else ():
+        found[AnswerKey("member", group.group_id, member_id=member.member_id)] = {
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "assignment": member.assignment,
+        }
+    return found
+
+
+def _consumer_group(group: ConsumerGroup, names: Mapping[str, str]) -> Answers:
+    found: dict[AnswerKey, Fields] = {}
+    found[AnswerKey("group", group.group_id)] = {
+        "group_type": CONSUMER,
+        "state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.target_epoch,
+    }
+    for member in group.members.values():
+        row: dict[str, Any] = {
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_epoch": member.member_epoch,
+            "rack_id": None,
+            "subscribed_topics": member.subscribed_topics,
+            "assignment": _partitions(member.assigned),
+            "group_instance_id": member.group_instance_id,
+            "subscribed_regex": None,
+            "target_assignment": _partitions(group.targets.get(member.member_id, {})),
+        }
+        key = AnswerKey("member", group.group_id, member_id=member.member_id)
+        found[key] = member_fields(CONSUMER, row, names)
+    return found
+
+
+def _partitions(assigned: Assigned) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": uuid_text(topic_id), "partition": partition}
+        for topic_id, partitions in assigned.items()
+        for partition in partitions
+    ]

@@ -1,0 +1,100 @@
+"""What the tables say to the questions that `broker_answers` asks the coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Any
+
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from coordinator_state.replay.groups import SHARE
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_MEMBERS, GROUPS
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
+from streaming.verify.group_fields import group_fields, member_fields, topic_ids
+
+_GROUP_COLUMNS = [name for name in GROUPS.schema.names if name != "log_partition"]
+_MEMBER_COLUMNS = [name for name in GROUP_MEMBERS.schema.names if name != "log_partition"]
+
+
+class TableAnswers:
+    """One snapshot of the tables, as a coordinator that holds them would answer.
+
+    Only rows in a group's own log partition count: after the topic was expanded, a group leaves
+    an orphan in its old one. Offsets and pending offsets of a group without a row in `groups` are
+    left out as a coordinator leaves them out, and so are committed offsets of a share group.
+    """
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """Up to where each log partition is applied; nothing of one that is loaded again."""
+        return {
+            at: 0 if state.is_reloading else state.next_offset
+            for at, state in self._reader.load_states.items()
+        }
+
+    @property
+    def group_ids(self) -> set[str]:
+        """Every group with a row in its own log partition."""
+        return set(self._group_types)
+
+    def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
+        """Every topic id that assignments of these groups' members name, or of all of them."""
+        columns = ["group_id", "assignment", "target_assignment"]
+        rows = self._own("group_members", group_ids, columns)
+        return {topic_id for row in rows for topic_id in topic_ids(row)}
+
+    @cached_property
+    def _group_types(self) -> dict[str, str]:
+        """By group id, of every group with a row in its own log partition."""
+        rows = self._own("groups", None, ["group_id", "group_type"])
+        return {row["group_id"]: row["group_type"] for row in rows}
+
+    def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
+        """The (group, topic, partition)s with a pending offset."""
+        columns = ["group_id", "topic", "partition"]
+        rows = self._own("pending_offsets", group_ids, columns)
+        return {(row["group_id"], row["topic"], row["partition"]) for row in rows}
+
+    def answers(
+        self,
+        group_ids: Collection[str] | None = None,
+        topic_names: Mapping[str, str] | None = None,
+    ) -> Answers:
+        """The answers for these groups or for all of them.
+
+        `topic_names` are those of the cluster's topics by topic id: a coordinator leaves other
+        topics out of its members' assignments.
+        """
+        found: dict[AnswerKey, Fields] = {}
+        for row in self._own("groups", group_ids, _GROUP_COLUMNS):
+            found[AnswerKey("group", row["group_id"])] = group_fields(row)
+        for row in self._own("group_members", group_ids, _MEMBER_COLUMNS):
+            found[AnswerKey("member", row["group_id"], member_id=row["member_id"])] = member_fields(
+                self._group_types[row["group_id"]], row, topic_names or {}
+            )
+        fields = ["committed_offset", "leader_epoch", "metadata"]
+        of_key = ["group_id", "topic", "partition"]
+        for row in self._own("group_offsets", group_ids, [*of_key, *fields]):
+            if self._group_types.get(row["group_id"], SHARE) != SHARE:
+                epoch = row["leader_epoch"]
+                key = AnswerKey("offset", row["group_id"], row["topic"], row["partition"])
+                found[key] = {
+                    "committed_offset": row["committed_offset"],
+                    "leader_epoch": NO_LEADER_EPOCH if epoch is None else epoch,
+                    "metadata": row["metadata"],
+                }
+        for group, topic, partition in self.pending(group_ids):
+            if group in self._group_types:
+                found[AnswerKey("pending", group, topic, partition)] = IS_PENDING
+        return found
+
+    def _own(
+        self, name: str, group_ids: Collection[str] | None, columns: list[str]
+    ) -> list[dict[str, Any]]:
+        """Rows of the groups asked for, in their own log partition."""
+        rows: list[dict[str, Any]] = self._reader.own(name, columns, group_ids).to_pylist()
+        return rows

@@ -1,0 +1,180 @@
+"""The comparison of two sides' answers and its outcome; when to ask whom is `verify`'s business."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_state.replay.groups import CLASSIC
+from streaming.verify.answer import KINDS, AnswerKey, Answers, Fields, Kind
+
+REBALANCING_STATES = frozenset({"PreparingRebalance", "CompletingRebalance"})
+"""Memory-only states of a classic group: no record is written when they begin or end."""
+
+_REBALANCING = (
+    "rebalancing, which the log does not tell: state and members are not compared, offsets are"
+)
+_UNDESCRIBED = (
+    "without a topology, which their coordinator cannot describe: epochs and members are not "
+    "compared"
+)
+_UNTOLD_WHERE_NONE = frozenset({"group_type", "group_epoch", "assignment_epoch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One field that the two sides answer differently, or (no field) a whole answer one lacks."""
+
+    key: AnswerKey
+    field: str | None
+    broker: Any
+    tables: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class Verification:
+    """What was equal, what differs, and what could not be compared.
+
+    `behind` holds the record offsets that the tables lack per log partition: nothing is compared
+    then. `not_compared` maps groups to the reason why only their offsets were compared.
+    """
+
+    equal: set[AnswerKey] = field(default_factory=set)
+    differing: dict[AnswerKey, tuple[Fields | None, Fields | None]] = field(default_factory=dict)
+    moving: set[AnswerKey] = field(default_factory=set)
+    not_compared: dict[str, str] = field(default_factory=dict)
+    behind: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs and the tables have caught up."""
+        return not self.differing and not self.behind
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """How many answers of each kind were equal."""
+        found = Counter(key.kind for key in self.equal)
+        return {kind: found[kind] for kind in KINDS}
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Field by field, in the order of the keys."""
+        return [
+            difference
+            for key, (broker, tables) in sorted(self.differing.items())
+            for difference in _field_differences(key, broker, tables)
+        ]
+
+    @property
+    def topics_not_told(self) -> set[str]:
+        """Topics with an offset in the tables of which the broker says nothing."""
+        return {
+            key.topic for key, (broker, _) in self.differing.items() if broker is None and key.topic
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """Why some groups were compared in part, one line per reason."""
+        reasons = Counter(self.not_compared.values())
+        return [f"groups {reason}: {count}" for reason, count in sorted(reasons.items())]
+
+    @property
+    def summary(self) -> str:
+        """The verdict in one line."""
+        if self.behind:
+            return (
+                f"behind: the tables lack {sum(self.behind.values())} record offsets in "
+                f"{len(self.behind)} log partitions ({_named(self.behind)})"
+            )
+        counts = self.counts
+        equal = (
+            f"equal: {counts['group']} groups, {counts['offset']} committed offsets, "
+            f"{counts['pending']} pending offsets, {counts['member']} members"
+        )
+        different = f"different: {len(self.differing)} answers; " if self.differing else ""
+        moving = f"; {len(self.moving)} answers moving, not compared" if self.moving else ""
+        return f"{different}{equal}{moving}"
+
+    def forget(self, is_forgotten: Callable[[str], bool]) -> None:
+        """Drop what was seen of some groups."""
+        for keys in (self.equal, self.moving):
+            keys -= {key for key in keys if is_forgotten(key.group_id)}
+        for key in [key for key in self.differing if is_forgotten(key.group_id)]:
+            del self.differing[key]
+        for group in [group for group in self.not_compared if is_forgotten(group)]:
+            del self.not_compared[group]
+
+    def add(self, newer: Verification) -> None:
+        """Take in what was seen of other groups, or of groups that were forgotten."""
+        self.equal |= newer.equal
+        self.moving |= newer.moving
+        self.differing |= newer.differing
+        self.not_compared |= newer.not_compared
+
+
+def compare(before: Answers, tables: Answers, after: Answers) -> Verification:
+    """Compare the tables with what the broker answered before and after they were read."""
+    seen = Verification()
+    rebalancing = _groups_that(before, _is_rebalancing) | _groups_that(after, _is_rebalancing)
+    undescribed = _groups_that(before, _is_undescribed)
+    for key in before.keys() | after.keys() | tables.keys():
+        answer = before.get(key)
+        is_of_offset = key.kind in ("offset", "pending")
+        if answer != after.get(key):
+            seen.moving.add(key)
+        elif not is_of_offset and key.group_id in rebalancing:
+            seen.not_compared[key.group_id] = _REBALANCING
+        elif key.kind == "member" and key.group_id in undescribed:
+            seen.not_compared[key.group_id] = _UNDESCRIBED
+        elif _agree(answer, tables.get(key)):
+            seen.equal.add(key)
+        else:
+            seen.differing[key] = (answer, tables.get(key))
+    return seen
+
+
+def _groups_that(answers: Answers, holds: Callable[[Fields], bool]) -> set[str]:
+    return {
+        key.group_id for key, fields in answers.items() if key.kind == "group" and holds(fields)
+    }
+
+
+def _is_rebalancing(group: Fields) -> bool:
+    return group["state"] in REBALANCING_STATES
+
+
+def _is_undescribed(group: Fields) -> bool:
+    return group["group_type"] not in (CLASSIC, None) and group["group_epoch"] is None
+
+
+def _agree(broker: Fields | None, tables: Fields | None) -> bool:
+    if broker is None or tables is None:
+        return broker is tables
+    return not any(_unequal_fields(broker, tables))
+
+
+def _unequal_fields(broker: Fields, tables: Fields) -> Iterable[str]:
+    """Fields that differ; a broker before 3.8 does not tell a group's type."""
+    for name in broker.keys() | tables.keys():
+        is_untold = name in _UNTOLD_WHERE_NONE and broker.get(name) is None
+        if not is_untold and broker.get(name) != tables.get(name):
+            yield name
+
+
+def _field_differences(
+    key: AnswerKey, broker: Fields | None, tables: Fields | None
+) -> list[Difference]:
+    if broker is None or tables is None:
+        return [Difference(key=key, field=None, broker=broker, tables=tables)]
+    return [
+        Difference(key=key, field=name, broker=broker.get(name), tables=tables.get(name))
+        for name in sorted(_unequal_fields(broker, tables))
+    ]
+
+
+def _named(log_partitions: Iterable[int], most: int = 5) -> str:
+    """A few of them by number."""
+    numbers = sorted(log_partitions)
+    return ", ".join(map(str, numbers[:most])) + (", …" if len(numbers) > most else "")

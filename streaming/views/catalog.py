@@ -1,0 +1,83 @@
+"""The tables in a Spark catalog: for a Thrift server, a notebook, a BI tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+
+from streaming.errors import ConfigurationError
+from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
+from streaming.views.definitions import SELECTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(session: SparkSession, tables: str, database: str) -> None:
+    """Name every table, and each view that is a SELECT, in a database of the session's catalog.
+
+    The tables stay where they are: what the catalog has of them is the address. Views that are
+    computed cannot be kept in a catalog (docs/sql.md); sessions make them with `create_views`.
+
+    Args:
+        session: with the catalog; Hive's metastore, or another that is configured for Spark.
+        tables: the tables folder.
+        database: `DATABASE` or `CATALOG.DATABASE`; made where it is missing.
+
+    Raises:
+        ConfigurationError: the catalog cannot be had, or the database has tables of another folder.
+    """
+    from pyspark.errors import PySparkException
+
+    name = ".".join(_quoted(part) for part in database.split("."))
+    try:
+        if not session.catalog.databaseExists(database):  # Hive's metastore logs an error if so
+            session.sql(f"CREATE DATABASE IF NOT EXISTS {name}")
+        with _using(session, name):
+            for table in ALL_TABLES:
+                _register_table(session, table, tables)
+            if DeltaTable.is_deltatable(ALERTS.path(tables)):
+                _register_table(session, ALERTS, tables)
+            for view, select in SELECTS.items():
+                in_spark = select.replace("moment()", "current_timestamp()")
+                session.sql(f"CREATE OR REPLACE VIEW {view} AS {in_spark}")
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigurationError(f"--catalog {database}: {reason}") from error
+
+
+@contextmanager
+def _using(session: SparkSession, database: str) -> Iterator[None]:
+    """A view remembers the database that its tables are in."""
+    catalog = _quoted(session.catalog.currentCatalog())
+    before = f"{catalog}.{_quoted(session.catalog.currentDatabase())}"
+    session.sql(f"USE {database}")
+    try:
+        yield
+    finally:
+        session.sql(f"USE {before}")
+
+
+def _register_table(session: SparkSession, table: Table, tables: str) -> None:
+    path = table.path(tables)
+    session.sql(f"CREATE TABLE IF NOT EXISTS {table.name} USING delta LOCATION {_literal(path)}")
+    (registered, location), (own, _) = (
+        session.sql(f"DESCRIBE DETAIL {which}").select("id", "location").collect()[0]
+        for which in (table.name, f"delta.{_quoted(path)}")
+    )
+    if registered != own:
+        raise ConfigurationError(
+            f"--catalog: its {table.name} is the table at {location}, not that at {path}: name "
+            "another database, or drop that table there"
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

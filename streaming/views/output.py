@@ -1,0 +1,134 @@
+"""The data of a command on stdout, as text, JSON or CSV.
+
+Text is for people: aligned columns (a folded table on a terminal), `-` for null, and escapes for
+characters that a terminal would obey. JSON is one object per line. Commands do not format; they
+hand rows to an `Output`.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from streaming.views.text import Row, csv_lines, json_line, printable
+
+
+class Output(ABC):
+    """Where a command's data goes."""
+
+    @abstractmethod
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        """A table; text shows `columns` only, JSON all there is."""
+
+    @abstractmethod
+    def result(self, fields: Row, text: str, /) -> None:
+        """One answer: its fields for JSON, a sentence for people."""
+
+
+class JsonOutput(Output):
+    """One JSON object per line."""
+
+    def rows(self, rows: Iterable[Row], _columns: Sequence[str], /) -> None:
+        for row in rows:
+            click.echo(json_line(row))
+
+    def result(self, fields: Row, _text: str, /) -> None:
+        click.echo(json_line(fields))
+
+
+class TextOutput(Output):
+    """Aligned columns and sentences."""
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+        if sys.stdout.isatty():
+            _show_folded(columns, cells)
+        else:
+            _show_aligned(columns, cells)
+
+    def result(self, _fields: Row, text: str, /) -> None:
+        for line in text.split("\n"):
+            click.echo(printable(line))
+
+
+class CsvOutput(Output):
+    """RFC 4180 with a line of names; null is empty, what is nested is JSON."""
+
+    for_spreadsheets = False
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
+        for line in csv_lines(rows, columns, for_spreadsheets=self.for_spreadsheets):
+            click.echo(line, nl=False)
+
+    def result(self, fields: Row, _text: str, /) -> None:
+        self.rows([fields], list(fields))
+
+
+class SpreadsheetOutput(CsvOutput):
+    """The same with no cell that a spreadsheet takes for a formula."""
+
+    for_spreadsheets = True
+
+
+OUTPUTS: Mapping[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+
+
+def output_of(name: str) -> Output:
+    """The output that `--output` names."""
+    return OUTPUTS[name]()
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case str():
+            return printable(value)
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return printable(", ".join(_element(element) for element in value))
+        case dict() | date() | time() | Decimal():
+            return printable(json_line(value).strip('"'))
+        case _:
+            return str(value)
+
+
+def _element(value: Any) -> str:
+    """A topic partition as `topic:partition`, a task of a streams group as `active 0_1`."""
+    if isinstance(value, dict) and "subtopology_id" in value:
+        return f"{value['task_type']} {value['subtopology_id']}_{value['partition']}"
+    if isinstance(value, dict) and "partition" in value:
+        return f"{value.get('topic') or value.get('topic_id')}:{value['partition']}"
+    return value if isinstance(value, str) else json_line(value)
+
+
+def _show_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Columns wide enough for their widest cell: nothing is cut, so that a pipe gets all of it."""
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for line in (columns, *cells):
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _show_folded(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """The same on a terminal, where a cell that does not fit goes on in the next line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in cells:
+        # Text, since a plain string would be read for markup.
+        table.add_row(*(Text(cell) for cell in line))
+    Console().print(table)

@@ -1,0 +1,180 @@
+"""SQL over the tables and views of a snapshot: DuckDB, which sees nothing else.
+
+No file, address, environment variable or Python object is within reach of a query. Queries
+from outside are answered by `streaming.views.sql.processes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import duckdb
+import pyarrow as pa
+from pyarrow.dataset import Dataset
+
+from streaming.errors import ConfigurationError
+from streaming.views.definitions import SCHEMAS
+
+Queried: TypeAlias = "pa.Table | Dataset"
+
+_INTERRUPT_EVERY_S: Final = 0.1
+_WORD: Final = re.compile(r"\w+")
+_SEES_NOTHING: Final = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "secret_directory": "",
+    "temp_directory": "",
+}
+
+
+class Looked(Protocol):
+    """Tables and views as of one moment."""
+
+    at: datetime
+
+    def queried(self, name: str) -> Queried:
+        """A table or view for an engine that chooses rows and columns by itself."""
+
+
+class Answer(NamedTuple):
+    """Rows as DuckDB finds them; each column has a name of its own."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def query(sql: str, snapshot: Looked) -> pa.Table:
+    """The answer to a SELECT; `moment()` in it is when the snapshot is looked at.
+
+    Args:
+        sql: a SELECT in DuckDB's SQL.
+        snapshot: where tables and views are.
+
+    Raises:
+        ConfigurationError: it cannot be understood, fails, or is no SELECT.
+    """
+    with _connected(snapshot.at) as connection:
+        found = _interruptible(
+            connection, lambda: _bound(connection, sql, snapshot.queried).to_arrow_table()
+        )
+    return found.rename_columns(_unique(found.column_names))
+
+
+@contextmanager
+def answering(
+    sql: str,
+    snapshot: Looked,
+    *,
+    rows_at_once: int,
+    settings: Mapping[str, str | int],
+) -> Iterator[Answer]:
+    """The answer to a SELECT batch by batch: it is never in memory as a whole.
+
+    Args:
+        sql: a SELECT in DuckDB's SQL.
+        snapshot: where tables and views are.
+        rows_at_once: rows of a batch.
+        settings: DuckDB's, such as `memory_limit`.
+
+    Raises:
+        ConfigurationError: it cannot be understood, fails, or is no SELECT.
+    """
+    with _connected(snapshot.at, settings) as connection:
+        reader = _bound(connection, sql, snapshot.queried).to_arrow_reader(rows_at_once)
+        names = _unique(reader.schema.names)
+        schema = pa.schema(
+            [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+        )
+        yield Answer(schema, _renamed(reader, schema))
+
+
+def check(sql: str) -> None:
+    """Whether a query is valid, for any rows in the tables.
+
+    Raises:
+        ConfigurationError: it is not valid, or not a single SELECT.
+    """
+    with _connected(datetime.now(timezone.utc)) as connection:
+        _bound(connection, sql, lambda name: SCHEMAS[name].empty_table())
+
+
+def names_in(sql: str) -> set[str]:
+    """The tables and views that a query may ask for.
+
+    >>> sorted(names_in("SELECT groups FROM Group_Lag"))
+    ['group_lag', 'groups']
+    """
+    return {word.lower() for word in _WORD.findall(sql)}.intersection(SCHEMAS)
+
+
+def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in reader:
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    except (OSError, pa.ArrowException) as error:
+        # DuckDB's own error, as Arrow hands it on.
+        raise ConfigurationError(_first_line(error)) from error
+
+
+def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.Table]) -> pa.Table:
+    """DuckDB does not notice Ctrl-C in all of its calls, so the caller's thread waits for it."""
+    with ThreadPoolExecutor(1, thread_name_prefix="sql") as pool:
+        answer = pool.submit(work)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            while not wait([answer], _INTERRUPT_EVERY_S).done:
+                connection.interrupt()
+            raise
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of columns, each once.
+
+    >>> _unique(["a", "b", "a"])
+    ['a', 'b', 'a_1']
+    """
+    found: list[str] = []
+    for name in names:
+        number, other = 0, name
+        while other in found:
+            number += 1
+            other = f"{name}_{number}"
+        found.append(other)
+    return found
+
+
+@contextmanager
+def _connected(
+    moment: datetime, settings: Mapping[str, str | int] | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(config={**_SEES_NOTHING, **(settings or {})})
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
+        yield connection
+    except duckdb.Error as error:
+        raise ConfigurationError(_first_line(error)) from error
+    finally:
+        connection.close()
+
+
+def _bound(
+    connection: duckdb.DuckDBPyConnection, sql: str, named: Callable[[str], Queried]
+) -> duckdb.DuckDBPyRelation:
+    for name in names_in(sql):
+        connection.register(name, named(name))
+    connection.execute("SET lock_configuration = true")
+    statements = connection.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise ConfigurationError("only a single SELECT is answered")
+    return connection.sql(sql)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

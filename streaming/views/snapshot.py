@@ -1,0 +1,129 @@
+"""All tables and views of one snapshot, each view computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from coordinator_state.insight.group_status import StatusRules
+from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.group_lag import group_lag
+from streaming.lag.group_status import (
+    GROUP_STATUS,
+    PARTITION_STATUS,
+    judged_groups,
+    judged_partitions,
+)
+from streaming.tables.reader import TableReader
+from streaming.views.definitions import SELECTS, VIEWS
+from streaming.views.query import Queried, query
+
+_COMPUTED: Final = {
+    "group_lag": "lags",
+    "group_status": "groups",
+    "partition_status": "partitions",
+    "expiring_offsets": "expiring",
+}
+"""The attributes of a snapshot that views are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlace:
+    """Where another process finds the same snapshot."""
+
+    tables: str
+    version: int
+    at: datetime
+    status_rules: StatusRules
+
+    def open(self, views: Mapping[str, pa.Table]) -> Snapshot:
+        """The snapshot; `views` are those that somebody has computed already.
+
+        Raises:
+            ConfigurationError: the tables cannot be read.
+        """
+        reader = TableReader(self.tables, as_of=self.version)
+        return Snapshot(reader, at=self.at, status_rules=self.status_rules, views=views)
+
+
+class Snapshot:
+    """The tables as of one micro-batch, and what follows from them at a moment.
+
+    Args:
+        reader: the tables.
+        at: the moment to which ages are measured, in place of the reader's.
+        status_rules: the limits of statuses, in place of the defaults.
+        views: those that are computed already.
+    """
+
+    def __init__(
+        self,
+        reader: TableReader,
+        *,
+        at: datetime | None = None,
+        status_rules: StatusRules | None = None,
+        views: Mapping[str, pa.Table] | None = None,
+    ) -> None:
+        self.reader = reader
+        self.at = at or reader.moment
+        self._status_rules = status_rules or StatusRules()
+        self._views: Mapping[str, Callable[[], pa.Table]] = {
+            "group_lag": lambda: self.lags,
+            "group_status": lambda: pa.Table.from_pylist(self.groups, GROUP_STATUS),
+            "partition_status": lambda: pa.Table.from_pylist(self.partitions, PARTITION_STATUS),
+            "expiring_offsets": lambda: self.expiring,
+            **{name: partial(self._selected, name) for name in SELECTS},
+        }
+        self._found: dict[str, Queried] = dict(views or {})
+
+    @property
+    def place(self) -> SnapshotPlace:
+        """Where another process finds it."""
+        tables = self.reader.tables
+        if "://" not in tables:
+            tables = str(Path(tables).absolute())
+        return SnapshotPlace(tables, self.reader.version, self.at, self._status_rules)
+
+    def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
+        """Those of some views that need not be computed any more."""
+        return {
+            name: self.queried(name)
+            for name, attribute in _COMPUTED.items()
+            if name in names and attribute in self.__dict__
+        }
+
+    @cached_property
+    def lags(self) -> pa.Table:
+        """The view `group_lag`."""
+        return group_lag(self.reader, at=self.at)
+
+    @cached_property
+    def partitions(self) -> list[dict[str, Any]]:
+        """Rows of `group_lag` with their status, as `judged_partitions` gives them."""
+        return judged_partitions(self.reader, self.at, None, self._status_rules, self.lags)
+
+    @cached_property
+    def groups(self) -> list[dict[str, Any]]:
+        """Rows of `group_status`."""
+        return judged_groups(self.reader, self.at, None, self._status_rules, self.partitions)
+
+    @cached_property
+    def expiring(self) -> pa.Table:
+        """The view `expiring_offsets`."""
+        return expiring_offsets(self.reader)
+
+    def queried(self, name: str) -> Queried:
+        """A table or view for an engine that chooses rows and columns by itself."""
+        if name not in self._found:
+            view = self._views.get(name)
+            self._found[name] = self.reader.dataset(name) if view is None else view()
+        return self._found[name]
+
+    def _selected(self, name: str) -> pa.Table:
+        return query(SELECTS[name], self).cast(VIEWS[name])
