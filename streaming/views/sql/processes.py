@@ -71,7 +71,7 @@ class SqlProcesses:
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
         self._started: set[_Process] = set()
-        self.close = weakref.finalize(self, _end_all, self._started, self._idle)
+        self.close = weakref.finalize(self, _end_all, self._lock, self._started, self._idle)
         """Ends every process, those that are answering too."""
 
     def warm(self) -> None:
@@ -108,7 +108,8 @@ class SqlProcesses:
 
     def _put_back(self, process: _Process) -> None:
         with self._lock:
-            if self._is_reused and process.is_running:
+            # A process that was just killed may still count as running.
+            if self._is_reused and self.close.alive and process.is_running:
                 self._idle.append(process)
             else:
                 self._end(process)
@@ -221,11 +222,12 @@ class _Process:
         return Signals(-code).name if code < 0 else f"exit status {code}"
 
 
-def _end_all(started: set[_Process], idle: list[_Process]) -> None:
-    while idle:
-        idle.pop().end()
-    for process in list(started):
-        process.kill()
+def _end_all(lock: threading.Lock, started: set[_Process], idle: list[_Process]) -> None:
+    with lock:
+        while idle:
+            idle.pop().end()
+        for process in started:
+            process.kill()
 
 
 def _environment(tables: Collection[str]) -> dict[str, str]:
