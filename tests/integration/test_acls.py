@@ -47,7 +47,7 @@ def committed(secured_broker: SecuredBroker) -> Iterator[SecuredBroker]:
         # Other tests share the broker; their groups have offsets of topics without these ACLs.
         if others := [group["group_id"] for group in admin.list_groups()]:
             admin.delete_groups(others)
-        admin.create_topics(topics)
+        admin.create_topics(topics, wait_for_metadata=True)
         commit(admin)
         yield secured_broker
         admin.delete_groups([GROUP])

@@ -75,7 +75,7 @@ def test_offsets_outlive_a_restart_and_a_crash(fresh_broker: FreshBroker) -> Non
     where = broker.bootstrap_servers
     broker.create_offsets_topic()
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("orders", 1, 1)])
+        admin.create_topics([NewTopic("orders", 1, 1)], wait_for_metadata=True)
         admin.alter_group_offsets(
             "shop", {TopicPartition("orders", 0): OffsetAndMetadata(7, "seven", -1)}
         )

@@ -67,7 +67,7 @@ def test_cores_that_are_registered_later_get_tasks(
 ) -> None:
     log = tmp_path / "run.log"
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("on-a-cluster", 1, 1)])
+        admin.create_topics([NewTopic("on-a-cluster", 1, 1)], wait_for_metadata=True)
 
     def most_tasks() -> list[str]:
         return _MOST_TASKS.findall(log.read_text())

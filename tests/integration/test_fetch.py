@@ -42,7 +42,7 @@ def commit(broker: EmbeddedBroker, group_id: str, *offsets: int) -> int:
     """Commit offsets of a group one after the other; return its log partition."""
     with admin_of(broker) as admin:
         if "fetched" not in admin.list_topics():
-            admin.create_topics([NewTopic("fetched", 1, 1)])
+            admin.create_topics([NewTopic("fetched", 1, 1)], wait_for_metadata=True)
         for offset in offsets:
             errors = admin.alter_group_offsets(
                 group_id, {TopicPartition("fetched", 0): OffsetAndMetadata(offset, "", -1)}
@@ -178,12 +178,12 @@ def test_a_topic_that_was_created_again_is_noticed(
         admin_of(broker) as admin,
         closing(LogClient(broker.bootstrap_servers, topic="recreated")) as client,
     ):
-        admin.create_topics([NewTopic("recreated", 1, 1)])
+        admin.create_topics([NewTopic("recreated", 1, 1)], wait_for_metadata=True)
         before = client.describe()
         assert client.high_watermarks() == {0: 0}
         admin.delete_topics(["recreated"])
         eventually(lambda: "recreated" not in admin.list_topics())
-        admin.create_topics([NewTopic("recreated", 1, 1)])
+        admin.create_topics([NewTopic("recreated", 1, 1)], wait_for_metadata=True)
         with pytest.raises(ConfigurationError, match="was deleted and created again"):
             client.fetch({0: 0}, max_wait_ms=0)
         assert before.topic == "recreated"

@@ -89,7 +89,9 @@ def test_a_security_setting_that_does_not_fit_is_refused(
 
 def test_logs_that_may_not_be_described_are_a_state(secured_broker: SecuredBroker) -> None:
     with admin_of(secured_broker.broker) as admin:
-        admin.create_topics({"secret": {"num_partitions": 1, "replication_factor": 1}})
+        admin.create_topics(
+            {"secret": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
+        )
     asked = [TopicPartition("secret", 0)]
     states = []
     for user in ("admin", "nobody"):

@@ -96,7 +96,9 @@ def test_it_goes_on_when_there_is_room(
         ) as run,
     ):
         try:
-            admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
+            admin.create_topics(
+                {TOPIC: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
+            )
             traffic = Traffic(admin)
             traffic.commit()
             eventually(lambda: newest(tables) == 1, 120)

@@ -116,7 +116,9 @@ def tables(
     folder = tmp_path_factory.mktemp("hostile-names")
     tables = str(folder / "tables")
     with admin_of(broker) as admin:
-        admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
+        admin.create_topics(
+            {TOPIC: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
+        )
         for name in NAMES.values():
             commit(broker, name.encode(), name.encode()[:_LONGEST_METADATA])
         for raw in NOT_UTF8:

@@ -103,7 +103,9 @@ def test_the_others_go_on(
     cluster: EmbeddedCluster, spark: SparkSession, tmp_path: Path, eventually: Eventually
 ) -> None:
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    admin.create_topics({"orders": {"num_partitions": 1, "replication_factor": 2}})
+    admin.create_topics(
+        {"orders": {"num_partitions": 1, "replication_factor": 2}}, wait_for_metadata=True
+    )
     admin.close()
     leading = leaders(cluster)
     lost = {p for p, node_id in leading.items() if node_id == 2}

@@ -49,7 +49,9 @@ def broker_of(
     with EmbeddedBroker(version=version, folder=folder, properties=PROPERTIES) as broker:
         broker.create_offsets_topic()
         with admin_of(broker) as admin:
-            admin.create_topics([NewTopic(topic, 10, 1) for topic in TOPICS])
+            admin.create_topics(
+                [NewTopic(topic, 10, 1) for topic in TOPICS], wait_for_metadata=True
+            )
         if semantics is Semantics.COORDINATOR:
             eventually(lambda: _knows_the_topics(broker), 30)
         yield broker

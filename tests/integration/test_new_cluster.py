@@ -52,7 +52,10 @@ def test_it_waits_for_the_first_group(
             line = next(line for line in live.stderr if MISSING in line)
             assert line.endswith("; waiting for it\n")
             with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
-                admin.create_topics({"orders": {"num_partitions": 1, "replication_factor": 1}})
+                admin.create_topics(
+                    {"orders": {"num_partitions": 1, "replication_factor": 1}},
+                    wait_for_metadata=True,
+                )
                 broker.create_offsets_topic()
                 committed = {TopicPartition("orders", 0): OffsetAndMetadata(7, "", -1)}
                 admin.alter_group_offsets("first", committed)

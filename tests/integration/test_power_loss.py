@@ -26,7 +26,9 @@ def test_the_next_start_goes_on_without_help(fresh_broker: FreshBroker, tmp_path
     broker.create_offsets_topic()
     servers = broker.bootstrap_servers
     admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.create_topics({"orders": {"num_partitions": 1, "replication_factor": 1}})
+    admin.create_topics(
+        {"orders": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True
+    )
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
 
     def run_to_end() -> str:

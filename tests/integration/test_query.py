@@ -40,7 +40,9 @@ def quiet_broker(fresh_broker: FreshBroker) -> EmbeddedBroker:
 @pytest.fixture
 def admin(quiet_broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=quiet_broker.bootstrap_servers)
-    client.create_topics({"query-orders": {"num_partitions": 2, "replication_factor": 1}})
+    client.create_topics(
+        {"query-orders": {"num_partitions": 2, "replication_factor": 1}}, wait_for_metadata=True
+    )
     yield client
     client.close()
 

@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         properties={"offsets.topic.num.partitions": LOG_PARTITIONS},
     ) as started:
         with admin_of(started) as admin:
-            admin.create_topics([NewTopic(TOPIC, 4, 1)])
+            admin.create_topics([NewTopic(TOPIC, 4, 1)], wait_for_metadata=True)
         started.create_offsets_topic()
         yield started
 

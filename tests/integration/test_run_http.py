@@ -116,7 +116,7 @@ def test_it_tells_how_it_is(
     broker = fresh_broker()
     broker.create_offsets_topic()
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("t", 1, 1)])
+        admin.create_topics([NewTopic("t", 1, 1)], wait_for_metadata=True)
     broker.stop()
     broker.replace_log(COMPACTED, compacted_end())
     broker.replace_log(MARKED, marked_end())

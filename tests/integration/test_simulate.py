@@ -92,7 +92,7 @@ def test_a_live_coordinator_of_kafka_4_loads_what_was_produced_with_its_next_rec
     broker = fresh_broker(version=version, properties={"offsets.topic.num.partitions": 1})
     broker.create_offsets_topic()
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("t", 1, 1)])
+        admin.create_topics([NewTopic("t", 1, 1)], wait_for_metadata=True)
     workload = Workload(WorkloadSettings(groups=3, log_partitions=1, transactional_share=0))
     workload.run(MINUTE_MS)
     with closing(BrokerClients(broker.bootstrap_servers)) as clients:

@@ -41,7 +41,7 @@ class Log:
         self.broker = broker
         with closing(self._admin()) as admin:
             if "sourced" not in admin.list_topics():
-                admin.create_topics([NewTopic("sourced", 3, 1)])
+                admin.create_topics([NewTopic("sourced", 3, 1)], wait_for_metadata=True)
 
     def _admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self.broker.bootstrap_servers)

@@ -54,7 +54,7 @@ def test_it_goes_on_once_they_can(
             yield
 
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)])
+        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
     _commit(broker, 1)
     with running(broker, spark, tmp_path, eventually) as tables:
         eventually(lambda: _committed(tables) == [1], 120)
@@ -95,7 +95,7 @@ def test_brokers_that_are_away_for_longer_than_it_waits_are_waited_for_again(
     broker = fresh_broker()
     broker.create_offsets_topic()
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)])
+        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
     _commit(broker, 1)
     with running(broker, spark, tmp_path, eventually, retry_timeout="2 seconds") as tables:
         eventually(lambda: _committed(tables) == [1], 120)
@@ -125,7 +125,7 @@ def test_a_token_endpoint_that_refuses_is_waited_for_like_a_broker(
     caplog.set_level(logging.WARNING, "streaming.run.supervision")
     broker = secured_broker.broker
     with admin_of(broker) as admin:
-        admin.create_topics([NewTopic("supervised", 1, 1)])
+        admin.create_topics([NewTopic("supervised", 1, 1)], wait_for_metadata=True)
     _commit(broker, 1)
     secret = secured_broker.file("client-secret", CLIENT_SECRET)
     with (

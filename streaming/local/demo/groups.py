@@ -102,7 +102,10 @@ def create_topics(clients: Clients) -> None:
     with clients.admin() as admin:
         partitions = {ORDERS: len(ORDERS_PARTITIONS), INVOICES: 1}
         # As many replicas as the cluster gives a topic.
-        admin.create_topics([NewTopic(name, count, -1) for name, count in partitions.items()])
+        admin.create_topics(
+            [NewTopic(name, count, -1) for name, count in partitions.items()],
+            wait_for_metadata=True,
+        )
 
 
 def produce_orders(clients: Clients) -> Steps:
