@@ -71,7 +71,7 @@ lock: venv ## Resolve requirements/*.lock again after a change of dependencies (
 	$(COMPILE) -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
 
 lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into the lock files of jars
-	$(BIN)/python -m tests.jar_sets
+	$(BIN)/python -m tests.support.brokers.jar_sets
 
 clean: ## Remove what make made; checkpoints and tables stay
 	rm -rf $(VENV) .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -10,7 +10,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None,
     reason="Chromium is not installed (Debian's package chromium); what the server sends is tested "
-    "without it in tests/unit/test_dashboard.py",
+    "without it in tests/unit/dashboard/test_dashboard.py",
 )
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import ViewportSize, sync_playwright
 
 from tests.browser.chromium import CHROMIUM, FLAGS
-from tests.integration.command_line import command_of
+from tests.support.clients.installed_command import command_of
 
 _PICTURES = {
     "overview": "c/demo/",

@@ -23,7 +23,8 @@ from streaming.metrics.server import serving
 from streaming.views.text import printable
 from tests.browser.chromium import CHROMIUM, FLAGS, needs_chromium
 from tests.conftest import Eventually
-from tests.dashboard_tables import (
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.dashboard_tables import (
     GROUPS,
     HOSTILE,
     REWOUND,
@@ -31,7 +32,6 @@ from tests.dashboard_tables import (
     create_dashboard_tables,
     set_back,
 )
-from tests.integration.command_line import command_of
 
 pytestmark = needs_chromium
 # Two minutes after they were written the tables are behind, and say less: what needs them comes

@@ -16,7 +16,7 @@ from tests.differential.broker_round import BrokerRounds, RoundResult
 from tests.differential.log_file import read_kafka_version, read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round
 from tests.differential.shrink import shrunk
-from tests.logs import segment
+from tests.support.logs.logs import segment
 
 SHOWN_LINES = 10
 

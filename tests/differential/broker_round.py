@@ -33,7 +33,7 @@ from tests.differential.random_round import (
     loaded,
     meets_a_defect_of_4_2,
 )
-from tests.modern_records import Topic
+from tests.support.logs.modern_records import Topic
 
 TOPIC_NAMES = ("t", "u")
 _LOAD_TIMEOUT_S = 60.0

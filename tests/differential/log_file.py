@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tests.logs import Event
-from tests.modern_records import Topic
+from tests.support.logs.logs import Event
+from tests.support.logs.modern_records import Topic
 
 Logs = Mapping[int, Sequence[Event]]
 

@@ -21,9 +21,9 @@ from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
 from coordinator_state.replay.streams_groups import StreamsGroup
-from tests.logs import Event, segment
-from tests.modern_records import Topic
-from tests.random_logs import LEADER_CHANGE, RandomEvents
+from tests.support.logs.logs import Event, segment
+from tests.support.logs.modern_records import Topic
+from tests.support.logs.random_logs import LEADER_CHANGE, RandomEvents
 
 LOG_PARTITIONS = 50
 MAX_DRAWS = 30

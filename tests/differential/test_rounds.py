@@ -11,7 +11,7 @@ from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded
 from tests.differential.shrink import shrunk
-from tests.logs import segment
+from tests.support.logs.logs import segment
 
 pytestmark = pytest.mark.timeout(600)
 

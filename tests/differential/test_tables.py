@@ -17,7 +17,7 @@ from streaming.verify.answer import Answers
 from streaming.verify.table_answers import TableAnswers
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.random_round import draw_round
-from tests.logs import segment
+from tests.support.logs.logs import segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,8 @@
 """Records a log in which groups change their type: `python -m tests.golden.conversions`.
 
 Real clients make a broker convert them: classic to consumer and back while members stay, classic to
-streams and back while the group is empty. Ids and times are another recording's, so it is recorded
-by hand, for a new version of Kafka, and `tests/unit/test_conversions.py` compacts what is there.
+streams and back while the group is empty. Each recording has ids and times of its own, so it is
+recorded by hand, for a new version of Kafka. `tests/unit/model/test_conversions.py` compacts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from streaming.jvm.java import find_java
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.jar_sets import client_jars
+from tests.support.brokers.jar_sets import client_jars
 
 CONVERSIONS = Path(__file__).parent / KAFKA_VERSION / "conversions.log"
 CONSUMERS, STREAMS = "to-consumer-and-back", "to-streams-and-back"

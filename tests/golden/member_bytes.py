@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from streaming.jvm.jars import kafka_jars
 from tests.golden.java_program import run_java
-from tests.jar_sets import client_jars
+from tests.support.brokers.jar_sets import client_jars
 
 
 def member_bytes() -> Iterator[dict[str, str]]:

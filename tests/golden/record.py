@@ -1,7 +1,7 @@
 """Records the golden files: `python -m tests.golden.record`.
 
-They stand in a folder per Kafka version, one record a line. `tests/unit/test_golden.py` holds our
-codec to them, `tests/integration/test_golden.py` records them again and compares.
+They stand in a folder per Kafka version, one record a line. `tests/unit/records/test_golden.py`
+holds our codec to them, `tests/integration/test_golden.py` records them again and compares.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.integration.secured_broker import SecuredBroker, running_secured_broker
+from tests.support.brokers.secured_broker import SecuredBroker, running_secured_broker
 
 
 class FreshBroker(Protocol):

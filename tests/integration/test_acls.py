@@ -21,8 +21,8 @@ from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from tests.admin_client import admin_of
-from tests.integration.secured_broker import SecuredBroker
+from tests.support.brokers.secured_broker import SecuredBroker
+from tests.support.clients.admin_client import admin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
-from tests.integration.command_line import run_command
-from tests.logs import group_record_value, offset_key, offset_value
-from tests.tables_folder import create_tables
+from tests.support.clients.installed_command import run_command
+from tests.support.logs.logs import group_record_value, offset_key, offset_value
+from tests.support.tables.tables_folder import create_tables
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -29,8 +29,8 @@ from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
 from tests.conftest import Eventually
-from tests.logs import offset_key, offset_value
-from tests.tables_folder import Row, apply_micro_batch, create_tables
+from tests.support.logs.logs import offset_key, offset_value
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
 LOG_PARTITIONS = 4
 TOPIC = "orders"

@@ -15,10 +15,10 @@ from kafka.admin import NewTopic
 from bench.equality import check_equality
 from coordinator_state.model.plain_commits import PlainCommits
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.admin_client import admin_of
 from tests.conftest import Eventually
-from tests.integration.command_line import command_of, run_command
-from tests.integration.standalone_cluster import standalone_cluster
+from tests.support.brokers.standalone_cluster import standalone_cluster
+from tests.support.clients.admin_client import admin_of
+from tests.support.clients.installed_command import command_of, run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

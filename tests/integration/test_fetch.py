@@ -24,8 +24,8 @@ from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import HOST, free_port
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.admin_client import admin_of
-from tests.logs import offset_key, offset_value
+from tests.support.clients.admin_client import admin_of
+from tests.support.logs.logs import offset_key, offset_value
 
 if TYPE_CHECKING:
     from tests.conftest import Eventually

@@ -24,16 +24,21 @@ from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPar
 from streaming.kafka.semantics import detect_semantics
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.admin_client import admin_of
 from tests.conftest import Eventually
-from tests.integration.secured_broker import (
+from tests.support.brokers.secured_broker import (
     SCRAM_PASSWORD,
     SCRAM_USER,
     TLS_NAME,
     TOKEN_USER,
     SecuredBroker,
 )
-from tests.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint, unsecured_token
+from tests.support.brokers.token_endpoint import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    token_endpoint,
+    unsecured_token,
+)
+from tests.support.clients.admin_client import admin_of
 
 LOG = ("read", "topic", OFFSETS_TOPIC)
 BY_CLIENT_CREDENTIALS = {

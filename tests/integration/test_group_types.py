@@ -24,7 +24,7 @@ from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
-from tests.jar_sets import client_jars
+from tests.support.brokers.jar_sets import client_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

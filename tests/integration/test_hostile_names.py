@@ -33,11 +33,11 @@ from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from streaming.views.text import printable
-from tests.admin_client import admin_of
-from tests.alert_rules import write_rules
-from tests.command_line import call, json_lines
 from tests.conftest import Eventually
-from tests.receivers import http_receiver
+from tests.support.brokers.receivers import http_receiver
+from tests.support.clients.admin_client import admin_of
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.alert_rules import write_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
-from tests.integration.command_line import command_of
+from tests.support.clients.installed_command import command_of
 
 pytestmark = [
     pytest.mark.timeout(600),

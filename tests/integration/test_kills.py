@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault_points import NEXT_READ, POINTS
-from tests.kills import RANDOM_MOMENT, kill_again_and_again, mixed
+from tests.kills.__main__ import RANDOM_MOMENT, kill_again_and_again, mixed
+from tests.kills.fault_points import NEXT_READ, POINTS
 
 pytestmark = pytest.mark.timeout(1_800)
 

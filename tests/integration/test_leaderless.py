@@ -24,10 +24,10 @@ from streaming.local.broker.configuration import free_ports
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
 from tests.conftest import Eventually
-from tests.embedded_cluster import EmbeddedCluster
-from tests.integration.command_line import run_command
-from tests.integration.running_query import running
-from tests.undisturbed import differences, load, table_rows
+from tests.support.brokers.embedded_cluster import EmbeddedCluster
+from tests.support.brokers.running_query import running
+from tests.support.clients.installed_command import run_command
+from tests.support.tables.undisturbed import differences, load, table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

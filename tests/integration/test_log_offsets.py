@@ -27,8 +27,8 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.conftest import Eventually
 from tests.integration.conftest import FreshBroker
-from tests.integration.running_query import running
-from tests.tables_folder import apply_micro_batch, create_tables
+from tests.support.brokers.running_query import running
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

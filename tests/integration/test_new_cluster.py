@@ -16,8 +16,8 @@ from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, TABLES
 from tests.conftest import Eventually
-from tests.integration.command_line import command_of, run_command
 from tests.integration.conftest import FreshBroker
+from tests.support.clients.installed_command import command_of, run_command
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -13,10 +13,10 @@ from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jvm.jars import cached_jars
 from streaming.run.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
-from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker
-from tests.jar_sets import S3A
-from tests.object_store import served_object_store
+from tests.support.brokers.jar_sets import S3A
+from tests.support.brokers.object_store import served_object_store
+from tests.support.clients.installed_command import run_command
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -10,9 +10,9 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
-from tests.integration.command_line import run_command
 from tests.integration.conftest import FreshBroker
-from tests.undisturbed import differences, load, table_rows
+from tests.support.clients.installed_command import run_command
+from tests.support.tables.undisturbed import differences, load, table_rows
 
 pytestmark = pytest.mark.timeout(600)
 

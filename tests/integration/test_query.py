@@ -22,9 +22,9 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 from streaming.views.offset_fetch import offset_fetch
 from tests.conftest import Eventually
-from tests.integration.command_line import command_of, run_command
 from tests.integration.conftest import FreshBroker
-from tests.integration.thrift_server import Metastore, thrift_server
+from tests.support.brokers.thrift_server import Metastore, thrift_server
+from tests.support.clients.installed_command import command_of, run_command
 
 pytestmark = pytest.mark.timeout(600)
 

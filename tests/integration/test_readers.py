@@ -34,9 +34,9 @@ from streaming.tables.schemas import (
 )
 from streaming.views.coordinator_tables import CoordinatorTables
 from tests.conftest import Eventually
-from tests.integration.command_line import command_of
 from tests.integration.conftest import FreshBroker
-from tests.loader_tables import Row, differences, rows_of
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.loader_tables import Row, differences, rows_of
 
 pytestmark = pytest.mark.timeout(600)
 

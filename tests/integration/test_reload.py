@@ -19,11 +19,11 @@ from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from streaming.views.offset_fetch import offset_fetch
-from tests.admin_client import admin_of
 from tests.conftest import Eventually
-from tests.integration.command_line import run_command
-from tests.integration.running_query import running
-from tests.logs import Event, offset_key, offset_value, segment
+from tests.support.brokers.running_query import running
+from tests.support.clients.admin_client import admin_of
+from tests.support.clients.installed_command import run_command
+from tests.support.logs.logs import Event, offset_key, offset_value, segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

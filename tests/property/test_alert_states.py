@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.alerts.alert import AlertKey, AlertState
-from tests.unit.test_alert_states import BEHIND, Rules
+from tests.unit.alerts.test_alert_states import BEHIND, Rules
 
 SINKS = {name: {"type": "stdout"} for name in ("a", "b")}
 LOOK = st.tuples(

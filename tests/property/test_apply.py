@@ -37,11 +37,11 @@ from streaming.tables.schemas import APPEND_TABLES, GONE, LOAD_PROGRESS, LOST, T
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
-from tests.loader_tables import Row, differences, differing, in_ms, rows_of
-from tests.logs import Event, segment
-from tests.plan_tables import RETENTION_MS, PlanTables
-from tests.random_logs import logs
-from tests.tables_folder import Crash, start_apply
+from tests.support.logs.logs import Event, segment
+from tests.support.logs.random_logs import logs
+from tests.support.tables.loader_tables import Row, differences, differing, in_ms, rows_of
+from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
+from tests.support.tables.tables_folder import Crash, start_apply
 
 LOGS_PER_RUN = 25
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)

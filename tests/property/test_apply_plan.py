@@ -18,9 +18,9 @@ from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
-from tests.logs import Event, segment
-from tests.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
-from tests.random_logs import logs
+from tests.support.logs.logs import Event, segment
+from tests.support.logs.random_logs import logs
+from tests.support.tables.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
 
 def _loaded(buffer: bytes, semantics: Semantics) -> ReferenceLoader:

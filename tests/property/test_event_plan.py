@@ -21,9 +21,9 @@ from coordinator_state.replay.group_replay import GroupRecord, name_of
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.group_events import event_columns
-from tests.logs import Event, segment
-from tests.plan_tables import LOG_PARTITION, RETENTION_MS, PlanTables
-from tests.random_logs import logs
+from tests.support.logs.logs import Event, segment
+from tests.support.logs.random_logs import logs
+from tests.support.tables.plan_tables import LOG_PARTITION, RETENTION_MS, PlanTables
 
 
 def _decoded(batch: RecordBatch) -> tuple[GroupRecord, bool] | None:

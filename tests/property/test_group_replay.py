@@ -21,8 +21,8 @@ from coordinator_state.replay.group_replay import (
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
-from tests.modern_records import KeyAndValue, ModernRecords
-from tests.random_logs import GROUPS, TOPICS
+from tests.support.logs.modern_records import KeyAndValue, ModernRecords
+from tests.support.logs.random_logs import GROUPS, TOPICS
 
 
 def _log(seeds: list[int]) -> list[KeyAndValue]:

@@ -27,9 +27,9 @@ from coordinator_state.log.log_decoder import DecodedRecordSet
 from coordinator_state.log.log_rows import MOST_STEPS_BACK
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.log.record_set import SETTLED_BYTES
-from tests.logs import Event, offset_key, offset_value, segment
-from tests.random_batches import batch_logs, damaged_logs, header_like_bytes
-from tests.random_logs import logs
+from tests.support.logs.logs import Event, offset_key, offset_value, segment
+from tests.support.logs.random_batches import batch_logs, damaged_logs, header_like_bytes
+from tests.support.logs.random_logs import logs
 
 # --- the two decoders ----------------------------------------------------------------------------
 

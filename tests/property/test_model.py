@@ -27,10 +27,15 @@ from coordinator_state.model.requests import (
 )
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from tests.consumer_rules import GROUPS, ConsumerRules, groups
-from tests.consumer_rules import TOPICS as TOPICS_OF_CLUSTER
-from tests.model_states import expected_state, loaded_state, tables_state, without_simple
-from tests.told import assignment, subscription
+from tests.support.clients.consumer_rules import GROUPS, ConsumerRules, groups
+from tests.support.clients.consumer_rules import TOPICS as TOPICS_OF_CLUSTER
+from tests.support.clients.model_states import (
+    expected_state,
+    loaded_state,
+    tables_state,
+    without_simple,
+)
+from tests.support.clients.told import assignment, subscription
 
 TOPICS = ("t", "u")
 RETENTION_MS = 60_000

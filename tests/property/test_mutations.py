@@ -1,10 +1,10 @@
-"""A slice of the damaged records of `tests/mutations.py`."""
+"""A slice of the damaged records of `tests/mutations/__main__.py`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.mutations import Mutations, run, try_record_set
+from tests.mutations.__main__ import Mutations, run, try_record_set
 
 
 def test_damaged_records_are_rows_and_the_same_ones_for_both_decoders() -> None:

@@ -32,7 +32,7 @@ from coordinator_state.records.serde import (
     encode_versioned,
 )
 from coordinator_state.wire.schema import Field, Schema
-from tests.prefixes import assert_no_prefix_is_enough
+from tests.support.logs.prefixes import assert_no_prefix_is_enough
 
 few_examples = settings(max_examples=max(20, settings().max_examples // 5))
 """For tests that run once per version or type: together they have as many as the others."""

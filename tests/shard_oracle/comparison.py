@@ -26,8 +26,8 @@ from coordinator_state.model.timers import Action, Timers
 from coordinator_state.model.topics import Topics
 from tests.shard_oracle.kafka_shard import KafkaShard
 from tests.shard_oracle.shard_process import ShardProcess
-from tests.told import Names
-from tests.told_records import assignment_of, records_of
+from tests.support.clients.told import Names
+from tests.support.clients.told_records import assignment_of, records_of
 
 START_MS: Final = 1_000_000
 _TIMER_NAMES: Final = {

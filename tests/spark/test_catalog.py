@@ -15,7 +15,7 @@ from streaming.tables.reader import TableReader
 from streaming.views.catalog import register
 from streaming.views.definitions import SELECTS
 from streaming.views.snapshot import Snapshot
-from tests.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from streaming.tables.reader import TableReader
 from streaming.views.definitions import VIEWS
 from streaming.views.snapshot import Snapshot
 from streaming.views.spark_views import create_views
-from tests.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from streaming.source import coordinator_log as source
-from tests.alert_rules import lag_of, write_rules
-from tests.memory_log import MemoryLog, MemoryLogClient
-from tests.receivers import HttpReceiver, http_receiver
-from tests.tables_folder import create_tables
+from tests.support.brokers.receivers import HttpReceiver, http_receiver
+from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
+from tests.support.tables.alert_rules import lag_of, write_rules
+from tests.support.tables.tables_folder import create_tables
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""`python -m tests.every_python`: the unit tests on each other Python that this machine has.
+
+Each has a virtual environment of its own, `.cache/python3.N`, installed from requirements/dev.lock
+the first time and when a lock file has changed. Further arguments go to pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+MINORS: Final = range(10, 15)
+"""Of Python 3: from the oldest that pyproject.toml names to the newest that is released."""
+
+_REPOSITORY: Final = Path(__file__).parents[2]
+_CACHE: Final = _REPOSITORY / ".cache"
+_WHEELHOUSE: Final = _CACHE / "wheelhouse"
+_UV: Final = Path(sys.executable).with_name("uv")
+_TESTS: Final = ("coordinator_state", "streaming", "tests/unit")
+_INPUTS: Final = ("pyproject.toml", "requirements/core.lock", "requirements/dev.lock")
+# A name on the PATH may be a shim of pyenv's that starts nothing, or another version.
+_IS_THAT_PYTHON: Final = """
+import ensurepip, sys, venv
+sys.exit(sys.version_info[:2] != (3, {minor}))
+"""
+
+
+def main(pytest_arguments: list[str]) -> int:
+    """Print a line about each Python; 1 if tests failed on one, else 0."""
+    results = []
+    for minor in MINORS:
+        name = f"Python 3.{minor}"
+        if minor == sys.version_info.minor:
+            results.append(f"{name}: left out, `make test` runs on it")
+        elif (found := find_python(minor)) is None:
+            results.append(f"{name}: left out, this machine does not have it")
+        else:
+            say(f"{name}: {found}")
+            status = run_tests(environment_of(found, minor), pytest_arguments)
+            results.append(f"{name}: {'passed' if status == 0 else f'FAILED ({status})'}")
+    say(*results)
+    return any("FAILED" in result for result in results)
+
+
+def find_python(minor: int) -> Path | None:
+    """An interpreter of Python 3.<minor> that can make virtual environments, None without one."""
+    return next((python for python in _candidates(minor) if _is_that_python(python, minor)), None)
+
+
+def _candidates(minor: int) -> Iterator[Path]:
+    for folder in os.get_exec_path():
+        yield Path(folder, f"python3.{minor}")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from sorted(pyenv.glob(f"versions/3.{minor}.*/bin/python"), reverse=True)
+
+
+def _is_that_python(python: Path, minor: int) -> bool:
+    question = (python, "-c", _IS_THAT_PYTHON.format(minor=minor))
+    try:
+        return subprocess.run(question, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def environment_of(python: Path, minor: int) -> Path:
+    """The interpreter of a virtual environment with everything in it, made where it is not."""
+    folder = _CACHE / f"python3.{minor}"
+    own, installed = folder / "bin" / "python", folder / ".installed"
+    wanted = "".join((_REPOSITORY / name).read_text() for name in _INPUTS)
+    if not installed.exists() or installed.read_text() != wanted:
+        run(python, "-m", "venv", "--clear", folder)
+        install = (_UV, "pip", "install", "--quiet", "--python", own)
+        run(*install, "--require-hashes", "-r", "requirements/dev.lock")
+        run(*install, "--no-deps", "--no-build-isolation", "--editable", ".")
+        # test_packaging.py installs our wheel alone without network.
+        wheels = (own, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel")
+        run(*wheels, "--require-hashes", "-r", "requirements/core.lock", "-w", _WHEELHOUSE)
+        installed.write_text(wanted)
+    return own
+
+
+def run_tests(python: Path, pytest_arguments: list[str]) -> int:
+    """Pytest's exit status; two files at once, and nothing of it in the cache of the others."""
+    command = (python, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider")
+    return subprocess.run(
+        [*command, *_TESTS, *pytest_arguments], cwd=_REPOSITORY, check=False
+    ).returncode
+
+
+def run(*command: str | Path) -> None:
+    """Run a command; its output goes where this program's output goes."""
+    status = subprocess.run(command, cwd=_REPOSITORY, check=False).returncode
+    if status != 0:
+        sys.exit(f"Error: {' '.join(map(str, command))}: exit status {status}")
+
+
+def say(*lines: str) -> None:
+    """Print lines at once: pytest writes to the same place."""
+    sys.stdout.write("\n".join(("", *lines, "")))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,400 @@
+"""A `run` that is killed again and again while groups work: `python -m tests.kills --kills 200`.
+
+The groups of the demo, and some odder ones, commit, rebalance, set back, delete and use
+transactions on a real broker. `run` is started, killed with SIGKILL (it, Spark's JVM, planner and
+workers) and started again on the same folders, now and then without its checkpoint: at each of
+`fault_points.POINTS`, and at random moments, be it while it starts or in the middle of a
+micro-batch. Every 25 kills the groups rest, and all tables, history included, are held row by row
+against those of one load that nobody disturbed, against the reference loader and against the
+broker's own answers. A point that was never reached is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+import click
+
+from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.kafka.fetch import LogClient
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
+from streaming.run.stderr import write_note
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALL_TABLES, OFFSET_COMMITS
+from streaming.verify.broker_answers import BrokerAnswers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verify import verify
+from streaming.views.output import output_of
+from tests.kills.fault_points import (
+    INITIAL_OFFSET,
+    POINTS,
+    POINTS_OF_CREATION,
+    POINTS_OF_ROLL_BACK,
+    POINTS_OF_UPKEEP,
+)
+from tests.kills.killed_tables import KilledTables, is_kept
+from tests.support.clients.odd_traffic import OddTraffic
+from tests.support.tables.loader_tables import differences as differences_from_loaders
+from tests.support.tables.loader_tables import rows_of
+from tests.support.tables.undisturbed import differences
+
+RANDOM_MOMENT: Final = "a random moment"
+KILLS_BETWEEN_COMPARISONS: Final = 25
+_PATIENCE_S: Final = 300.0
+_VERIFICATION_S: Final = 30.0
+# Lives end before the first micro-batch, in it, or some micro-batches later.
+_LIFE: Final = 1.5
+_USUAL_S: Final = 12.0
+_MOST_ATTEMPTS: Final = 6
+# Slower than the demo: the machine is there for the starts.
+_STEP_INTERVAL_S: Final = 0.3
+_OF_POINTS: Final = 0.6
+_WITH_AVAILABLE_NOW: Final = 0.25
+_WITHOUT_CHECKPOINT: Final = 0.2
+_DIFFERENCES_SHOWN: Final = 20
+# Where a second time is another start's, or far away.
+_ONCE: Final = frozenset({INITIAL_OFFSET, *POINTS_OF_ROLL_BACK, *POINTS_OF_UPKEEP})
+_OPTIONS: Final = {
+    "plain": ("--max-records-per-trigger", "2000"),
+    "feed": ("--change-data-feed",),
+}
+_SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Survived:
+    """What was tried, and what differs.
+
+    `kills` counts by point, `by_run` by what kind of run it was; `rows` are those of the last load
+    that nobody disturbed.
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    by_run: Counter[str] = field(default_factory=Counter)
+    never_reached: list[str] = field(default_factory=list)
+    comparisons: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+
+
+def mixed(kills: int, seed: int) -> list[str]:
+    """Points and random moments for so many kills; every point at least once if they are enough."""
+    choose = random.Random(seed)
+    of_points = int(kills * _OF_POINTS)
+    if kills < len(POINTS):
+        passes = [choose.sample(POINTS, of_points)]
+    else:
+        passes = [list(POINTS) for _ in range(max(1, of_points // len(POINTS)))]
+    moments = kills - sum(map(len, passes))
+    plan: list[str] = []
+    for number, points in enumerate(passes):
+        share = moments // len(passes) + (number < moments % len(passes))
+        points += [RANDOM_MOMENT] * share
+        choose.shuffle(points)
+        # A folder is new once, and must grow before there is anything to tidy up.
+        plan += sorted(points, key=_turn)
+    return plan
+
+
+def _turn(point: str) -> int:
+    if point in POINTS_OF_CREATION:
+        return 0
+    if point == INITIAL_OFFSET:
+        return 1
+    return 3 if point in POINTS_OF_UPKEEP else 2
+
+
+def kill_again_and_again(
+    folder: Path, plan: Sequence[str], seed: int, kinds: Sequence[str] = tuple(_OPTIONS)
+) -> Survived:
+    """Go through a plan with a folder of each kind; everything is written below `folder`."""
+    with EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES) as broker:
+        broker.create_offsets_topic()
+        create_topics(Clients(broker.bootstrap_servers))
+        killing = _Killing(broker, folder, random.Random(seed), deque(plan), kinds)
+        while killing.is_left and not killing.survived.differences:
+            killing.round()
+    survived = killing.survived
+    survived.never_reached = sorted(set(plan) - survived.kills.keys())
+    return survived
+
+
+class _Killing:
+    """Goes through a plan; a point that was not reached comes again later."""
+
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        folder: Path,
+        choose: random.Random,
+        plan: deque[str],
+        kinds: Sequence[str],
+    ) -> None:
+        self.survived = Survived()
+        self._broker = broker
+        self._folder = folder
+        self._choose = choose
+        self._left = plan
+        self._attempts: Counter[str] = Counter()
+        # How long it took from a start to a point: who else works on the machine changes it.
+        self._usual_s = deque([_USUAL_S], maxlen=5)
+        self._kinds = kinds
+        self._tables = [self._new(kind) for kind in kinds]
+
+    @property
+    def is_left(self) -> bool:
+        return bool(self._left)
+
+    def round(self) -> None:
+        """Some kills while groups work, and a comparison when they rest."""
+        servers = self._broker.bootstrap_servers
+        with OddTraffic(servers) as odd:
+            with closing(Traffic(servers, step_interval_s=_STEP_INTERVAL_S)) as traffic:
+                traffic.start()
+                end = self.survived.kills.total() + KILLS_BETWEEN_COMPARISONS
+                while self._left and self.survived.kills.total() < end:
+                    self._try(self._left.popleft())
+                traffic.stop(_PATIENCE_S)
+            odd.rest()
+            self._compare_at_rest()
+        del self._tables[len(self._kinds) :]
+
+    def _try(self, point: str) -> None:
+        self._attempts[point] += 1
+        if point in POINTS_OF_ROLL_BACK:
+            tables = self._some()
+            # There must be something to roll back.
+            if not self._die(tables, f"after {OFFSET_COMMITS.name}"):
+                return self._again(point)
+            loses = self._choose.random() < _WITHOUT_CHECKPOINT
+            is_reached = self._die(tables, point, loses_checkpoint=loses)
+        elif point in POINTS_OF_CREATION:
+            is_reached = self._die(self._young(), point)
+        else:
+            loses = point == INITIAL_OFFSET or self._choose.random() < _WITHOUT_CHECKPOINT
+            is_reached = self._die(self._some(point), point, loses_checkpoint=loses)
+        return None if is_reached else self._again(point)
+
+    def _again(self, point: str) -> None:
+        if self._attempts[point] < _MOST_ATTEMPTS:
+            self._left.append(point)
+
+    def _die(self, tables: KilledTables, point: str, *, loses_checkpoint: bool = False) -> bool:
+        choose, survived = self._choose, self.survived
+        if loses_checkpoint:
+            tables.lose_checkpoint()
+        available_now = choose.random() < _WITH_AVAILABLE_NOW and point != RANDOM_MOMENT
+        is_reached: bool | None = True
+        if point == RANDOM_MOMENT:
+            tables.die_after(choose.uniform(1, _LIFE * max(self._usual_s)))
+        else:
+            number = 1 if available_now or point in _ONCE else choose.choice((1, 1, 1, 2, 3))
+            if point in POINTS_OF_CREATION:
+                number = choose.randint(tables.tables_there + 1, len(ALL_TABLES))
+            began = time.monotonic()
+            is_reached = tables.die_at(point, number, available_now=available_now)
+            if is_reached:
+                self._usual_s.append(time.monotonic() - began)
+        name = tables.folder.name
+        what = point if is_reached else f"a random moment, for want of: {point}"
+        if is_reached is None:
+            write_note(f"{name}: ended before {point}")
+            return False
+        survived.kills[point if is_reached else RANDOM_MOMENT] += 1
+        kinds = {
+            "available_now": available_now,
+            "without_checkpoint": loses_checkpoint,
+            "change_data_feed": "--change-data-feed" in tables.options,
+        }
+        survived.by_run.update(kind for kind, is_so in kinds.items() if is_so)
+        write_note(
+            f"kill {survived.kills.total()}, {name}: {what}"
+            f"{', --available-now' if available_now else ''}"
+            f"{', checkpoint lost' if loses_checkpoint else ''}; "
+            f"load_progress is at version {tables.version}"
+        )
+        return is_reached
+
+    def _some(self, point: str = "") -> KilledTables:
+        # What is young has nothing to tidy up.
+        old = self._tables[: len(self._kinds)]
+        return self._choose.choice(old if point in POINTS_OF_UPKEEP else self._tables)
+
+    def _young(self) -> KilledTables:
+        """A folder that lacks tables."""
+        if self._tables[-1].tables_there == len(ALL_TABLES):
+            self._tables.append(self._new(self._choose.choice(self._kinds)))
+        return self._tables[-1]
+
+    def _new(self, kind: str) -> KilledTables:
+        number = len(list(self._folder.glob(f"{kind}-*")))
+        folder = self._folder / f"{kind}-{number}"
+        folder.mkdir()
+        return KilledTables(
+            servers=self._broker.bootstrap_servers, folder=folder, options=_OPTIONS[kind]
+        )
+
+    def _compare_at_rest(self) -> None:
+        """Once more where a member was thrown out meanwhile, since that is written to the log."""
+        with closing(LogClient(self._broker.bootstrap_servers)) as log:
+            for _ in range(_MOST_ATTEMPTS):
+                ends = log.high_watermarks()
+                found = self._compare()
+                if log.high_watermarks() == ends:
+                    self.survived.differences += found
+                    return
+        raise RuntimeError("the log does not come to rest")
+
+    def _compare(self) -> list[str]:
+        survived = self.survived
+        undisturbed = KilledTables(
+            servers=self._broker.bootstrap_servers, folder=self._folder / "undisturbed"
+        )
+        with ThreadPoolExecutor(2) as pool:
+            done = [pool.submit(tables.catch_up) for tables in self._tables]
+            done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
+            for one in done:
+                one.result()
+        logs = dict(_logs(self._broker))
+        loaders = {p: _loaded(batches) for p, batches in logs.items()}
+        history = _places_of_history(logs, loaders)
+        expected = undisturbed.rows()
+        lines = _from_loaders(undisturbed.path, loaders)
+        for tables in self._tables:
+            found = tables.rows()
+            lines += (
+                f"{tables.folder.name}: {line}"
+                for line in (
+                    *differences(found, expected),
+                    *_from_loaders(tables.path, loaders),
+                    *_differences_of_history(tables.path, history),
+                    *tables.doubled_samples(),
+                    *self._verified(tables),
+                )
+            )
+        survived.comparisons += 1
+        survived.rows = {name: rows.total() for name, rows in expected.items()}
+        write_note(
+            f"comparison {survived.comparisons} of {', '.join(t.folder.name for t in self._tables)}"
+            f": {len(lines)} differences; rows {survived.rows}"
+        )
+        shutil.rmtree(undisturbed.folder)
+        return lines
+
+    def _verified(self, tables: KilledTables) -> list[str]:
+        with BrokerAnswers(self._broker.bootstrap_servers) as answers:
+            found = verify(
+                answers, lambda: TableAnswers(TableReader(tables.path)), timeout_s=_VERIFICATION_S
+            )
+        behind = [f"log partition {p}: {n} records are missing" for p, n in found.behind.items()]
+        return [*behind, *map(str, found.differences)]
+
+
+def _from_loaders(tables: str, loaders: dict[int, ReferenceLoader]) -> list[str]:
+    return differences_from_loaders(rows_of(TableReader(tables)), loaders, of_cluster=True)
+
+
+_Log = list[RecordBatch]
+
+
+def _logs(broker: EmbeddedBroker) -> Iterator[tuple[int, _Log]]:
+    """What the broker has written, while nobody has it write."""
+    for folder in broker.log_dir.glob("__consumer_offsets-*"):
+        raw = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        batches = list(read_record_batches(raw))
+        sound = [batch for batch in batches if isinstance(batch, RecordBatch)]
+        if len(sound) < len(batches):
+            raise RuntimeError(f"{folder.name} cannot be read")
+        yield int(folder.name.rpartition("-")[2]), sound
+
+
+def _loaded(batches: Iterable[RecordBatch]) -> ReferenceLoader:
+    loader = ReferenceLoader(Semantics.COORDINATOR)
+    loader.load(batches)
+    return loader
+
+
+def _places_of_history(
+    logs: dict[int, _Log], loaders: dict[int, ReferenceLoader]
+) -> set[tuple[int, int]]:
+    """Of every commit and tombstone whose outcome is known, but for those of days that are over."""
+    waiting = {
+        (p, record.record_offset)
+        for p, loader in loaders.items()
+        for of_producer in loader.pending.values()
+        for record in of_producer.values()
+    }
+    return {
+        (p, record.record_offset)
+        for p, batches in logs.items()
+        for batch in batches
+        if not batch.is_control
+        for record in batch.records
+        if is_kept(datetime.fromtimestamp(record.timestamp_ms / 1000, timezone.utc).date())
+        and _is_of_offset(record.key)
+    } - waiting
+
+
+def _is_of_offset(key: bytes | None) -> bool:
+    try:
+        return key is not None and decode_key(key).record_type.id in OFFSET_COMMIT_TYPES
+    except (DecodeError, UnknownRecordType):
+        return False
+
+
+def _differences_of_history(tables: str, expected: set[tuple[int, int]]) -> Iterator[str]:
+    rows = TableReader(tables).read(OFFSET_COMMITS.name, ["log_partition", "record_offset", "day"])
+    kept = (row for row in rows.to_pylist() if is_kept(row["day"]))
+    found = {(row["log_partition"], row["record_offset"]) for row in kept}
+    yield from (f"history lacks {place}" for place in sorted(expected - found))
+    yield from (f"history has {place} from nowhere" for place in sorted(found - expected))
+
+
+@click.command()
+@click.option("--kills", default=200, show_default=True)
+@click.option("--seed", default=time.time_ns, help="What is done depends on.  [default: new]")
+def main(kills: int, seed: int) -> None:
+    """Kill a run again and again, and compare; what differs, and what failed, is kept."""
+    os.environ.update(_SHORT_LIVED)
+    folder = Path(tempfile.mkdtemp(prefix="coordinator-state-kills-"))
+    write_note(f"seed {seed}, in {folder}")
+    survived = kill_again_and_again(folder, mixed(kills, seed), seed)
+    if not survived.differences:
+        shutil.rmtree(folder)
+    for difference in survived.differences[:_DIFFERENCES_SHOWN]:
+        write_note(difference)
+    for point in survived.never_reached:
+        write_note(f"never reached: {point}")
+    reached = "\n".join(f"{count:6} {point}" for point, count in sorted(survived.kills.items()))
+    output_of("text").result(
+        {"seed": seed, **asdict(survived)},
+        f"{reached}\nseed {seed}: {survived.kills.total()} kills, of them "
+        f"{dict(survived.by_run)}; {survived.comparisons} comparisons; rows {survived.rows}; "
+        f"{len(survived.never_reached)} points never reached; "
+        f"{len(survived.differences)} differences",
+    )
+    sys.exit(1 if survived.differences or survived.never_reached else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""A tables folder whose runs are killed, and how a run into it is started, killed and ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALL_TABLES, LOG_OFFSETS
+from tests.kills.fault_points import AT, REACHED, kill_session
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.undisturbed import Rows, table_rows
+
+HISTORY_RETENTION = timedelta(days=3)
+
+_ROOT = Path(__file__).parents[2]
+_JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
+# Those that are killed tidy up as often as they can; the undisturbed one never.
+_BUSY = (
+    *("--lag-interval", "1 second", "--upkeep-interval", "2 seconds"),
+    *("--history-retention", f"{HISTORY_RETENTION.days} days"),
+    # Longer than any write takes; upkeep deletes older files that no version knows of.
+    *("--snapshot-retention", "15 seconds"),
+)
+_CONTINUOUS = ("--trigger", "200 milliseconds")
+_AVAILABLE_NOW = ("--available-now",)
+# Whose micro-batches are small where it is killed need not read all that is left in such.
+_LARGE = ("--max-records-per-trigger", "20000")
+_TO_POINT_S = 300.0
+"""The longest from a start to a point, on a machine that has much else to do."""
+
+
+def is_kept(day: date | None) -> bool:
+    """Whether history of that day is kept, which upkeep may not have come to yet."""
+    return day is None or day >= datetime.now(timezone.utc).date() - HISTORY_RETENTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KilledTables:
+    """`options` are those of its `run` that differ from one folder to the other."""
+
+    servers: str
+    folder: Path
+    options: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The tables folder."""
+        return str(self.folder / "tables")
+
+    @property
+    def tables_there(self) -> int:
+        """How many tables are created."""
+        return sum(DeltaTable.is_deltatable(table.path(self.path)) for table in ALL_TABLES)
+
+    @property
+    def version(self) -> int:
+        """Of `load_progress`, -1 while it is not there."""
+        try:
+            return TableReader(self.path).version
+        except ConfigurationError:
+            return -1
+
+    def lose_checkpoint(self) -> None:
+        """The next start has none."""
+        if self._checkpoint.exists():
+            shutil.rmtree(self._checkpoint)
+
+    def die_after(self, life_s: float) -> None:
+        """Start a run as a user does, and kill it."""
+        with self._started(command_of(*self._run(*_BUSY, *_CONTINUOUS)), {}) as process:
+            self._end(process, life_s)
+            if process.returncode != -signal.SIGKILL:
+                raise self._ended(process)
+
+    def die_at(self, point: str, number: int, *, available_now: bool) -> bool | None:
+        """Start a run that kills itself at a point; whether it came there, None where it ended."""
+        reached = self.folder / "reached"
+        reached.unlink(missing_ok=True)
+        mode = _AVAILABLE_NOW if available_now else _CONTINUOUS
+        command = [sys.executable, "-m", "tests.kills.killed_run", *self._run(*_BUSY, *mode)]
+        environment = {AT: f"{point}:{number}", REACHED: str(reached)}
+        with self._started(command, environment) as process:
+            self._end(process, _TO_POINT_S)
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise self._ended(process)
+        is_there = reached.exists()
+        return None if process.returncode == 0 and not is_there else is_there
+
+    def catch_up(self, *, undisturbed: bool = False) -> None:
+        """Read to the end of the log, which is at rest."""
+        options = ("--lag-interval", "off", "--upkeep-interval", "off") if undisturbed else _BUSY
+        command = command_of(*self._run(*options, *_AVAILABLE_NOW, *_LARGE))
+        with self._started(command, {}) as process:
+            process.wait()
+        if process.returncode:
+            raise self._ended(process)
+
+    def rows(self) -> Rows:
+        """The rows of every table; history is that of the days that upkeep keeps."""
+        return table_rows(self.path, lambda row: is_kept(row.get("day")))
+
+    def doubled_samples(self) -> list[str]:
+        """Samples of a partition and a moment that are there twice."""
+        rows = TableReader(self.path).read(LOG_OFFSETS.name, list(LOG_OFFSETS.key)).to_pylist()
+        places = Counter(tuple(row.values()) for row in rows)
+        return [f"log_offsets: {n} rows of {place}" for place, n in places.items() if n > 1]
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def _run(self, *options: str) -> tuple[str, ...]:
+        return (
+            *("run", "--bootstrap-servers", self.servers, "--tables", self.path, "--silent"),
+            *("--checkpoint", str(self._checkpoint), "--history", "all", *self.options, *options),
+        )
+
+    def _started(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        # A JVM that is killed leaves its own behind.
+        temporary = self.folder / "tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        java = f"{os.environ.get(_JAVA_OPTIONS, '')} -Djava.io.tmpdir={temporary}"
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                cwd=_ROOT,
+                env={
+                    **os.environ,
+                    **environment,
+                    _JAVA_OPTIONS: java,
+                    "TMPDIR": str(temporary),
+                    "PYTHONPATH": str(_ROOT),
+                },
+            )
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "run.log"
+
+    def _end(self, process: subprocess.Popen[bytes], life_s: float) -> None:
+        """Kill what still lives then, the session's other processes too."""
+        try:
+            process.wait(life_s)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            kill_session(process.pid)
+            process.wait()
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> RuntimeError:
+        said = self._log.read_text(errors="replace")[-4_000:]
+        return RuntimeError(
+            f"run into {self.folder.name} ended with exit status {process.returncode}: {said}"
+        )

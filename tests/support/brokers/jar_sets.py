@@ -1,0 +1,83 @@
+"""Sets of jars that only tests use; `make lock-jars` locks every set anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from streaming.jvm.ivy import Dependency
+from streaming.jvm.jars import (
+    KAFKA_VERSION,
+    JarSet,
+    cached_jars,
+    delta_jar_set,
+    kafka_jar_set,
+    lock_jars,
+)
+
+SCALA_VERSION: Final = "3.9.1"
+"""The Kafka whose coordinator is the Scala one."""
+
+_LOCKS: Final = Path(__file__).parent / "jar_locks"
+# Their own dependencies are left out: RocksDB, which an application without state does not load,
+# and Connect's web server.
+_CLIENT_MODULES: Final = ("kafka-streams", "connect-api", "connect-runtime")
+CLIENTS: Final = JarSet(
+    name=f"kafka-clients-of-{KAFKA_VERSION}",
+    title=f"Kafka Streams and Connect {KAFKA_VERSION}",
+    dependencies=tuple(
+        Dependency(
+            organisation="org.apache.kafka",
+            module=module,
+            revision=KAFKA_VERSION,
+            transitive=False,
+        )
+        for module in _CLIENT_MODULES
+    ),
+    locks=_LOCKS,
+)
+
+# Those that hadoop-aws uses; the bundle it asks for has them all, in 600 MB.
+_AWS_SDK_MODULES: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+S3A: Final = JarSet(
+    name="hadoop-aws-3.5.0",
+    title="Hadoop's S3A 3.5.0",
+    dependencies=(
+        Dependency(
+            organisation="org.apache.hadoop",
+            module="hadoop-aws",
+            revision="3.5.0",
+            transitive=False,
+        ),
+        Dependency(
+            organisation="software.amazon.s3.analyticsaccelerator",
+            module="analyticsaccelerator-s3",
+            revision="1.3.0",
+            transitive=False,
+        ),
+        *(
+            Dependency(organisation="software.amazon.awssdk", module=module, revision="2.35.4")
+            for module in _AWS_SDK_MODULES
+        ),
+    ),
+    locks=_LOCKS,
+)
+
+ALL_JAR_SETS: Final = (
+    kafka_jar_set(KAFKA_VERSION),
+    kafka_jar_set(SCALA_VERSION),
+    delta_jar_set(),
+    CLIENTS,
+    S3A,
+)
+
+
+def client_jars() -> list[Path]:
+    """The jars of Kafka Streams and of Kafka Connect."""
+    return cached_jars(CLIENTS)
+
+
+if __name__ == "__main__":
+    for jar_set in ALL_JAR_SETS:
+        sys.stdout.write(f"{jar_set.lock_file.name}: {lock_jars(jar_set)} jars\n")

@@ -1,0 +1,134 @@
+"""What the groups of the demo do not do: a group of the new protocol, odd records and old ones.
+
+And members that stay while nothing is written, for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack, closing
+from types import TracebackType
+
+from confluent_kafka import Consumer, Producer
+
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
+from streaming.local.demo.groups import ORDERS
+from tests.support.logs.logs import offset_key, offset_value
+
+GROUP = "archive"
+"""Of the records that no coordinator wrote."""
+OLD_MS = 5 * 24 * 60 * 60 * 1000
+"""How old they are: less than what makes a broker begin a new segment, which it would compact."""
+
+_UNKNOWN_KEY = b"\x00\x63" + offset_key(GROUP, ORDERS, 0)[2:]
+_PROTOCOLS = ("classic", "consumer")
+_STAYS_S = 2.0
+_JOIN_S = 60.0
+
+
+class OddTraffic(threading.Thread):
+    """Goes on until it is told to rest; a group of each protocol has a member as long as the block.
+
+    Those members need not be polled for a day: the demo's leave their groups after five minutes.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(name="odd traffic", daemon=True)
+        self.error: Exception | None = None
+        self._servers = {"bootstrap.servers": bootstrap_servers}
+        self._rests = threading.Event()
+        self._ended = threading.Event()
+        self._is_at_rest = threading.Event()
+
+    def __enter__(self) -> OddTraffic:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._rests.set()
+        self._ended.set()
+        self.join()
+        if error is None and self.error is not None:
+            raise self.error
+
+    def rest(self) -> None:
+        """Return when nothing is written any more.
+
+        Raises:
+            Exception: what a client raised meanwhile.
+        """
+        self._rests.set()
+        self._is_at_rest.wait()
+        if self.error is not None:
+            raise self.error
+
+    def run(self) -> None:
+        try:
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - the thread that ends the traffic raises it
+            self.error = error
+        finally:
+            self._is_at_rest.set()
+
+    def _go_on(self) -> None:
+        # Nobody else may produce into this topic.
+        producer = Producer({**self._servers, "client.id": "__admin_client"})
+        with ExitStack() as opened:
+            staying = [
+                opened.enter_context(closing(self._member(protocol))) for protocol in _PROTOCOLS
+            ]
+            while not self._rests.is_set():
+                self._produce(producer)
+                with closing(self._member(_PROTOCOLS[-1])) as leaving:
+                    self._consume(*staying, leaving)
+                self._consume(*staying)
+            self._is_at_rest.set()
+            self._ended.wait()
+
+    def _member(self, protocol: str) -> Consumer:
+        member = Consumer(
+            {
+                **self._servers,
+                "group.id": f"{protocol}-protocol",
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 200,
+                "max.poll.interval.ms": 24 * 60 * 60 * 1000,
+            }
+        )
+        member.subscribe([ORDERS])
+        return member
+
+    def _consume(self, *members: Consumer) -> None:
+        """Until all have partitions, and some time more."""
+        deadline = time.monotonic() + _JOIN_S
+        until = None
+        while until is None or time.monotonic() < until:
+            for member in members:
+                member.consume(100, 0.1)
+            if until is None and all(member.assignment() for member in members):
+                until = time.monotonic() + _STAYS_S
+            if time.monotonic() > deadline:
+                raise TimeoutError("a member was given no partition")
+
+    def _produce(self, producer: Producer) -> None:
+        """A record that cannot be read, and the tombstone of an offset that never was, long ago."""
+        for key, value, age_ms in (
+            (_UNKNOWN_KEY, offset_value(1), 0),
+            (offset_key(GROUP, ORDERS, 0), None, OLD_MS),
+        ):
+            producer.produce(
+                OFFSETS_TOPIC,
+                key=key,
+                value=value,
+                partition=partition_for(GROUP),
+                timestamp=time.time_ns() // 1_000_000 - age_ms,
+            )
+        if producer.flush(_JOIN_S):
+            raise TimeoutError("records for the offsets topic were not taken")

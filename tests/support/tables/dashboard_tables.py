@@ -1,0 +1,115 @@
+"""Tables as a live cluster writes them up to now, with names that nobody means well by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+HOSTILE = '<img src=x onerror="alert(1)">\'&?#/%2e\x1b[31m\u202e'
+REWOUND = "payments"
+GROUPS = 120
+
+
+@dataclass(frozen=True)
+class DashboardTables:
+    """`before` and `after` are moments before and after `payments` was set back."""
+
+    folder: str
+    before: datetime
+    after: datetime
+
+
+def create_dashboard_tables(in_folder: Path) -> DashboardTables:
+    """Two micro-batches: all is well, and then a group is set back by somebody."""
+    folder = create_tables(in_folder)
+    set_back(folder, committed=990)
+    before = datetime.now(timezone.utc)
+    set_back(folder, committed=100)
+    return DashboardTables(folder, before, datetime.now(timezone.utc))
+
+
+def set_back(folder: str, committed: int) -> None:
+    """A micro-batch in which `payments` commits an offset; 990 is where it was."""
+    now = datetime.now(timezone.utc)
+    is_rewound = committed < 990
+    commits = [(20, 980), (10, 990), *([(0, committed)] if is_rewound else [])]
+    names = [REWOUND, HOSTILE, *(f"group-{number:03}" for number in range(GROUPS))]
+    apply_micro_batch(
+        folder,
+        progress=[
+            {"updated_at": now, "next_offset": 40, "high_watermark": 40, "records_read": 40}
+            | {"records_applied": 30, "records_superseded": 10, "batch_id": int(is_rewound)}
+        ],
+        groups=[
+            {"group_id": name, "state": "Stable", "member_count": 1, "generation": 3}
+            for name in names
+        ],
+        group_members=[_member(name) for name in (REWOUND, HOSTILE)],
+        group_offsets=[
+            _offset(name, committed if name == REWOUND else 995, now, partition)
+            for name in names
+            for partition in (0, 1)
+        ],
+        pending_offsets=[
+            _offset(HOSTILE, 999, now - timedelta(hours=1))
+            | {"record_timestamp": now - timedelta(hours=1)}
+        ],
+        offset_commits=[
+            {
+                **_offset(REWOUND, offset, now - timedelta(seconds=ago)),
+                **{"record_offset": number, "record_timestamp": now - timedelta(seconds=ago)},
+                **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
+                "day": now.date(),
+            }
+            for number, (ago, offset) in enumerate(commits)
+        ],
+        group_events=[
+            {
+                **{"group_id": REWOUND, "event": "offset_rewind", "record_offset": 39},
+                **{"record_timestamp": now, "event_number": 0, "day": now.date()},
+                **{"topic": HOSTILE, "partition": 0, "offset_before": 990, "offset_after": 100},
+                **{"client_id": HOSTILE, "client_host": "/10.0.0.1"},
+            }
+        ]
+        if is_rewound
+        else [],
+        quarantine=[
+            {"log_partition": 0, "record_offset": 7, "record_timestamp": now, "reason": HOSTILE}
+        ],
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
+                **{"sampled_at": now - timedelta(seconds=ago), "day": now.date()},
+                **{"log_start_offset": 0, "log_end_offset": end, "last_stable_offset": end},
+            }
+            for ago, grown in ((300, 0), (120, 400), (60, 900), (30, 980), (0, 1_000))
+            for topic, partition, end in (
+                *((HOSTILE, 0, grown), (HOSTILE, 1, grown)),
+                ("__consumer_offsets", 0, 40),
+            )
+        ],
+    )
+
+
+def _offset(group_id: str, committed_offset: int, moment: datetime, partition: int = 0) -> Row:
+    return {
+        **{"group_id": group_id, "topic": HOSTILE, "partition": partition},
+        **{"committed_offset": committed_offset, "commit_timestamp": moment, "metadata": HOSTILE},
+    }
+
+
+def _member(group_id: str) -> Row:
+    return {
+        **{"group_id": group_id, "member_id": f"{HOSTILE}-1", "client_id": HOSTILE},
+        **{"client_host": "/10.0.0.1", "subscribed_topics": [HOSTILE]},
+        "assignment": [
+            {"topic": HOSTILE, "topic_id": None, "partition": partition} for partition in (0, 1)
+        ],
+    }

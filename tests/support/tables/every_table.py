@@ -1,0 +1,71 @@
+"""Micro-batches that write every table, and a load of as many that nobody disturbed."""
+
+from __future__ import annotations
+
+from functools import cache
+from tempfile import TemporaryDirectory
+
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import PENDING_OFFSETS
+from tests.support.logs.log_rows import LOG_PARTITION, commit, marker, record, table_of
+from tests.support.logs.logs import group_value
+from tests.support.tables.tables_folder import start_apply
+from tests.support.tables.undisturbed import Rows, differences, table_rows
+
+RECORDS = 6
+"""Of a micro-batch."""
+
+
+def create(tables: str, *, change_data_feed: bool = False) -> None:
+    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    tables_folder.create(tables, nothing, log_partitions=50, change_data_feed=change_data_feed)
+
+
+def apply_next(apply: MicroBatchApply) -> None:
+    """One micro-batch, from where the tables are."""
+    row = apply.progress.rows.get(LOG_PARTITION)
+    start = 0 if row is None else row.next_offset
+    number = start // RECORDS
+    rows = [
+        commit(start, number),
+        commit(start + 1, number, key=OffsetKey("g", "u", number)),
+        record(start + 2, group_value([f"member-{number}"])),
+        commit(start + 3, number, producer_id=9, key=OffsetKey("g", "in transaction", number)),
+        *([marker(start + 4, 9)] if number % 2 else [commit(start + 4, None)]),
+        {**commit(start + 5, 0), "row_kind": "undecodable", "reason": "damaged"},
+    ]
+    report = {
+        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
+        **{"record_offset": start + RECORDS, "high_watermark": start + RECORDS},
+        **{"records_read": RECORDS, "records_superseded": 0, "bytes_read": 1},
+        **{"log_leader_epoch": 0},
+    }
+    apply.apply(table_of([*rows, report]), number, "query")
+
+
+def micro_batches(tables: str) -> int:
+    """How many the tables have."""
+    state = TableReader(tables).load_states.get(LOG_PARTITION)
+    return 0 if state is None else state.next_offset // RECORDS
+
+
+def assert_undisturbed(tables: str) -> None:
+    """Every row is that of a load of as many micro-batches that nobody disturbed."""
+    found = table_rows(tables)
+    assert all(rows for name, rows in found.items() if name != PENDING_OFFSETS.name)
+    different = list(differences(found, _undisturbed_rows(micro_batches(tables))))
+    assert different == []
+
+
+@cache
+def _undisturbed_rows(count: int) -> Rows:
+    with TemporaryDirectory(prefix="undisturbed-") as tables:
+        create(tables)
+        apply = start_apply(tables)
+        for _ in range(count):
+            apply_next(apply)
+        return table_rows(tables)

@@ -1,0 +1,247 @@
+"""The tables by the reference loader: what of its state their rows must be."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from coordinator_state.records.member_json import assignment_json, subscription_json
+from coordinator_state.replay.groups import Group
+from coordinator_state.replay.loader import ReferenceLoader
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GONE, LOST, TABLES
+from tests.support.tables.plan_tables import OFFSET_VALUES
+
+Row = dict[str, Any]
+
+_KEY = ("log_partition", "group_id", "topic", "partition")
+_GROUP = (
+    "group_type",
+    "state",
+    "protocol_type",
+    "protocol",
+    "leader",
+    "group_epoch",
+    "assignment_epoch",
+    "generation",
+    "state_timestamp_ms",
+    "record_offset",
+    "created_record_offset",
+    "replay_warning",
+)
+_MEMBER = (
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "rack_id",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "subscribed_regex",
+    "member_epoch",
+    "member_state",
+    "created_record_offset",
+)
+_STRUCTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
+_MEMBER_NAMES = (
+    "log_partition",
+    "group_id",
+    *_MEMBER,
+    "subscribed_topics",
+    *_STRUCTS,
+    "subscription_bytes",
+    "assignment_bytes",
+    "subscription_json",
+    "assignment_json",
+)
+_PLACE = ("log_partition", "record_offset")
+_ACCOUNTS = ("applied", "superseded", "ignored", "quarantined", "pending")
+
+
+def rows_of(reader: TableReader) -> dict[str, list[Row]]:
+    """The rows of every table of a snapshot."""
+    return {table.name: reader.read(table.name).to_pylist() for table in TABLES}
+
+
+def differences(
+    found: Mapping[str, list[Row]],
+    loaders: Mapping[int, ReferenceLoader],
+    *,
+    of_cluster: bool = False,
+) -> list[str]:
+    """Where tables differ from the loaders by log partition: a line for each row, none where equal.
+
+    `of_cluster`: a cluster told names of topics, which are not compared then. Of history it says
+    where a place of the log has two rows.
+    """
+    return [
+        *_differences_of_offsets(found, loaders),
+        *_differences_of_groups(found, loaders, of_cluster),
+        *(
+            f"load_progress: {row['records_read']} records read are not accounted for: {row}"
+            for row in found["load_progress"]
+            if row["records_read"] != sum(row[f"records_{what}"] for what in _ACCOUNTS)
+        ),
+        *differing(
+            "quarantine",
+            [
+                {name: row[name] for name in _PLACE}
+                for row in found["quarantine"]
+                if not row["reason"].startswith(GONE)
+            ],
+            [
+                {"log_partition": p, "record_offset": warning.record_offset}
+                for p, loader in loaders.items()
+                for warning in loader.warnings
+            ],
+        ),
+        *_doubled("offset_commits", found["offset_commits"], _PLACE),
+        *_doubled("group_events", found["group_events"], (*_PLACE, "event_number")),
+    ]
+
+
+def differing(table: str, found: list[Row], expected: list[Row]) -> list[str]:
+    """Rows that are missing and rows that are too many."""
+    there, wanted = Counter(map(_hashable, found)), Counter(map(_hashable, expected))
+    return [
+        f"{table}: {what} {row}"
+        for what, rows in (
+            ("missing or different", wanted - there),
+            ("too many or different", there - wanted),
+        )
+        for row in rows.elements()
+    ]
+
+
+def in_ms(row: Row, names: tuple[str, ...]) -> Row:
+    """Columns of a row; of a name that ends so, the milliseconds of a timestamp."""
+    return {
+        name: (
+            None
+            if row[name.removesuffix("_ms")] is None
+            else round(row[name.removesuffix("_ms")].timestamp() * 1000)
+        )
+        if name.endswith("_timestamp_ms")
+        else row[name]
+        for name in names
+    }
+
+
+def _differences_of_offsets(
+    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
+) -> Iterator[str]:
+    yield from differing(
+        "group_offsets",
+        [in_ms(row, (*_KEY, *OFFSET_VALUES)) for row in found["group_offsets"]],
+        [
+            _offset_row(p, key, record, OFFSET_VALUES)
+            for p, loader in loaders.items()
+            for key, record in loader.offsets.items()
+        ],
+    )
+    names = (*OFFSET_VALUES, "producer_epoch")
+    yield from differing(
+        "pending_offsets",
+        [in_ms(row, (*_KEY, *names)) for row in found["pending_offsets"]],
+        [
+            _offset_row(p, key, record, names)
+            for p, loader in loaders.items()
+            for waiting in loader.pending.values()
+            for key, record in waiting.items()
+        ],
+    )
+
+
+def _differences_of_groups(
+    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader], of_cluster: bool
+) -> Iterator[str]:
+    names = ("log_partition", "group_id", *_GROUP, "member_count", "subscribed_topics")
+    yield from differing(
+        "groups",
+        [in_ms(row, names) for row in found["groups"]],
+        [
+            {
+                "log_partition": p,
+                "group_id": group_id,
+                **{name: getattr(group, name) for name in _GROUP},
+                "member_count": len(group.members),
+                "subscribed_topics": (
+                    None if group.subscribed_topics is None else list(group.subscribed_topics)
+                ),
+            }
+            for p, loader in loaders.items()
+            for group_id, group in loader.groups.items()
+        ],
+    )
+    members = [
+        row
+        for p, loader in loaders.items()
+        for group in loader.groups.values()
+        for row in _member_rows(p, group)
+    ]
+    told = [{name: row[name] for name in _MEMBER_NAMES} for row in found["group_members"]]
+    if of_cluster:
+        told, members = [list(map(_without_names, rows)) for rows in (told, members)]
+    yield from differing("group_members", told, members)
+
+
+def _without_names(member: Row) -> Row:
+    """The cluster tells the names of topics that members own by id; the log does not."""
+    for name in _STRUCTS:
+        for entry in member[name] or ():
+            if entry.get("topic_id") is not None:
+                entry["topic"] = None
+    return member
+
+
+def _doubled(table: str, rows: list[Row], key: tuple[str, ...]) -> Iterator[str]:
+    in_log = (row for row in rows if row["outcome"] != LOST)
+    places = Counter(tuple(row[name] for name in key) for row in in_log)
+    return (f"{table}: {n} rows of {place}" for place, n in places.items() if n > 1)
+
+
+def _offset_row(log_partition: int, key: Any, record: Any, names: tuple[str, ...]) -> Row:
+    values = asdict(record)
+    return {"log_partition": log_partition, **key._asdict(), **{n: values[n] for n in names}}
+
+
+def _json_text(found: dict[str, Any] | None) -> str | None:
+    return None if found is None else json.dumps(found, ensure_ascii=False)
+
+
+def _member_rows(log_partition: int, group: Group) -> list[Row]:
+    return [
+        {
+            "log_partition": log_partition,
+            "group_id": group.group_id,
+            **{name: getattr(member, name) for name in _MEMBER},
+            "subscribed_topics": (
+                None if member.subscribed_topics is None else list(member.subscribed_topics)
+            ),
+            **{name: _structs(getattr(member, name)) for name in _STRUCTS},
+            "subscription_bytes": member.subscription_bytes,
+            "assignment_bytes": member.assignment_bytes,
+            "subscription_json": _json_text(
+                subscription_json(group.protocol_type, group.protocol, member.subscription_bytes)
+            ),
+            "assignment_json": _json_text(
+                assignment_json(group.protocol_type, group.protocol, member.assignment_bytes)
+            ),
+        }
+        for member in group.members
+    ]
+
+
+def _structs(entries: Any) -> list[Row] | None:
+    return None if entries is None else [asdict(entry) for entry in entries]
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(value[name])) for name in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    return value

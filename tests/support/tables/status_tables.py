@@ -1,0 +1,84 @@
+"""Tables of groups in several states, which tests of status and of alerts share."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+
+def at(seconds_ago: float) -> datetime:
+    return NOW - timedelta(seconds=seconds_ago)
+
+
+def offset(group_id: str, committed_offset: int, seconds_ago: float, partition: int = 0) -> Row:
+    return {
+        **{"group_id": group_id, "topic": "t", "partition": partition},
+        **{"committed_offset": committed_offset, "commit_timestamp": at(seconds_ago)},
+    }
+
+
+VERSION = 1
+"""The version of `load_progress` in which they are, written at `NOW`."""
+
+
+def create_status_tables(in_folder: Path) -> str:
+    """Groups in several states as of `NOW`."""
+    folder = create_tables(in_folder)
+    commits = [offset("back", 90, 60), offset("back", 5, 30), offset("back", 6, 10)]
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW}],
+        groups=[
+            *(
+                {"group_id": group, "member_count": 1, "state": "Stable"}
+                for group in ("back", "loop", "new")
+            ),
+            *({"group_id": group} for group in ("idle", "nothing", "old")),
+        ],
+        group_offsets=[
+            commits[-1],
+            offset("idle", 100, 5),
+            offset("loop", 100, 5),
+            # Both partitions are behind; one is worse.
+            offset("old", 99, 8 * 86_400),
+            offset("old", 3, 400, partition=1),
+        ],
+        offset_commits=[
+            {
+                **commit,
+                **{"record_offset": number, "record_timestamp": commit["commit_timestamp"]},
+                **{"is_tombstone": False, "outcome": "committed", "outcome_record_offset": number},
+                "day": NOW.date(),
+            }
+            for number, commit in enumerate(commits)
+        ],
+        group_events=[
+            {
+                **{"group_id": "loop", "event": "rebalance", "record_offset": number},
+                **{"record_timestamp": at(10 * number), "event_number": 0, "day": NOW.date()},
+                "epoch_after": 40 - number,
+            }
+            for number in range(8)
+        ],
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": topic, "partition": partition, "state": "present", "topic_id": "T"},
+                **{"sampled_at": at(ago), "day": NOW.date(), "log_start_offset": start},
+                **{"log_end_offset": end, "last_stable_offset": end},
+            }
+            for topic, partition, ago, start, end in (
+                *(("t", 0, 100, 0, 5), ("t", 0, 1, 0, 100)),
+                *(("t", 1, 100, 0, 5), ("t", 1, 1, 4, 100)),
+                *(("__consumer_offsets", 0, 100, 0, 0), ("__consumer_offsets", 0, 1, 0, 0)),
+            )
+        ],
+    )
+    return folder

@@ -1,0 +1,233 @@
+"""Of what a rule's condition holds, over tables with groups in several states."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.insight.group_status import StatusRules
+from streaming.alerts.alert import AlertKey
+from streaming.alerts.facts import Facts
+from streaming.alerts.replay import findings_of
+from streaming.alerts.rules import Rule
+from streaming.alerts.sql_rules import SqlRules
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import TableReader
+from tests.support.tables.status_tables import NOW, at, create_status_tables
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+
+Found = dict[tuple[str | int | None, ...], tuple[str | None, float | None]]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return create_status_tables(tmp_path_factory.mktemp("tables"))
+
+
+@cache
+def sql_rules(tables: str) -> SqlRules:
+    return SqlRules(tables)
+
+
+def findings(tables: str, moment: datetime = NOW, **condition: Any) -> Found:
+    rule = Rule.model_validate({"name": "rule", **condition})
+    facts = Facts(TableReader(tables), moment, StatusRules())
+    found = findings_of(rule, facts, sql_rules(tables))
+    assert all(finding.key.rule == "rule" for finding in found)
+    keys = [tuple(finding.key[1:]) for finding in found]
+    assert len(set(keys)) == len(keys)
+    return {key: (one.reason, one.value) for key, one in zip(keys, found, strict=True)}
+
+
+def test_a_status_of_a_group_is_its_own(tables: str) -> None:
+    found = findings(tables, status=["REBALANCING_LOOP", "REWIND"])
+    assert list(found) == [("back", None, None), ("loop", None, None)]
+    reason, value = found["back", None, None]
+    assert reason is not None
+    assert reason.startswith("REWIND: went back from 90 in the last 60 s and is at 6;")
+    assert value == 94
+    # One without offsets has a status too.
+    assert ("nothing", None, None) in findings(tables, status="IDLE")
+
+
+def test_a_status_of_some_topics_or_of_partitions_is_that_of_these(tables: str) -> None:
+    assert findings(tables, status="REBALANCING_LOOP", topics="t") == {}
+    assert list(findings(tables, status="DATA_LOSS", topics="t")) == [("old", None, None)]
+    assert findings(tables, status="DATA_LOSS", topics="u*") == {}
+    assert list(findings(tables, status="DATA_LOSS", by="topic")) == [("old", "t", None)]
+    assert list(findings(tables, status="EXPIRING", by="partition")) == [("old", "t", 0)]
+    assert findings(tables, status="DATA_LOSS", groups=["*", "!old"]) == {}
+
+
+def test_measures_are_of_all_partitions_together(tables: str) -> None:
+    assert findings(tables, lag="> 97", groups="old") == {
+        ("old", None, None): ("lag is 98 (> 97)", 98.0)
+    }
+    assert findings(tables, lag="> 98", groups="old") == {}
+    assert list(findings(tables, lag="> 90", by="partition")) == [("back", "t", 0), ("old", "t", 1)]
+    assert findings(tables, data_lost=">= 1") == {
+        ("old", None, None): ("data_lost is 1 (>= 1)", 1.0)
+    }
+
+
+def test_all_conditions_of_a_rule_must_hold(tables: str) -> None:
+    both = findings(tables, status=["REWIND", "DATA_LOSS"], lag="> 95")
+    assert list(both) == [("old", None, None)]
+    reason, value = both["old", None, None]
+    assert reason is not None
+    assert reason.endswith("; lag is 98 (> 95)")
+    assert value == 98
+
+
+def test_ages_are_those_of_up_to_where_the_tables_are(tables: str) -> None:
+    # A second passes after the last sample of the log of commits.
+    (found,) = findings(tables, commit_age="> 1s", groups="back").values()
+    assert found == ("commit_age is 9 s (> 1s)", 9_000.0)
+
+
+def test_what_tables_of_before_say_is_not_known(tables: str) -> None:
+    later = NOW + timedelta(minutes=3)
+    for condition in ({"lag": "> 0"}, {"time_lag": "> 1s"}, {"status": ["STOP", "REWIND"]}):
+        found = findings(tables, later, groups="back", **condition)
+        assert found == {("back", None, None): (None, None)}
+    (found_unknown,) = findings(tables, later, groups="back", status="UNKNOWN").values()
+    assert found_unknown[0] is not None
+
+
+def test_a_partition_that_is_not_known_decides_where_it_may(tmp_path: Path) -> None:
+    folder = create_status_tables(tmp_path)
+    reader = TableReader(folder)
+    unseen = [
+        row if row["topic"] != "t" or row["partition"] else {**row, "sampled_at": at(7_200)}
+        for row in reader.read("log_offsets").to_pylist()
+    ]
+    write_rows(folder, "log_offsets", [row for row in unseen if row["sampled_at"] > at(3_600)])
+    of_old: dict[str, Any] = {"groups": "old"}
+    assert findings(folder, lag="> 90", **of_old) == {
+        ("old", None, None): ("lag is 97 (> 90)", 97.0)
+    }
+    assert findings(folder, lag="> 97", **of_old) == {("old", None, None): (None, None)}
+    assert findings(folder, lag="< 100", **of_old) == {("old", None, None): (None, None)}
+    assert findings(folder, status="STOP", **of_old) == {("old", None, None): (None, None)}
+    assert list(findings(folder, status="DATA_LOSS", **of_old)) == [("old", None, None)]
+
+
+def test_where_all_is_read_nothing_is_unknown(tables: str) -> None:
+    assert findings(tables, retention_margin="< 1h", groups="idle") == {}
+    assert findings(tables, retention_margin="< 1h", groups="nothing") == {}
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "reason"),
+    [
+        (1, None),
+        (62, "the tables are 62 s behind the log of commits (> 1m)"),
+        # The only sample is too old to say anything; load_progress was written at 03:14.
+        (100_000, "the tables were written to 27.8 h ago, and the log has not been sampled since"),
+    ],
+)
+def test_how_far_the_tables_are_behind(tables: str, behind_s: int, reason: str | None) -> None:
+    found = findings(tables, at(1) + timedelta(seconds=behind_s), tables_behind="> 1m")
+    if reason is None:
+        assert found == {}
+    else:
+        assert list(found) == [(None, None, None)]
+        told, _ = found[None, None, None]
+        assert told is not None
+        assert told.startswith(reason)
+
+
+def test_tables_that_are_written_to_and_far_behind(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    apply_micro_batch(
+        folder, progress=[{"next_offset": 110, "high_watermark": 500, "updated_at": at(1)}]
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": "__consumer_offsets", "partition": 0, "state": "present"},
+                **{"topic_id": "T", "sampled_at": at(ago), "day": NOW.date()},
+                **{"log_start_offset": 0, "log_end_offset": 2_000 - ago},
+                "last_stable_offset": 2_000 - ago,
+            }
+            for ago in range(0, 2_000, 30)
+        ],
+    )
+    (found,) = findings(folder, tables_behind="> 2m").values()
+    assert found[0] == "the tables are 1890 s behind the log of commits (> 2m)"
+
+
+def test_sql(tables: str) -> None:
+    sql = """
+        SELECT l.group_id, l.topic, sum(l.lag) AS value, 'much of ' || l.topic AS reason
+        FROM group_lag l JOIN groups g USING (group_id) JOIN group_status s USING (group_id)
+        WHERE s.status <> 'IDLE' GROUP BY ALL HAVING sum(l.lag) > 90 ORDER BY value
+    """
+    assert findings(tables, sql=sql) == {
+        ("back", "t", None): ("much of t", 94.0),
+        ("old", "t", None): ("much of t", 98.0),
+    }
+    assert list(findings(tables, sql=sql, groups="o*")) == [("old", "t", None)]
+    assert findings(tables, sql="SELECT 1 FROM group_events LIMIT 1") == {
+        (None, None, None): ("the query has a row", None)
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "fault"),
+    [
+        ("SELEC", "Parser Error"),
+        ("SELECT nothing FROM group_lag", "Binder Error"),
+        ("SELECT * FROM read_text('/etc/hostname')", "Permission Error"),
+        ("COPY (SELECT 1) TO '/tmp/x'", "only a single SELECT"),
+        ("SELECT 'x' AS value", "value 'x' is no number"),
+        ("SELECT 'x' AS partition", "partition 'x' is no number"),
+        ("SELECT 3000000000 AS partition", "partition 3000000000 is none"),
+        ("SELECT 1 AS group_id", "group_id 1 is no text"),
+        ("", "sql"),
+    ],
+)
+def test_sql_that_is_wrong(tables: str, sql: str, fault: str) -> None:
+    with pytest.raises((ConfigurationError, ValueError), match=fault):
+        findings(tables, sql=sql)
+
+
+def test_sql_may_have_any_other_columns_and_numbers(tables: str) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS value, TIMESTAMP 'infinity' AS never, 'x' AS topic"
+    assert findings(tables, sql=sql) == {(None, "x", None): ("the query has a row", None)}
+
+
+def test_sql_that_has_many_rows_of_history_is_answered_by_files_it_needs(tables: str) -> None:
+    sql = "SELECT count(*) AS value FROM group_events WHERE event = 'rebalance' HAVING count(*) > 0"
+    assert list(findings(tables, sql=sql).values()) == [("the query has a row", 8)]
+
+
+def test_sql_is_of_the_moment(tables: str) -> None:
+    sql = """
+        SELECT group_id, count(*) AS value FROM group_events
+        WHERE record_timestamp > moment() - INTERVAL 35 SECOND GROUP BY ALL
+    """
+    assert findings(tables, sql=sql)["loop", None, None] == ("the query has a row", 4)
+    earlier = findings(tables, at(30), sql=sql)
+    assert earlier["loop", None, None] == ("the query has a row", 7)
+
+
+def test_sql_gives_one_finding_for_each_key(tables: str) -> None:
+    found = findings(tables, sql="SELECT group_id FROM group_lag WHERE group_id = 'old'")
+    assert list(found) == [("old", None, None)]
+
+
+def test_keys() -> None:
+    assert AlertKey("rule") == ("rule", None, None, None)
+
+
+def test_the_folder_stays_as_it_is(tables: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in Path(tables).rglob("*")}
+    findings(tables, sql="SELECT 1 FROM group_lag")
+    assert {path: path.stat().st_mtime_ns for path in Path(tables).rglob("*")} == before

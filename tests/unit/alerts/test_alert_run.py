@@ -1,0 +1,287 @@
+"""Runs of alert rules: what is told, kept over restarts, and done when something fails."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.alerts.alert import AlertState
+from streaming.alerts.alert_run import AlertRun
+from streaming.alerts.alerts_table import read_alerts
+from streaming.errors import ConfigurationError, WriterFenced
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS
+from tests.conftest import Eventually
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.tables.alert_rules import lag_of, told, write_rules
+
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
+
+
+@pytest.fixture
+def tables(tables_that_lag: str) -> str:
+    return tables_that_lag
+
+
+def let_time_pass(run: AlertRun) -> None:
+    """As if sinks that failed had been left alone for long enough."""
+    run._patience.clear()
+
+
+def test_a_restart_neither_repeats_nor_forgets(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    AlertRun(tables, rules_file).round()
+    assert not DeltaTable.is_deltatable(f"{tables}/alerts")
+    lag_of(tables, 50)
+    for _ in range(3):
+        AlertRun(tables, rules_file).round()
+    assert told(receiver) == ["firing"]
+    assert receiver.alerts[0]["reason"] == "lag is 50 (> 10)"
+    assert receiver.alerts[0]["cluster_id"] == "cluster"
+    lag_of(tables, 0)
+    for _ in range(3):
+        AlertRun(tables, rules_file).round()
+    assert told(receiver) == ["firing", "resolved"]
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert alert.state is AlertState.RESOLVED
+
+
+def test_a_run_that_takes_over_knows_what_the_other_told_meanwhile(
+    tables: str, rules_file: str, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    lag_of(tables, 50)
+    takes_over = AlertRun(tables, rules_file)
+    AlertRun(tables, rules_file).round()
+    lag_of(tables, 0)
+    thread = Thread(target=takes_over.run)
+    thread.start()
+    try:
+        eventually(lambda: told(receiver) == ["firing", "resolved"])
+    finally:
+        takes_over.stop.set()
+        thread.join()
+
+
+def test_a_newer_run_ends_the_older_one(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    """Also in a store, where no lock is; the older one tells nobody any more."""
+    lag_of(tables, 50)
+    older = AlertRun(tables, rules_file)
+    older.round()
+    newer = AlertRun(tables, rules_file)
+    newer._keep({})
+    older.alerts = {key: replace(alert, sent=()) for key, alert in older.alerts.items()}
+    with pytest.raises(WriterFenced, match=r"taken over .*\(alert run on .*, process \d+"):
+        older.round()
+    assert told(receiver) == ["firing"]
+
+
+def test_a_damaged_end_of_the_table_is_cut(tables: str, rules_file: str) -> None:
+    lag_of(tables, 50)
+    AlertRun(tables, rules_file).round()
+    entry = max(Path(ALERTS.path(tables), "_delta_log").glob("*.json"))
+    os.truncate(entry, 0)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    assert read_alerts(TableReader(tables)) == run.alerts
+    assert [alert.state for alert in run.alerts.values()] == [AlertState.FIRING]
+
+
+def test_the_table_is_written_when_something_changes(tables: str, rules_file: str) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    for _ in range(5):
+        run.round()
+    # It was made at version 0 and taken over at 1; then it fires, and somebody was told.
+    assert DeltaTable(f"{tables}/alerts").version() == 3
+
+
+def test_how_long_a_condition_has_held_is_not_forgotten(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    rules = write_rules(tmp_path, receiver.url, **{"for": "1s"})
+    lag_of(tables, 50)
+    AlertRun(tables, rules).round()
+    assert told(receiver) == []
+
+    def told_by_a_new_run() -> bool:
+        AlertRun(tables, rules).round()
+        return told(receiver) == ["firing"]
+
+    eventually(told_by_a_new_run)
+
+
+def test_a_sink_that_is_down_is_told_once_it_is_back(
+    tables: str, rules_file: str, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    receiver.answers = [500] * 3
+    run.round()
+    run.round()
+    assert len(receiver.answers) == 0
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 500: trying again"]
+    let_time_pass(run)
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert caplog.messages[1:] == ["sink hook: well again"]
+
+
+def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    receiver.answers = [500] * 24
+    waits = []
+    while receiver.answers:
+        run.round()
+        waits.append(run._patience["hook"].wait_s)
+        run._patience["hook"].until = 0
+    assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert run._patience["hook"].wait_s == 0
+
+
+def test_what_cannot_be_written_is_written_later(
+    tables: str, rules_file: str, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    in_the_way = Path(tables, "alerts")
+    in_the_way.write_text("no folder")
+    run.round()
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert [m for m in caplog.messages if "cannot write" in m][1:] == []
+    in_the_way.unlink()
+    run.round()
+    AlertRun(tables, rules_file).round()
+    assert told(receiver) == ["firing"]
+
+
+def test_rules_are_read_again_when_they_change(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = write_rules(tmp_path, receiver.url)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    run.round()
+    write_rules(tmp_path, receiver.url, condition="lag: 10")
+    run.round()
+    assert caplog.messages[0].startswith("rules (the previous ones hold): ")
+    assert "alerts.yaml:5: rules.behind.lag: 10 is no comparison" in caplog.messages[0]
+    write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
+    run.round()
+    assert told(receiver) == ["firing", "resolved"]
+    assert caplog.messages[1:] == ["rules (the previous ones hold): well again"]
+
+
+def test_tables_that_cannot_be_read_change_nothing(
+    tables: str, rules_file: str, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    log = Path(tables, "load_progress", "_delta_log")
+    log.rename(f"{log}-away")
+    run.round()
+    run.round()
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"tables: {tables}/load_progress is no Delta table")
+    Path(f"{log}-away").rename(log)
+    run.round()
+    assert told(receiver) == ["firing"]
+
+
+def test_sql_that_fails_is_told_before_anything_runs(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    rules = write_rules(tmp_path, receiver.url, condition="sql: SELECT nothing FROM group_lag")
+    with pytest.raises(ConfigurationError, match="rule behind: Binder Error"):
+        AlertRun(tables, rules)
+
+
+def test_sql_that_some_data_makes_fail_is_no_reason_to_stop(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql = "SELECT split_part(group_id, '-', 2)::INT AS value FROM groups"
+    rules = write_rules(tmp_path, receiver.url)
+    with Path(rules).open("a") as file:
+        file.write(f"- name: numbers\n  sql: {sql}\n")
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    run.round()
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("rule numbers: Conversion Error")
+
+
+def test_rules_with_wrong_sql_are_not_taken(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = write_rules(tmp_path, receiver.url)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    write_rules(tmp_path, receiver.url, condition="sql: SELEC")
+    run.round()
+    assert "Parser Error" in caplog.messages[0]
+    assert told(receiver) == ["firing"]
+
+
+def test_a_notice_that_is_refused_holds_back_no_other(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = write_rules(tmp_path, receiver.url)
+    with Path(rules).open("a") as file:
+        file.write("- {name: also, lag: '> 20'}\n")
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules)
+    receiver.answers = [400, 400]
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["also"]
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 400: trying again"]
+    let_time_pass(run)
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["also", "behind"]
+
+
+def test_a_sink_of_any_kind_of_failure_ends_nothing(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = Path(write_rules(tmp_path, receiver.url))
+    bad = "bad: {type: webhook, url: 'http://a..b/s3cr3t'}"
+    worse = f"worse: {{type: webhook, url: '{receiver.url}', headers: {{X: s3cr3t\u2019}}}}"
+    rules.write_text(rules.read_text().replace("{hook:", f"{{{bad}, {worse}, hook:"))
+    lag_of(tables, 50)
+    run = AlertRun(tables, str(rules))
+    run.round()
+    assert told(receiver) == ["firing"]
+    assert sorted(message.split(":")[0] for message in caplog.messages) == [
+        "sink bad",
+        "sink worse",
+    ]
+    assert "s3cr3t" not in caplog.text
+
+
+def test_old_versions_of_the_table_go(
+    tables: str, rules_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.alert_run._TIDY_EVERY_S", 0)
+    monkeypatch.setattr("streaming.alerts.alerts_table.KEPT_HOURS", 0)
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    run.round()
+    assert list(Path(tables, "alerts", "_delta_log").glob("*.checkpoint.parquet"))
+    assert len(list(Path(tables, "alerts").glob("*.parquet"))) == 1
+    assert AlertRun(tables, rules_file).alerts == run.alerts

@@ -1,0 +1,334 @@
+"""Notices arrive where they are to: real receivers, and what they are sent."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import shutil
+import subprocess
+import urllib.request
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from pydantic import TypeAdapter
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.delivery import DeliveryError
+from streaming.alerts.notices import Notice, headline
+from streaming.alerts.sinks import Sink
+from streaming.local.broker.configuration import free_port
+from tests.conftest import Eventually
+from tests.support.brokers.receivers import HttpReceiver, mail_server
+
+SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
+START = datetime(2026, 11, 22, 3, tzinfo=timezone.utc)
+HOSTILE = 'g"<!channel>\n\x1b[31m&'
+ENCODED_WORD = "=?utf-8?q?a=0d=0aBcc:_x=40y=0d=0a=0d=0aALL_IS_WELL?="
+
+FIRING = Notice(
+    alert=Alert(
+        key=AlertKey("stopped", HOSTILE, "orders", 3),
+        severity="critical",
+        state=AlertState.FIRING,
+        since=START,
+        fired_at=START + timedelta(minutes=1),
+        value=17.0,
+        reason="STOP: no commit for 61 s",
+    ),
+    cluster_id="cluster",
+    note="see the runbook",
+    is_repeat=False,
+)
+RESOLVED = replace(
+    FIRING,
+    alert=replace(
+        FIRING.alert,
+        key=AlertKey("stopped", "other"),
+        state=AlertState.RESOLVED,
+        resolved_at=START + timedelta(minutes=2),
+        reason="the condition does not hold any more",
+    ),
+)
+
+
+def sink(**settings: Any) -> Sink:
+    return TypeAdapter(Sink).validate_python(settings)
+
+
+def send(to: Sink, *notices: Notice) -> None:
+    for some in to.batches(notices):
+        to.send(some)
+
+
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
+
+
+def test_a_webhook_has_everything(receiver: HttpReceiver) -> None:
+    hook = sink(type="webhook", url=f"{receiver.url}/x", headers={"Authorization": "Bearer k"})
+    send(hook, FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    assert posted.path == "/x"
+    assert posted.headers["Authorization"] == "Bearer k"
+    assert posted.headers["Content-Type"] == "application/json"
+    assert posted.body["version"] == 1
+    firing, resolved = posted.body["alerts"]
+    assert firing == {
+        "status": "firing",
+        "alert_id": FIRING.alert_id,
+        "rule": "stopped",
+        "severity": "critical",
+        "cluster_id": "cluster",
+        "group_id": HOSTILE,
+        "topic": "orders",
+        "partition": 3,
+        "value": 17.0,
+        "reason": "STOP: no commit for 61 s",
+        "note": "see the runbook",
+        "since": "2026-11-22T03:00:00.000Z",
+        "fired_at": "2026-11-22T03:01:00.000Z",
+        "resolved_at": None,
+        "is_repeat": False,
+    }
+    assert (resolved["status"], resolved["resolved_at"]) == ("resolved", "2026-11-22T03:02:00.000Z")
+    assert resolved["alert_id"] != firing["alert_id"]
+
+
+def test_a_notice_is_known_by_its_id() -> None:
+    same = replace(FIRING, alert=replace(FIRING.alert, state=AlertState.RESOLVED), is_repeat=True)
+    assert same.alert_id == FIRING.alert_id
+    assert replace(FIRING, cluster_id="other").alert_id != FIRING.alert_id
+
+
+def test_a_hundred_go_together_at_most(receiver: HttpReceiver) -> None:
+    send(sink(type="webhook", url=receiver.url), *[FIRING] * 150)
+    assert [len(posted.body["alerts"]) for posted in receiver.posted] == [100, 50]
+
+
+def test_slack_has_a_line_each_and_nobody_writes_mentions_into_it(receiver: HttpReceiver) -> None:
+    send(sink(type="slack", url=receiver.url), FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    lines = posted.body["text"].split("\n")
+    assert lines == [
+        'FIRING [critical] stopped: group g"&lt;!channel&gt;\\n\\x1b[31m&amp;, topic orders, '
+        "partition 3: STOP: no commit for 61 s (see the runbook)",
+        "RESOLVED [critical] stopped: group other: the condition does not hold any more "
+        "(see the runbook)",
+    ]
+
+
+def test_many_notices_are_not_many_lines(receiver: HttpReceiver) -> None:
+    send(sink(type="slack", url=receiver.url), *[FIRING] * 25)
+    (posted,) = receiver.posted
+    lines = posted.body["text"].split("\n")
+    assert (len(lines), lines[-1]) == (21, "and 5 more")
+
+
+def test_pagerduty_has_an_event_each(receiver: HttpReceiver) -> None:
+    send(sink(type="pagerduty", routing_key=SECRET, url=receiver.url), FIRING, RESOLVED)
+    trigger, resolve = (posted.body for posted in receiver.posted)
+    assert (trigger["routing_key"], trigger["event_action"]) == (SECRET, "trigger")
+    payload = trigger["payload"]
+    assert (payload["severity"], payload["source"], payload["class"]) == (
+        "critical",
+        "cluster",
+        "stopped",
+    )
+    assert payload["summary"].startswith("FIRING [critical] stopped: group ")
+    assert payload["timestamp"] == "2026-11-22T03:01:00.000Z"
+    assert payload["custom_details"]["group_id"] == HOSTILE
+    assert trigger["dedup_key"] == FIRING.alert_id
+    assert resolve == {
+        "routing_key": SECRET,
+        "dedup_key": RESOLVED.alert_id,
+        "client": "coordinator-state",
+        "event_action": "resolve",
+    }
+
+
+def test_alertmanager_has_labels(receiver: HttpReceiver) -> None:
+    send(sink(type="alertmanager", url=f"{receiver.url}/am/"), FIRING, RESOLVED)
+    (posted,) = receiver.posted
+    assert posted.path == "/am/api/v2/alerts"
+    firing, resolved = posted.body
+    assert firing["labels"] == {
+        "alertname": "stopped",
+        "severity": "critical",
+        "cluster": "cluster",
+        "group": HOSTILE,
+        "topic": "orders",
+        "partition": "3",
+    }
+    assert firing["annotations"]["summary"] == "STOP: no commit for 61 s"
+    assert datetime.fromisoformat(firing["endsAt"].replace("Z", "+00:00")) > datetime.now(
+        timezone.utc
+    )
+    assert resolved["endsAt"] == "2026-11-22T03:02:00.000Z"
+    assert "topic" not in resolved["labels"]
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus-alertmanager") is None,
+    reason="Alertmanager is not installed (Debian's package prometheus-alertmanager, which .ci/run "
+    "installs); test_alertmanager_has_labels holds what is sent to it field by field",
+)
+def test_alertmanager_itself_takes_it(tmp_path: Path, eventually: Eventually) -> None:
+    config = tmp_path / "alertmanager.yml"
+    config.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+    url = f"http://127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [
+            *("prometheus-alertmanager", f"--config.file={config}", "--cluster.listen-address="),
+            *(f"--storage.path={tmp_path}", f"--web.listen-address={url.removeprefix('http://')}"),
+        ],
+        stderr=subprocess.DEVNULL,
+    )
+
+    def active() -> list[dict[str, Any]] | None:
+        try:
+            with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
+                found: list[dict[str, Any]] = json.load(answer)
+                return found
+        except OSError:
+            return None
+
+    try:
+        eventually(lambda: active() == [])
+        recent = replace(FIRING.alert, fired_at=datetime.now(timezone.utc))
+        manager = sink(type="alertmanager", url=url)
+        send(manager, replace(FIRING, alert=recent))
+        eventually(lambda: [one["labels"]["group"] for one in active() or ()] == [HOSTILE])
+        over = replace(recent, state=AlertState.RESOLVED, resolved_at=datetime.now(timezone.utc))
+        send(manager, replace(FIRING, alert=over))
+        eventually(lambda: active() == [])
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_a_mail_has_a_subject_that_is_one_line() -> None:
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": "none"}
+        to = sink(**mail, **{"from": "a@example.org", "to": ["b@example.org", "c@example.org"]})
+        send(to, FIRING)
+        send(to, FIRING, RESOLVED)
+        one, two = (
+            email.message_from_bytes(found.content, policy=email.policy.default)
+            for found in mailbox.mails
+        )
+        assert mailbox.mails[0].rcpt_tos == ["b@example.org", "c@example.org"]
+    assert one["Subject"].startswith('FIRING [critical] stopped: group g"<!channel>\\n')
+    assert one["From"] == "a@example.org"
+    assert "STOP: no commit for 61 s (see the runbook)" in one.get_content().replace("\n", " ")
+    assert two["Subject"] == "1 firing, 1 resolved alerts" == headline([FIRING, RESOLVED])
+
+
+def test_an_encoded_word_in_a_group_id_stays_one_line() -> None:
+    notice = replace(FIRING, alert=replace(FIRING.alert, key=AlertKey("r", ENCODED_WORD)))
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": "none"}
+        send(sink(**mail, **{"from": "a@example.org", "to": "b@example.org"}), notice)
+        (found,) = mailbox.mails
+    parsed = email.message_from_bytes(found.content, policy=email.policy.default)
+    assert parsed["Bcc"] is None
+    assert found.rcpt_tos == ["b@example.org"]
+    assert "ALL_IS_WELL" in parsed["Subject"]
+
+
+def test_mail_that_is_to_be_encrypted_is_not_sent_in_the_open() -> None:
+    with mail_server() as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port}
+        to = sink(**mail, **{"from": "a@example.org", "to": "b@example.org"})
+        with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: SMTPNotSupportedError$"):
+            send(to, FIRING)
+        assert mailbox.mails == []
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_mail_goes_to_a_server_that_is_trusted(
+    security: str, is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    trusted = tmp_path / "trusted.pem"
+    (authority if is_trusted else trustme.CA()).cert_pem.write_to_path(str(trusted))
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    with mail_server(authority, is_tls=security == "tls") as mailbox:
+        mail = {"type": "email", "host": "127.0.0.1", "port": mailbox.port, "security": security}
+        to = sink(**mail, **{"from": "a@example.org", "to": "b@example.org"})
+        if is_trusted:
+            send(to, FIRING)
+        else:
+            with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: SSLCertVerificationError$"):
+                send(to, FIRING)
+        assert len(mailbox.mails) == is_trusted
+
+
+def test_a_credential_for_others_goes_to_nobody(
+    receiver: HttpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f"default login me password {SECRET}\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    send(sink(type="webhook", url=receiver.url, headers={"Authorization": "Bearer k"}), FIRING)
+    assert receiver.posted[0].headers["Authorization"] == "Bearer k"
+
+
+def test_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    send(sink(type="stdout"), RESOLVED, FIRING)
+    send(sink(type="stdout", output="json"), FIRING)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("RESOLVED [critical] stopped: group other")
+    assert "\\x1b" in second
+    assert json.loads(third)["group_id"] == HOSTILE
+
+
+@pytest.mark.parametrize("answers", [[500, 503], [429]])
+def test_what_may_heal_is_tried_again(receiver: HttpReceiver, answers: list[int]) -> None:
+    receiver.answers = list(answers)
+    send(sink(type="webhook", url=receiver.url), FIRING)
+    assert len(receiver.posted) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "fault"),
+    [([400, 500], "answered 400"), ([302], "302"), ([304], "304"), ([500] * 3, "500")],
+)
+def test_what_does_not_heal_is_told_without_secrets(
+    receiver: HttpReceiver, answers: list[int], fault: str
+) -> None:
+    receiver.answers = list(answers)
+    with pytest.raises(DeliveryError, match=fault) as error:
+        send(sink(type="webhook", url=f"{receiver.url}/{SECRET}"), FIRING)
+    assert SECRET not in str(error.value)
+    assert receiver.posted == []
+
+
+@pytest.mark.parametrize("kind", ["webhook", "email"])
+def test_nobody_is_there(kind: str) -> None:
+    port = free_port()
+    settings: dict[str, Any] = {
+        "webhook": {"url": f"http://user:{SECRET}@127.0.0.1:{port}/{SECRET}"},
+        "email": {
+            **{"host": "127.0.0.1", "port": port, "security": "none"},
+            **{"from": "a@b", "to": "c@d"},
+        },
+    }
+    with pytest.raises(DeliveryError, match=r"^127\.0\.0\.1: Conn") as error:
+        send(sink(type=kind, **settings[kind]), FIRING)
+    assert SECRET not in str(error.value)
+
+
+def test_those_that_pagerduty_took_are_not_lost(receiver: HttpReceiver) -> None:
+    pager = sink(type="pagerduty", routing_key="k", url=receiver.url)
+    receiver.answers = [200, 400]
+    taken: list[Notice] = []
+    with pytest.raises(DeliveryError):
+        for some in pager.batches([FIRING, RESOLVED]):
+            pager.send(some)
+            taken += some
+    assert taken == [FIRING]

@@ -1,0 +1,128 @@
+"""Alert rules in SQL that take much: they hold up nobody, and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from streaming.alerts import sql_rules
+from streaming.alerts.alert_run import AlertRun
+from streaming.errors import ConfigurationError
+from tests.conftest import Eventually
+from tests.support.brokers.processes import children
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.clients.command_line import call
+from tests.support.tables.alert_rules import lag_of, write_rules
+
+CALLS_FOR_EVER = "SELECT levenshtein(repeat('a', 9000000), repeat(group_id, 9000000)) FROM groups"
+NEEDS_MEMORY = "SELECT length(repeat(group_id, 3000000000)) AS value FROM groups"
+WELL = "SELECT group_id, lag AS value FROM group_lag WHERE lag > 10"
+
+
+@pytest.fixture(autouse=True)
+def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_rules, "QUICK", replace(sql_rules.QUICK, within_s=2))
+    monkeypatch.setattr(sql_rules, "SLOW", replace(sql_rules.SLOW, within_s=5))
+
+
+@pytest.fixture
+def tables(tables_that_lag: str) -> str:
+    lag_of(tables_that_lag, 50)
+    return tables_that_lag
+
+
+def with_sql(rules: str, **queries: str) -> str:
+    with Path(rules).open("a") as file:
+        for name, sql in queries.items():
+            file.write(f'- name: {name}\n  sql: "{sql}"\n')
+    return rules
+
+
+@pytest.fixture
+def rules(tmp_path: Path, receiver: HttpReceiver) -> str:
+    """A rule about lag, and behind it rules in SQL: two without an end, one that is well."""
+    file = write_rules(tmp_path, receiver.url)
+    other = CALLS_FOR_EVER.replace("'a'", "'b'")
+    return with_sql(file, endless=CALLS_FOR_EVER, another=other, large=NEEDS_MEMORY, well=WELL)
+
+
+@pytest.fixture
+def run(tables: str, rules: str) -> Iterator[AlertRun]:
+    run = AlertRun(tables, rules)
+    yield run
+    run._sql.close()
+
+
+def told(receiver: HttpReceiver) -> set[str]:
+    return {alert["rule"] for alert in receiver.alerts}
+
+
+def test_a_rule_without_end_holds_up_no_other(
+    run: AlertRun,
+    receiver: HttpReceiver,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run.round()
+    # Whatever the queries do, the others are told of.
+    assert "behind" in told(receiver)
+
+    def well_is_told() -> bool:
+        run.round()
+        return told(receiver) == {"behind", "well"}
+
+    eventually(well_is_told, 60)
+
+    def messages() -> list[str]:
+        run.round()
+        return [one for one in caplog.messages if "more than 5 s" in one]
+
+    # They are given more time apart from the others, and end then, too.
+    eventually(lambda: len(messages()) == 2, 120)
+    assert sorted(messages()) == [
+        f"rule {name}: the query took more than 5 s" for name in ("another", "endless")
+    ]
+    assert [one for one in caplog.messages if one.startswith("rule large: Out of Memory Error")]
+    # Of those alerts nothing is known: none begins, and none ends.
+    assert told(receiver) == {"behind", "well"}
+
+
+def test_a_query_that_cannot_be_bound_in_time_is_refused(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    rules = with_sql(write_rules(tmp_path, receiver.url), b="SELECT * FROM range(sleep_ms(60000))")
+    before = children()
+    with pytest.raises(ConfigurationError, match="rule b: the query took more than 2 s"):
+        AlertRun(tables, rules)
+    assert children() == before
+
+
+@pytest.mark.parametrize("query", [CALLS_FOR_EVER, "SELECT * FROM range(sleep_ms(60000))"])
+def test_a_rule_is_tested_within_its_time(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, query: str
+) -> None:
+    rules = with_sql(write_rules(tmp_path, receiver.url), endless=query)
+    before = children()
+    arguments = ("alert", "test", "--rules-file", rules, "--tables", tables)
+    refused = call(*arguments, exit_code=2)
+    assert "rule endless: the query took more than " in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert children() == before
+
+
+def test_queries_end_with_the_run(run: AlertRun, eventually: Eventually) -> None:
+    before = children()
+    thread = Thread(target=run.run)
+    thread.start()
+    try:
+        # Both lanes are at work.
+        eventually(lambda: len(children() - before) == 2, 60)
+    finally:
+        run.stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert children() <= before

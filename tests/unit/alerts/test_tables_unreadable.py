@@ -1,0 +1,198 @@
+"""Tables that cannot be read are an alert that needs no rule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.alerts.alert import AlertKey, AlertState
+from streaming.alerts.alert_run import AlertRun
+from streaming.alerts.alerts_table import read_alerts
+from streaming.tables.reader import TableReader
+from tests.conftest import Eventually
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.tables.alert_rules import lag_of, told, write_rules
+
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
+
+
+@pytest.fixture
+def tables(tables_that_lag: str) -> str:
+    return tables_that_lag
+
+
+@pytest.fixture
+def rules_file(rules_file: str) -> str:
+    """Rules by which it fires at once."""
+    with Path(rules_file).open("a") as file:
+        file.write("tables_unreadable: {for: 0s, note: runbook}\n")
+    return rules_file
+
+
+def test_it_fires_and_ends(
+    tables: str, rules_file: str, receiver: HttpReceiver, tmp_path: Path
+) -> None:
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    away = tmp_path / "away"
+    Path(tables).rename(away)
+    for _ in range(3):
+        run.round()
+    *_, told_last = receiver.alerts
+    assert told(receiver) == ["firing", "firing"]
+    assert told_last["rule"] == "tables_unreadable"
+    assert told_last["severity"] == "critical"
+    assert told_last["cluster_id"] == "cluster"
+    assert told_last["note"] == "runbook"
+    assert told_last["reason"] == (
+        f"the tables cannot be read: there is no folder {tables}: coordinator-state run makes it"
+    )
+    # Nothing is made where the volume is missing.
+    assert not Path(tables).exists()
+    away.rename(tables)
+    run.round()
+    assert told(receiver) == ["firing", "firing", "resolved"]
+    assert receiver.alerts[-1]["rule"] == "tables_unreadable"
+    known = read_alerts(TableReader(tables))
+    assert known[AlertKey("tables_unreadable")].state is AlertState.RESOLVED
+
+
+def test_one_table_is_enough(
+    tables: str, rules_file: str, receiver: HttpReceiver, tmp_path: Path
+) -> None:
+    run = AlertRun(tables, rules_file)
+    offsets, away = Path(tables, "group_offsets"), tmp_path / "away"
+    offsets.rename(away)
+    run.round()
+    assert [alert["rule"] for alert in receiver.alerts] == ["tables_unreadable"]
+    assert "group_offsets" in receiver.alerts[0]["reason"]
+    away.rename(offsets)
+    run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_rules_in_sql_are_enough(
+    tables: str,
+    tmp_path: Path,
+    receiver: HttpReceiver,
+    eventually: Eventually,
+) -> None:
+    rules = write_rules(tmp_path, receiver.url, condition="sql: FROM group_status")
+    with Path(rules).open("a") as file:
+        file.write("tables_unreadable: {for: 0s}\n")
+    run = AlertRun(tables, rules)
+    Path(tables, "groups").rename(tmp_path / "away")
+
+    def is_told() -> bool:
+        run.round()
+        return [alert["rule"] for alert in receiver.alerts] == ["tables_unreadable"]
+
+    eventually(is_told, 60)
+    run._sql.close()
+
+
+def test_a_query_that_fails_is_none(
+    tables: str,
+    rules_file: str,
+    receiver: HttpReceiver,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = Path(rules_file).read_text()
+    failing = "- name: numbers\n  sql: SELECT split_part(group_id, '-', 2)::INT FROM groups\n"
+    Path(rules_file).write_text(text.replace("rules:\n", f"rules:\n{failing}"))
+    run = AlertRun(tables, rules_file)
+
+    def has_failed() -> list[str]:
+        run.round()
+        return caplog.messages
+
+    assert "Conversion Error" in eventually(has_failed, 60)[0]
+    assert told(receiver) == []
+    run._sql.close()
+
+
+def test_the_table_of_alerts_is_not_needed(
+    tables: str, rules_file: str, receiver: HttpReceiver
+) -> None:
+    """Neither can it be written, nor any other be read."""
+    run = AlertRun(tables, rules_file)
+    Path(tables, "alerts").write_text("no folder")
+    log = Path(tables, "load_progress", "_delta_log")
+    log.rename(f"{log}-away")
+    for _ in range(3):
+        run.round()
+    assert told(receiver) == ["firing"]
+    Path(f"{log}-away").rename(log)
+    for _ in range(3):
+        run.round()
+    assert told(receiver) == ["firing", "resolved"]
+
+
+def test_a_table_that_was_not_written_is_not_well(
+    tables: str, rules_file: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = AlertRun(tables, rules_file)
+    in_the_way = Path(tables, "alerts")
+    in_the_way.write_text("no folder")
+    lag_of(tables, 50)
+    run.round()
+    Path(tables).rename(tmp_path / "away")
+    run.round()
+    said = [line for line in caplog.messages if line.startswith("the table alerts")]
+    assert len(said) == 1
+    (tmp_path / "away").rename(tables)
+    in_the_way.unlink()
+    run.round()
+    assert caplog.messages[-1] == "the table alerts: well again"
+
+
+def test_a_restart_knows_of_it(tables: str, rules_file: str, receiver: HttpReceiver) -> None:
+    """It was told, the process ended, and the tables came back."""
+    lag_of(tables, 50)
+    run = AlertRun(tables, rules_file)
+    run.round()
+    log = Path(tables, "load_progress", "_delta_log")
+    log.rename(f"{log}-away")
+    run.round()
+    Path(f"{log}-away").rename(log)
+    AlertRun(tables, rules_file).round()
+    assert told(receiver) == ["firing", "firing", "resolved"]
+
+
+def test_a_short_outage_is_not_told(tables: str, tmp_path: Path, receiver: HttpReceiver) -> None:
+    run = AlertRun(tables, write_rules(tmp_path, receiver.url))
+    log = Path(tables, "load_progress", "_delta_log")
+    log.rename(f"{log}-away")
+    run.round()
+    pending = run.alerts[AlertKey("tables_unreadable")]
+    assert pending.state is AlertState.PENDING
+    Path(f"{log}-away").rename(log)
+    run.round()
+    assert run.alerts == {}
+    assert told(receiver) == []
+
+
+def test_alertmanager_hears_of_it_while_the_tables_cannot_be_read(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.sinks._ALERTMANAGER_RESEND", timedelta(0))
+    rules = Path(write_rules(tmp_path, receiver.url))
+    rules.write_text(rules.read_text().replace("webhook", "alertmanager"))
+    lag_of(tables, 50)
+    run = AlertRun(tables, str(rules))
+    run.round()
+    Path(tables, "load_progress").rename(Path(tables, "away"))
+    run.round()
+    assert len(receiver.posted) == 2
+    # That the tables cannot be read is news.
+    version = DeltaTable(f"{tables}/alerts").version()
+    assert version == 4
+    run.round()
+    assert len(receiver.posted) == 3
+    # What is told every minute is not written every minute.
+    assert DeltaTable(f"{tables}/alerts").version() == version

@@ -1,0 +1,405 @@
+"""A canary as each kind of secret, through every way in and every refusal: it is never shown.
+
+What is looked at: the text, repr and arguments of each error in the chain, tracebacks, all log
+records, both outputs of each command, the options that Spark is given, and command lines of
+processes. What is given as the value of `.file` or `.env` is where a secret is, and may be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from streaming.alerts.rules_file import load_rules
+from streaming.errors import ConfigurationError
+from streaming.kafka import client_config
+from streaming.kafka.client_config import kafka_client_config
+from streaming.kafka.secrets import Secret
+from streaming.run.settings import RunSettings
+from streaming.source.options import SourceOptions
+from tests.support.brokers.token_endpoint import CLIENT_ID, token_endpoint
+from tests.support.clients.canary import CANARY, NOT_UTF_8, SECRET, forms_of_a_user, shows, texts_of
+from tests.support.clients.command_line import call
+from tests.support.clients.installed_command import command_of
+
+NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "tables"}
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"
+
+# Every setting whose name says that it is a secret: known ones, those of other clients, those that
+# are refused, and two that do not exist.
+NAMED = sorted(
+    {
+        *(name for name in client_config._SECRETS if name != "proxy_url"),
+        *(name for name, known in client_config._OTHER_NAMES.items() if "password" in known),
+        "sasl_jaas_config",
+        "ssl_keystore_key",
+        "ssl_keystore_password",
+        "ssl_truststore_password",
+        "sasl_plain_passwd",
+        "my_secret",
+    }
+)
+SPELT = [
+    spelt
+    for name in NAMED
+    for spelt in (name, name.replace("_", "."), name.replace("_", "-").upper())
+]
+# Settings whose value says so.
+BY_VALUE = [
+    *(("proxy.url", address) for address in forms_of_a_user()),
+    ("PROXY_URL", forms_of_a_user()[0]),
+    (ENDPOINT, f"https://{CANARY}@idp/token"),
+    (ENDPOINT, f"https://me:{CANARY}@idp/token"),
+    ("ssl.keyfile", PEM),
+    ("ssl.cafile", PEM),
+    ("client.id", PEM),
+]
+SAID_OUTRIGHT = [*((name, SECRET) for name in SPELT), *BY_VALUE]
+as_each = pytest.mark.parametrize(
+    ("name", "value"),
+    SAID_OUTRIGHT,
+    ids=[f"{name}-{n}" for n, (name, _) in enumerate(SAID_OUTRIGHT)],
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Every test of this file ends with a look at all log records, arguments included."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    for record in caplog.records:
+        assert not shows(record.getMessage())
+        assert not shows(repr(record.args))
+        if record.exc_info and record.exc_info[1]:
+            assert not any(map(shows, texts_of(record.exc_info[1])))
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """What is put behind a variable is gone after the test."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def refused(call: Callable[[], object], kind: type[Exception] = ConfigurationError) -> str:
+    """The text of a refusal that shows no secret."""
+    with pytest.raises(kind) as caught:
+        call()
+    shown = [text for text in texts_of(caught.value) if shows(text)]
+    assert shown == []
+    return str(caught.value)
+
+
+def test_the_search_finds_what_it_looks_for() -> None:
+    """The ways in which secrets showed before: by value, by repr, and encoded."""
+    try:
+        "\0".join(["me", NOT_UTF_8.decode("utf-8", "surrogateescape")]).encode()
+    except UnicodeEncodeError as error:
+        assert any(map(shows, texts_of(error)))
+        assert not shows(str(error))
+    for form in (SECRET.encode().hex(), b64encode(b"x" + SECRET.encode()).decode(), SECRET.upper()):
+        assert shows(form)
+
+
+# --- Python and Spark
+
+
+@as_each
+def test_the_settings_of_a_run_take_none(name: str, value: str) -> None:
+    said = refused(lambda: RunSettings(**NEEDED, kafka={name: value}))
+    assert name in said
+    refused(lambda: RunSettings.checked(**NEEDED, kafka={name: value}))
+    # Whatever else is wrong.
+    refused(lambda: RunSettings.checked(kafka={name: value}, tables=1, colour="red"))
+    refused(lambda: RunSettings.checked(**NEEDED, kafka={"client.id": 5, name: value}))
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        SECRET,
+        [SECRET],
+        ("sasl.plain.password", SECRET),
+        {"sasl.plain.password": [SECRET]},
+        {"sasl.plain.password": SECRET.encode()},
+        {"sasl.plain.password": {"value": SECRET}},
+        {"sasl.plain.password": Secret(SECRET)},
+        {"proxy.url": Secret(f"http://{CANARY}@proxy:1")},
+        {"proxy.url": [f"http://{CANARY}@proxy:1"]},
+    ],
+    ids=repr,
+)
+def test_the_settings_of_a_run_take_no_secret_of_another_type(kafka: Any) -> None:
+    refused(lambda: RunSettings(**NEEDED, kafka=kafka))
+    refused(lambda: RunSettings.checked(**NEEDED, kafka=kafka))
+
+
+def test_the_text_of_an_error_of_pydantic_shows_no_setting_of_kafka() -> None:
+    """Not even one that is no secret by its name or value, but may be one all the same."""
+    with pytest.raises(ValidationError, match="bootstrap_servers") as caught:
+        RunSettings(bootstrap_servers="nowhere", tables="tables", kafka={"x": SECRET})
+    assert not shows(str(caught.value) + repr(caught.value))
+    refused(lambda: RunSettings.checked(kafka={"x": SECRET}))
+
+
+@as_each
+def test_the_source_takes_none(name: str, value: str) -> None:
+    options = {"kafka.bootstrap.servers": "localhost:9092", f"kafka.{name}": value}
+    refused(lambda: SourceOptions.read(options))
+
+
+@pytest.mark.parametrize("name", SPELT)
+@pytest.mark.parametrize("way", ["", ".file", ".env"])
+def test_clients_are_told_in_ways_that_show_nothing(name: str, way: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    os.environ["THE_VARIABLE"] = SECRET
+    given = {"": SECRET, ".file": str(file), ".env": "THE_VARIABLE"}[way]
+    for others in ({}, {"zzz": "1"}, {"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}):
+        try:
+            config = kafka_client_config({f"{name}{way}": given, **others})
+        except ConfigurationError:
+            refused(lambda others=others: kafka_client_config({f"{name}{way}": given, **others}))  # type: ignore[misc]
+        else:
+            assert not shows(repr(config) + str(config))
+
+
+@pytest.mark.parametrize(("name", "value"), BY_VALUE)
+def test_an_address_or_a_key_with_a_secret_is_hidden_or_refused(name: str, value: str) -> None:
+    try:
+        config = kafka_client_config({name: value})
+    except ConfigurationError:
+        refused(lambda: kafka_client_config({name: value}))
+    else:
+        assert set(config) == {"proxy_url"}
+        assert not shows(repr(config) + str(config))
+
+
+ALL_SETTINGS = sorted({*client_config._KNOWN, *client_config._OTHER_NAMES, "zzz"})
+
+
+@pytest.mark.parametrize("name", ALL_SETTINGS)
+@pytest.mark.parametrize("way", ["", "_file", "_env"])
+def test_no_setting_takes_what_is_not_utf_8(name: str, way: str, tmp_path: Path) -> None:
+    """Any of them would be encoded together with the password, in an error whose repr has both."""
+    text = NOT_UTF_8.decode("utf-8", "surrogateescape")
+    (tmp_path / "secret").write_bytes(NOT_UTF_8)
+    os.environb[b"THE_VARIABLE"] = NOT_UTF_8
+    given = {"": text, "_file": str(tmp_path / "secret"), "_env": "THE_VARIABLE"}[way]
+    refused(lambda: kafka_client_config({f"{name}{way}": given}))
+    refused(lambda: kafka_client_config({name: f"a\0{CANARY}"}))
+
+
+@pytest.mark.parametrize("content", [NOT_UTF_8, f"{CANARY}\0".encode(), b"\n"])
+def test_a_file_that_holds_no_text_is_not_shown(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    path = str(tmp_path / "secret")
+    refused(lambda: kafka_client_config({"sasl.plain.password.file": path}))
+    tokens = kafka_client_config(
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+        | {ENDPOINT: (tmp_path / "secret").as_uri()}
+    )["sasl_oauth_token_provider"]
+    if content != f"{CANARY}\0".encode():
+        refused(tokens.token)
+
+
+@pytest.mark.parametrize("answer", [200, 302, 400, 401, 403, 429, 503])
+@pytest.mark.parametrize("secret", [SECRET, "plain-" + CANARY])
+def test_what_a_token_endpoint_answers_is_not_repeated(answer: int, secret: str) -> None:
+    """It may echo what it was sent."""
+    with token_endpoint() as endpoint:
+        endpoint.answer = answer
+        endpoint.refusal = {"error": secret, "error_description": secret}
+        provider = kafka_client_config(
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+            | {ENDPOINT: f"{endpoint.url}?tenant={CANARY}"}
+            | {"sasl.oauthbearer.client.credentials.client.id": CLIENT_ID}
+            | {"sasl.oauthbearer.client.credentials.client.secret": secret}
+        )["sasl_oauth_token_provider"]
+        refused(provider.token, Exception)
+
+
+# --- The command line
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "run": ("run", "--tables", "tables"),
+    "verify": ("verify", "--tables", "tables"),
+    "decode": ("decode",),
+    "simulate": ("simulate",),
+    "partition-for": ("partition-for", "g"),
+    "redecode": ("redecode", "--tables", "tables"),
+}
+BROKER = ("--bootstrap-servers", "127.0.0.1:1")
+
+
+def all_that_a_command_shows(*arguments: str, **options: Any) -> str:
+    result = call(*arguments, "--verbose", exit_code=2, **options)
+    assert not shows(result.output)
+    return result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_with_kafka_settings_is_here(command: str) -> None:
+    from streaming.cli.main import cli
+
+    with_kafka = {
+        name
+        for name, one in cli.commands.items()
+        if "kafka" in {option.name for option in one.params}
+    }
+    assert with_kafka == set(COMMANDS)
+    assert command in with_kafka
+
+
+@as_each
+def test_a_command_line_is_not_repeated(name: str, value: str) -> None:
+    said = all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--kafka", f"{name}={value}")
+    assert f"{name} is a secret" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_command_repeats_a_secret(command: str, log_format: str) -> None:
+    arguments = (*COMMANDS[command], *BROKER, "--log-format", log_format)
+    for pair in (f"sasl.plain.password={SECRET}", SECRET, f"={SECRET}", f"a:{SECRET}"):
+        all_that_a_command_shows(*arguments, "--kafka", pair)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_address_with_a_password_is_not_repeated(command: str) -> None:
+    for address in (f"me:{CANARY}@127.0.0.1:1", f"127.0.0.1:1,{CANARY}@127.0.0.1"):
+        all_that_a_command_shows(*COMMANDS[command], "--bootstrap-servers", address)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        SECRET,
+        json.dumps([SECRET]),
+        json.dumps(SECRET),
+        json.dumps({"sasl.plain.password": SECRET})[:-1],
+        json.dumps({"sasl.plain.password": f"{CANARY}\ud800"}),
+        json.dumps({"sasl.plain.password": f"{CANARY}\0"}),
+        json.dumps({"sasl.plain.password": SECRET, "zzz": "1"}),
+        json.dumps({"sasl.plain.password": SECRET, "sasl_plain_password.file": "/no/such"}),
+        json.dumps({"ssl.keyfile": PEM}),
+        json.dumps({ENDPOINT: f"https://{CANARY}@idp/token"}),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_the_variable_of_the_settings_is_not_repeated(command: str, variable: str) -> None:
+    all_that_a_command_shows(*COMMANDS[command], *BROKER, env={"COORDINATOR_STATE_KAFKA": variable})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'kafka = "{CANARY}"',
+        f'kafka = ["{CANARY}"]',
+        f"[kafka]\nsasl.plain.password = {CANARY}",
+        f'[kafka]\nsasl.plain.password = "{CANARY}',
+        f'[kafka]\n"sasl.plain.password" = "{CANARY}\\q"',
+        f'[kafka]\n"sasl.plain.password" = "{CANARY}\\u0000"',
+        f'[kafka]\n"sasl.plain.password" = "{CANARY}"\n"sasl.plain.password" = "{CANARY}"',
+        f'[kafka]\n"sasl.plain.password" = "{CANARY}"\n"client.id" = "a"\nclient_id = "b"',
+        f'[kafka]\n"sasl.plain.password" = "{CANARY}"\n"security.protocol" = "TLS"',
+        f'[kafka]\n"sasl.plain.passwort" = "{CANARY}"',
+        f'[kafka]\n"ssl.keyfile" = """{PEM}"""',
+        f'[kafka]\n"proxy.url" = "http://{CANARY}@a:b"',
+        f'[kafka]\n"proxy.url" = "ftp://me:{CANARY}@a:1"',
+    ],
+)
+def test_a_config_file_is_not_repeated(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(content)
+    all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--config", str(file))
+
+
+def test_a_config_file_that_is_not_utf_8_is_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_bytes(b'[kafka]\n"sasl.plain.password" = "' + NOT_UTF_8 + b'"')
+    said = all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--config", str(file))
+    assert "it is not UTF-8" in said
+
+
+def test_command_lines_and_spark_are_given_none(tmp_path: Path) -> None:
+    """A `run` that logs in: what `ps` shows of it and of its children, and what it says itself."""
+    file = tmp_path / "run.toml"
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    settings |= {"sasl.plain.username": "me", "sasl.plain.password": CANARY}
+    file.write_text("[kafka]\n" + "".join(f'"{k}" = "{v}"\n' for k, v in settings.items()))
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        arguments = ("--bootstrap-servers", f"127.0.0.1:{broker.getsockname()[1]}", "--verbose")
+        command = command_of(*COMMANDS["run"], *arguments, "--config", str(file))
+        with (
+            (tmp_path / "said").open("wb") as said,
+            subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said) as run,
+        ):
+            try:
+                connection, _ = broker.accept()
+                connection.close()
+                seen = _command_lines(run.pid)
+            finally:
+                run.kill()
+    assert any(str(file) in line for line in seen)
+    assert not any(map(shows, seen))
+    assert not shows((tmp_path / "said").read_text())
+
+
+def _command_lines(pid: int) -> list[str]:
+    """What `ps` shows of a process and of all below it."""
+    found = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")]
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            found += _command_lines(int(child))
+    return found
+
+
+# --- Alert rules
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "{type: webhook, url: '%s'}",
+        "{type: webhook, url: 'https://h/x', headers: {Authorization: ['%s']}}",
+        "{type: webhook, url: 'https://h/x', headers: '%s'}",
+        "{type: slack, url: ['%s']}",
+        "{type: slack, url: 'https://[%s'}",
+        "{type: pagerduty, routing_key: {a: '%s'}}",
+        "{type: pagerduty, routing_key: '%s', url: nowhere}",
+        "{type: email, host: h, user: u, password: ['%s'], from: a, to: b}",
+        "{type: email, host: h, password: '%s', from: a, to: b}",
+        "{type: email, host: h, user: u, password: '%s', from: a, to: b, colour: red}",
+        "{type: slack, url: '%s', url: '%s'}",
+        "{type: slack, url: '%s}",
+    ],
+)
+@pytest.mark.parametrize("secret", [CANARY.encode(), NOT_UTF_8])
+@pytest.mark.parametrize("way", ["outright", "file", "environment"])
+def test_a_file_of_alert_rules_is_not_repeated(
+    sink: str, secret: bytes, way: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_bytes(secret)
+    os.environb[b"THE_VARIABLE"] = secret
+    given = {
+        "outright": CANARY,
+        "file": f"${{file:{tmp_path}/secret}}",
+        "environment": "${THE_VARIABLE}",
+    }[way]
+    file = tmp_path / "alerts.yaml"
+    file.write_text(f"rules: []\nsinks:\n  mine: {sink.replace('%s', given)}\n")
+    refused(lambda: load_rules(file))

@@ -1,0 +1,135 @@
+"""The commands `alert run` and `alert test`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from streaming.alerts.alert_run import LOCK_FILE
+from streaming.alerts.alerts_table import read_alerts
+from streaming.alerts.replay import replay
+from streaming.alerts.rules_file import load_rules
+from streaming.tables.folder import locked
+from streaming.tables.reader import TableReader
+from tests.conftest import Eventually
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.clients.command_line import call, json_lines
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.alert_rules import lag_of, told, write_rules
+
+
+@pytest.fixture
+def tables(tables_that_lag: str) -> str:
+    return tables_that_lag
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command_of(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def a_second_passes(eventually: Eventually) -> None:
+    later = datetime.now(timezone.utc) + timedelta(seconds=1)
+    eventually(lambda: datetime.now(timezone.utc) > later)
+
+
+def test_the_command_goes_on_where_it_was_killed(
+    tables: str, rules_file: str, receiver: HttpReceiver, eventually: Eventually
+) -> None:
+    command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
+    lag_of(tables, 50)
+    with running(*command):
+        eventually(lambda: told(receiver) == ["firing"])
+        eventually(lambda: any(a.sent for a in read_alerts(TableReader(tables)).values()))
+    with running(*command) as process:
+        lag_of(tables, 0)
+        eventually(lambda: len(receiver.alerts) > 1)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert told(receiver) == ["firing", "resolved"]
+    assert stderr.splitlines() == [f"{rules_file}: 1 rules over {tables}, to hook"]
+    (row,) = json_lines(call("show", "alerts", "--tables", tables, "--output", "json"))
+    assert (row["rule"], row["group_id"], row["state"]) == ("behind", "g", "resolved")
+
+
+def test_one_runs_at_a_time(tables: str, rules_file: str) -> None:
+    command = ("alert", "run", "--rules-file", rules_file, "--tables", tables)
+    with locked(tables, LOCK_FILE, "alert run"):
+        refused = call(*command, exit_code=2)
+    assert f"another alert run is writing to {tables}" in refused.stderr
+
+
+def test_what_is_wrong_is_one_line(tables: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("rules:\n- name: a\n")
+    for command in ("run", "test"):
+        arguments = ("alert", command, "--rules-file", str(bad), "--tables", tables)
+        result = call(*arguments, exit_code=2)
+        assert result.stderr.splitlines()[0].startswith(f"Error: {bad}:2: rules.a: a rule has")
+        assert len(result.stderr.splitlines()) == 1
+    result = call(
+        *("alert", "test", "--rules-file", str(bad), "--tables", str(tmp_path / "no")), exit_code=2
+    )
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_rules_are_tested_against_the_past(
+    tables: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    rules = write_rules(tmp_path, "http://127.0.0.1:1/", **{"for": "0.5s"})
+    arguments = ("alert", "test", "--rules-file", rules, "--tables", tables, "--output", "json")
+    assert json_lines(call(*arguments)) == []
+    before = datetime.now(timezone.utc)
+    lag_of(tables, 50)
+    a_second_passes(eventually)
+    fires = datetime.now(timezone.utc)
+    found = json_lines(call(*arguments, exit_code=1))
+    assert [row["state"] for row in found] == ["pending", "firing"]
+    assert found[-1]["reason"] == "lag is 50 (> 10)"
+    lag_of(tables, 0)
+    a_second_passes(eventually)
+    assert json_lines(call(*arguments)) == []
+    # And as it was, without a trace in the tables.
+    (*_, last) = json_lines(call(*arguments, "--as-of", fires.isoformat(), exit_code=1))
+    assert (last["state"], last["group_id"], last["value"]) == ("firing", "g", 50)
+    changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.1s"))
+    assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
+    assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
+    result = call(*arguments, "other", exit_code=2)
+    assert "there is no rule other; there are behind" in result.stderr
+    assert not Path(tables, "alerts").exists()
+
+
+def test_a_past_version_is_looked_at_when_it_was_written(tables: str, tmp_path: Path) -> None:
+    rules = write_rules(tmp_path, "http://127.0.0.1:1/")
+    lag_of(tables, 50)
+    version = TableReader(tables).version
+    lag_of(tables, 0)
+    arguments = ("alert", "test", "--rules-file", rules, "--tables", tables, "--output", "json")
+    (row,) = json_lines(call(*arguments, "--as-of", str(version), exit_code=1))
+    assert (row["state"], row["value"]) == ("firing", 50)
+
+
+def test_the_past_begins_where_the_tables_do(tables: str, tmp_path: Path) -> None:
+    rules = load_rules(write_rules(tmp_path, "http://127.0.0.1:1/"))
+    now = datetime.now(timezone.utc)
+    lag_of(tables, 50)
+    long_ago = now - timedelta(days=1)
+    last = TableReader(tables, as_of=now)
+    assert list(replay(rules, last, since=long_ago, step=timedelta(hours=5))) == []
+    (found,) = replay(rules, TableReader(tables), since=long_ago, step=timedelta(hours=5))
+    assert found.alert.reason == "lag is 50 (> 10)"

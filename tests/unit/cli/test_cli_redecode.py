@@ -1,0 +1,68 @@
+"""`coordinator-state redecode`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import streaming.run.redecode
+from streaming.engine.redecode import Redecoded
+from streaming.tables import folder
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.tables_folder import create_tables
+
+FOUND = Redecoded(
+    applied=3,
+    superseded=1,
+    waiting={7: 2},
+    undecodable={"record key: unknown record type 99": 5},
+    groups=2,
+)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Redecoded:
+    monkeypatch.setattr(streaming.run.redecode, "redecode", lambda *_, **__: FOUND)
+    return FOUND
+
+
+@pytest.mark.usefixtures("found")
+def test_what_became_of_the_records_is_said() -> None:
+    assert call("redecode", "--tables", "tables").stdout.splitlines() == [
+        "4 quarantined records decoded: 3 applied to 2 groups, 1 superseded by later ones",
+        "2 offsets of log partition 7 can be decoded, but the tables do not say what became of "
+        "them: load that log partition again",
+        "5 stay: record key: unknown record type 99",
+    ]
+
+
+@pytest.mark.usefixtures("found")
+def test_json_is_one_object() -> None:
+    assert json_lines(call("redecode", "--tables", "tables", "--output", "json")) == [
+        {
+            "applied": 3,
+            "superseded": 1,
+            "waiting": {"7": 2},
+            "undecodable": {"record key: unknown record type 99": 5},
+            "groups": 2,
+        }
+    ]
+
+
+def test_an_empty_quarantine_needs_no_spark(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    assert call("redecode", "--tables", tables).stdout.startswith("0 quarantined records decoded")
+
+
+def test_tables_that_a_run_writes_to_are_left_alone(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    with folder.locked(tables):
+        refused = call("redecode", "--tables", tables, exit_code=2)
+    assert "another run is writing to" in refused.stderr
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    refused = call("redecode", "--tables", str(tmp_path / "nothing"), exit_code=2)
+    assert str(tmp_path / "nothing") in refused.stderr
+    assert not (tmp_path / "nothing").exists()

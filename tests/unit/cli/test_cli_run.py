@@ -1,0 +1,89 @@
+"""`coordinator-state run`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+import streaming.kafka.group_location
+import streaming.local.broker.embedded
+import streaming.run.query
+import streaming.verify.verify
+from streaming.engine.progress import ProgressEvent
+from streaming.run.settings import RunSettings
+from streaming.run.signals import interrupt_on_sigterm, stop_on_signals
+from tests.support.clients.command_line import RUN, call
+
+
+class TestRun:
+    def test_progress_and_log_go_to_stderr(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
+            assert not stop.is_set()
+            logging.getLogger("streaming.run.query").info("micro-batch %s", 0)
+            on_progress(
+                ProgressEvent(
+                    batch_id=0,
+                    records_read=10,
+                    offsets_read=10,
+                    records_read_total=10,
+                    records_quarantined=0,
+                    records_unaccounted_total=0,
+                    next_offset_total=10,
+                    high_watermark_total=10,
+                    duration_ms=5,
+                    states={0: "current"},
+                )
+            )
+
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+        result = call(*RUN)
+
+        assert result.stdout == ""
+        log, progress = result.stderr.splitlines()
+        assert log.endswith("INFO streaming.run.query: micro-batch 0")
+        assert progress.startswith("10 records read, ")
+
+    def test_silent_shows_no_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[object] = []
+        monkeypatch.setattr(
+            streaming.run.query,
+            "run_query",
+            lambda _settings, **kept: seen.append(kept["on_progress"]),
+        )
+
+        assert call(*RUN, "--silent").stderr == ""
+        assert seen == [None]
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_the_first_signal_asks_to_stop_and_the_second_acts_as_before(
+        self, number: signal.Signals
+    ) -> None:
+        # A shell starts what it puts in the background with SIGINT ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            handler = signal.getsignal(number)
+            with interrupt_on_sigterm(), stop_on_signals() as stop:
+                os.kill(os.getpid(), number)
+                assert stop.wait(5)
+                with pytest.raises(KeyboardInterrupt):
+                    os.kill(os.getpid(), number)
+            assert signal.getsignal(number) == handler
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def test_a_signal_ends_the_run_with_exit_status_0(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
+            del on_progress
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.wait(5)
+
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+
+        call(*RUN)

@@ -1,0 +1,124 @@
+"""`coordinator-state show` and `offsets`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming.cli.show import VIEWS
+from streaming.tables.schemas import ALERTS, TABLES
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    folder = create_tables(tmp_path)
+    at = {"topic": "t", "partition": 0, "committed_offset": 1}
+    apply_micro_batch(
+        folder,
+        groups=[{"group_id": "b"}, {"group_id": "a\x1b[31m"}],
+        group_members=[
+            {
+                "group_id": "b",
+                "member_id": "m",
+                "subscribed_topics": ["t", "u"],
+                "assignment": [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 1}],
+                "assignment_bytes": b"\x00\x01",
+            }
+        ],
+        group_offsets=[at | {"group_id": "b", "leader_epoch": 5}, at | {"group_id": "a\x1b[31m"}],
+        pending_offsets=[at | {"group_id": "b"}],
+        progress=[{"next_offset": 7}],
+    )
+    return folder
+
+
+class TestShow:
+    def test_text_is_aligned_columns_in_the_order_of_the_key(self, tables: str) -> None:
+        header, first, second = call("show", "offsets", "--tables", tables).stdout.splitlines()
+
+        assert header.startswith("group_id   topic  partition  committed_offset  leader_epoch ")
+        assert first.startswith(r"a\x1b[31m  t      0          1                 -             ")
+        assert second.startswith("b          t      0          1                 5             ")
+        assert "2026-11-21T03:14:00.000Z" in second
+
+    def test_json_is_every_column_one_object_per_line(self, tables: str) -> None:
+        (row,) = json_lines(call("show", "members", "--tables", tables, "--output", "json"))
+
+        assert row["assignment"][1] == {"topic": "u", "topic_id": None, "partition": 1}
+        assert row["assignment_bytes"] == "AAE="
+
+    def test_an_assignment_is_shown_by_topic_and_partition(self, tables: str) -> None:
+        text = call("show", "members", "--tables", tables).stdout
+
+        assert text.split()[-5:] == ["t,", "u", "t:0,", "u:1", "-"]
+
+    def test_versions_of_tables_are_a_mapping(self, tables: str) -> None:
+        (row,) = json_lines(call("show", "progress", "--tables", tables, "--output", "json"))
+
+        assert row["table_versions"]["groups"] == 1
+
+    def test_rows_can_be_chosen_by_group(self, tables: str) -> None:
+        result = call("show", "offsets", "--tables", tables, "--group", "b", "--output", "json")
+
+        assert [row["group_id"] for row in json_lines(result)] == ["b"]
+        assert (
+            "no groups"
+            in call("show", "progress", "--tables", tables, "--group", "b", exit_code=2).stderr
+        )
+
+    @pytest.mark.parametrize("what", VIEWS)
+    def test_every_view_has_columns_that_its_table_has(self, what: str, tables: str) -> None:
+        (table,) = (one for one in (*TABLES, ALERTS) if one.name == VIEWS[what].table)
+
+        assert set(VIEWS[what].columns + VIEWS[what].order) <= set(table.schema.names)
+        assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
+
+    def test_every_table_has_a_view(self) -> None:
+        assert {view.table for view in VIEWS.values()} == {
+            table.name for table in (*TABLES, ALERTS)
+        }
+
+    def test_the_past_is_shown(self, tables: str) -> None:
+        apply_micro_batch(tables, groups=[], progress=[{"next_offset": 8}])
+
+        now = call("show", "groups", "--tables", tables, "--output", "json")
+        then = call("show", "groups", "--tables", tables, "--output", "json", "--as-of", "1")
+        assert (len(json_lines(now)), len(json_lines(then))) == (0, 2)
+        assert (
+            "neither a version nor a time"
+            in call("show", "groups", "--tables", tables, "--as-of", "noon", exit_code=2).stderr
+        )
+        refused = call("show", "groups", "--tables", tables, "--as-of", "99", exit_code=2)
+        assert refused.stderr == f"Error: {tables} has nothing as of 99: the newest version is 2\n"
+
+
+class TestOffsets:
+    def test_answers_with_errors(self, tables: str) -> None:
+        arguments = ["offsets", "b", "t:0", "t:9", "--tables", tables, "--require-stable"]
+
+        assert json_lines(call(*arguments, "--output", "json")) == [
+            {
+                "topic": "t",
+                "partition": partition,
+                "committed_offset": -1,
+                "leader_epoch": -1,
+                "metadata": "",
+                "error": error,
+            }
+            for partition, error in [(0, "UNSTABLE_OFFSET_COMMIT"), (9, "NONE")]
+        ]
+
+    def test_text(self, tables: str) -> None:
+        assert call("offsets", "b", "--tables", tables).stdout.splitlines() == [
+            "topic  partition  committed_offset  leader_epoch  metadata  error",
+            "t      0          1                 5                       NONE",
+        ]
+
+    @pytest.mark.parametrize("text", ["t", "t:", ":0", "t:-1", "t:x"])
+    def test_a_partition_has_a_topic_and_a_number(self, tables: str, text: str) -> None:
+        result = call("offsets", "b", "--tables", tables, "--", text, exit_code=2)
+
+        assert result.stderr == f"Error: '{text}' is not TOPIC:PARTITION\n"

@@ -1,0 +1,132 @@
+"""The page under load: what computes much holds up nobody, and ends with the page."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from http.client import HTTPConnection
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+import requests
+
+from streaming.dashboard import cluster, queries
+from streaming.dashboard.app import COSTLY_AT_ONCE, MAY_WAIT, create_app, serving_page
+from streaming.dashboard.page_snapshot import PageSnapshot
+from streaming.metrics.server import serving
+from streaming.tables.reader import TableReader
+from streaming.views.snapshot import Snapshot
+from tests.conftest import Eventually
+from tests.support.brokers.processes import children, is_there
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.dashboard_tables import GROUPS, DashboardTables, create_dashboard_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
+    return create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
+
+
+def test_hostile_queries_hold_up_no_page(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "SHOWN_LIMITS", replace(queries.SHOWN_LIMITS, within_s=600))
+    hostile = (
+        "SELECT * FROM range(sleep_ms(600000))",
+        "SELECT levenshtein(repeat('a', 10000000), repeat('b', 10000000))",
+        "SELECT sum(hash(range)) FROM range(1000000000000000)",
+    )
+    app = create_app({"prod": tables.folder})
+    with serving(app) as address, ThreadPoolExecutor(8) as pool:
+
+        def get(page: str, **arguments: str) -> requests.Response:
+            return requests.get(f"{address}c/prod/{page}", params=arguments, timeout=120)
+
+        jobs = [pool.submit(get, "sql", query=hostile[number % 3]) for number in range(8)]
+        try:
+            done = as_completed(jobs)
+            refused = [next(done).result() for _ in range(8 - queries.AT_ONCE)]
+            assert [answer.status_code for answer in refused] == [503] * len(refused)
+            assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
+            assert "queries: at most 3 are computed at once" in refused[0].text
+            for page in ("", "health", "transactions", "sql"):
+                assert get(page).status_code == 200
+            # Meanwhile, each of the others goes on.
+            assert sum(job.done() for job in jobs) == len(refused)
+        finally:
+            app.extensions[queries.PROCESSES].close()
+    assert sum(job.result().status_code == 200 for job in jobs) == queries.AT_ONCE
+
+
+def test_pages_of_the_past_hold_up_no_other(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    computed = cluster._computed
+
+    def slowly(reader: TableReader) -> PageSnapshot:
+        assert reader._as_of is None or go_on.wait(60)
+        return computed(reader)
+
+    monkeypatch.setattr(cluster, "_computed", slowly)
+    costly = (f"?at={tables.after.isoformat()}", f"changes?since={tables.before.isoformat()}")
+    with serving_page({"prod": tables.folder}) as address, ThreadPoolExecutor(8) as pool:
+
+        def get(page: str) -> requests.Response:
+            return requests.get(f"{address}c/prod/{page.replace('+', '%2B')}", timeout=120)
+
+        assert get("").status_code == 200
+        jobs = [pool.submit(get, costly[number % 2]) for number in range(8)]
+        try:
+            done = as_completed(jobs)
+            refused = [next(done).result() for _ in range(8 - COSTLY_AT_ONCE - MAY_WAIT)]
+            assert [answer.status_code for answer in refused] == [503] * len(refused)
+            assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
+            assert "pages of the past: at most 2 are computed at once" in refused[0].text
+            for page in ("", "health", "sql?query=FROM+group_status"):
+                assert get(page).status_code == 200
+            assert sum(job.done() for job in jobs) == len(refused)
+        finally:
+            go_on.set()
+        statuses = [job.result().status_code for job in jobs]
+    assert statuses.count(200) == COSTLY_AT_ONCE + MAY_WAIT
+
+
+def test_sql_of_the_past_computes_nothing_here(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app({"prod": tables.folder})
+    monkeypatch.setattr(Snapshot, "lags", property(lambda _: pytest.fail("computed here")))
+    asked = {"at": tables.before.isoformat(), "query": "SELECT count(*) FROM group_status"}
+    page = app.test_client().get(f"/c/prod/sql?{urlencode(asked)}")
+    assert f'<td class="number">{GROUPS + 2}</td>' in page.text
+    app.extensions[queries.PROCESSES].close()
+
+
+def test_ctrl_c_ends_it_with_the_queries_it_answers(
+    tables: DashboardTables, eventually: Eventually
+) -> None:
+    command = command_of("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as page:
+        try:
+            assert page.stderr is not None
+            address = page.stderr.readline().split()[-1]
+            host, port = urlsplit(address).hostname, urlsplit(address).port
+            asks = HTTPConnection(str(host), port, timeout=60)
+            select = urlencode({"query": "SELECT * FROM range(sleep_ms(600000))"})
+            asks.request("GET", f"/c/tables/sql?{select}")
+            answering = eventually(lambda: children(page.pid))
+            # As a terminal does it: everything that it started there is told.
+            os.killpg(page.pid, signal.SIGINT)
+            assert page.wait(30) == 0
+            assert page.stderr.read() == ""
+            asks.close()
+        finally:
+            page.kill()
+    eventually(lambda: not [pid for pid in answering if is_there(pid)])

@@ -1,0 +1,286 @@
+"""The view over committed offsets and samples of logs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bench.lag import backdate
+from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
+from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import TABLES
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+LOG_PARTITIONS = 4
+
+
+def at(seconds_ago: float) -> datetime:
+    return NOW - timedelta(seconds=seconds_ago)
+
+
+def offset(group_id: str, committed_offset: int, topic: str = "t", **fields: Any) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "log_partition": partition_for(group_id, LOG_PARTITIONS),
+        "topic": topic,
+        "partition": 0,
+        "committed_offset": committed_offset,
+        "commit_timestamp": at(30),
+        **fields,
+    }
+
+
+def sample(seconds_ago: float, end: int | None, topic: str = "t", **fields: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": 0,
+        "sampled_at": at(seconds_ago),
+        "state": "present",
+        "topic_id": "T",
+        "log_start_offset": None if end is None else 0,
+        "log_end_offset": end,
+        "last_stable_offset": end,
+        "day": at(seconds_ago).date(),
+        **fields,
+    }
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    folder = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
+    groups = ["ahead", "behind", "lost", "gone", "unseen"]
+    orphan = (partition_for("behind", LOG_PARTITIONS) + 1) % LOG_PARTITIONS
+    apply_micro_batch(
+        folder,
+        progress=[{"log_partition": p, "updated_at": at(10)} for p in range(LOG_PARTITIONS)],
+        groups=[
+            {"group_id": group, "log_partition": partition_for(group, LOG_PARTITIONS)}
+            for group in groups
+        ],
+        group_offsets=[
+            offset("ahead", 101),
+            offset("behind", 40),
+            offset("behind", 5, log_partition=orphan),
+            offset("lost", 3),
+            offset("gone", 1, "old"),
+            offset("unseen", 1, "new"),
+            offset("without a group", 1),
+        ],
+        pending_offsets=[offset("behind", 60), offset("behind", 50, producer_id=8)],
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            sample(60, 20),
+            sample(40, 20, log_start_offset=10),
+            sample(20, 60, log_start_offset=10),
+            sample(0, 100, log_start_offset=10, last_stable_offset=70),
+            sample(50, 5, "old"),
+            sample(40, None, "old", state="gone"),
+        ],
+    )
+    return folder
+
+
+def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
+    found = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert found.schema == GROUP_LAG
+    return {row["group_id"]: row for row in found.to_pylist()}
+
+
+def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
+    rows = rows_of(tables)
+    assert list(rows) == ["ahead", "behind", "gone", "lost", "unseen"]
+    assert rows["behind"] == {
+        "group_id": "behind",
+        "topic": "t",
+        "partition": 0,
+        "group_type": "classic",
+        "group_state": "Empty",
+        "topic_state": "present",
+        "committed_offset": 40,
+        "pending_offset": 60,
+        "pending_since": at(30),
+        "log_start_offset": 10,
+        "last_stable_offset": 70,
+        "log_end_offset": 100,
+        "lag": 60,
+        "lag_to_last_stable": 30,
+        "markers": None,
+        "data_lost": 0,
+        # Half way from 20 at -40 s to 60 at -20 s.
+        "time_lag_ms": 30_000,
+        "time_lag_unknown": None,
+        # The first 10 records were deleted between -60 s and -40 s, and record 10 is older.
+        "retention_margin_ms": None,
+        # The tables do not reach back.
+        "commit_rate_per_s": None,
+        "produce_rate_per_s": None,
+        "time_to_catch_up_ms": None,
+        "commit_timestamp": at(30),
+        "commit_age_ms": 30_000,
+        "member_id": None,
+        "client_id": None,
+        "client_host": None,
+        "sampled_at": NOW,
+        # No log partition of the offsets topic was sampled.
+        "known_until": None,
+    }
+
+
+def test_what_is_not_known_has_a_reason(tables: str) -> None:
+    rows = rows_of(tables)
+    assert (rows["ahead"]["lag"], rows["ahead"]["time_lag_ms"]) == (0, 0)
+    lost = rows["lost"]
+    assert (lost["lag"], lost["data_lost"], lost["time_lag_ms"]) == (97, 7, None)
+    assert lost["time_lag_unknown"] == TOO_OLD
+    for group, state, reason in (("gone", "gone", TOPIC_GONE), ("unseen", None, NO_SAMPLE)):
+        row = rows[group]
+        assert (row["topic_state"], row["time_lag_unknown"]) == (state, reason)
+        assert {row[name] for name in ("lag", "log_end_offset", "sampled_at")} == {None}
+
+
+def test_lag_as_of_a_moment_and_of_some_groups(tables: str) -> None:
+    (row,) = rows_of(tables, at=at(10), group_ids=["behind"]).values()
+    assert (row["log_end_offset"], row["lag"], row["time_lag_ms"]) == (60, 20, 20_000)
+    (row,) = rows_of(
+        tables, at=at(10), group_ids=["behind"], history=timedelta(seconds=15)
+    ).values()
+    assert (row["time_lag_ms"], row["time_lag_unknown"]) == (None, TOO_OLD)
+
+
+@pytest.mark.parametrize("seconds_ago", [300, 3_600, 86_400])
+def test_older_samples_are_found_where_a_group_waits_for_long(
+    tables: str, seconds_ago: int
+) -> None:
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            sample(2 * seconds_ago, 0),
+            sample(seconds_ago, 40),
+            sample(seconds_ago / 2, 90),
+            sample(0, 100),
+            sample(seconds_ago, 5, "new"),
+        ],
+    )
+    rows = rows_of(tables)
+    assert rows["behind"]["time_lag_ms"] == 1_000 * seconds_ago
+    assert rows["unseen"]["lag"] == 4
+    assert (rows["ahead"]["time_lag_ms"], rows["lost"]["lag"]) == (0, 97)
+
+
+def test_the_owner_is_the_member_that_the_partition_is_assigned_to(tables: str) -> None:
+    partition = {"topic": "t", "partition": 0}
+    place = partition_for("behind", LOG_PARTITIONS)
+    member = {"group_id": "behind", "log_partition": place, "client_id": "c"}
+    apply_micro_batch(
+        tables,
+        progress=[{"log_partition": p} for p in range(LOG_PARTITIONS)],
+        group_members=[
+            {**member, "member_id": "a", "assignment": [partition], "client_host": "/10.0.0.1"},
+            {**member, "member_id": "b", "assignment": [partition], "client_host": "/10.0.0.2"},
+            {**member, "member_id": "c", "assignment": [{"topic": "t", "partition": 1}]},
+            {**member, "member_id": "d", "assignment": [{"topic_id": "T", "partition": 0}]},
+            {**member, "member_id": "e", "assignment": None},
+            {**member, "member_id": "f", "assignment": [partition], "group_id": "other"},
+        ],
+    )
+    row = rows_of(tables)["behind"]
+    assert (row["member_id"], row["client_id"], row["client_host"]) == ("b", "c", "/10.0.0.2")
+    assert rows_of(tables)["ahead"]["member_id"] is None
+
+
+def committed(group_id: str, offset_then: int, offset_now: int) -> tuple[Row, Row]:
+    return offset(group_id, offset_then), offset(group_id, offset_now)
+
+
+def test_rates_say_when_a_group_has_caught_up(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    folder = create_tables(tmp_path, log_partitions=str(LOG_PARTITIONS))
+    before, after = zip(
+        committed("faster", 0, 600),
+        committed("slower", 0, 150),
+        committed("reset", 500, 200),
+        committed("caught up", 300, 900),
+        strict=True,
+    )
+    new = [*after, offset("new", 800)]
+    states = [{"log_partition": p, "state": "current"} for p in range(LOG_PARTITIONS)]
+    states[partition_for("slower", LOG_PARTITIONS)]["state"] = "loading"
+    groups = [{"group_id": one["group_id"], "log_partition": one["log_partition"]} for one in new]
+    apply_micro_batch(folder, progress=states, groups=groups, group_offsets=list(before))
+    for table in TABLES:
+        backdate(folder, table, now - timedelta(minutes=6))
+    apply_micro_batch(folder, progress=states, group_offsets=new)
+    first, last = now - timedelta(seconds=320), now - timedelta(seconds=20)
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            sample(0, 600, sampled_at=first, day=first.date()),
+            sample(0, 900, sampled_at=last, day=last.date()),
+        ],
+    )
+    rows = rows_of(folder, at=now)
+    assert {row["produce_rate_per_s"] for row in rows.values()} == {1.0}
+    told = {
+        group: (row["commit_rate_per_s"], row["time_to_catch_up_ms"]) for group, row in rows.items()
+    }
+    assert told == {
+        # 300 records behind, by 1 a second faster than they come.
+        "faster": (2.0, 300_000),
+        # Its log partition was still being loaded five minutes ago.
+        "slower": (None, None),
+        "reset": (-1.0, None),
+        "caught up": (2.0, 0),
+        "new": (None, None),
+    }
+
+
+def test_the_tables_are_behind_their_own_log(tables: str) -> None:
+    place = partition_for("behind", LOG_PARTITIONS)
+    own: dict[str, Any] = {"topic": "__consumer_offsets", "partition": place}
+    user = [sample(60, 20), sample(0, 100)]
+    for next_offset, known_until in ((40, NOW), (30, at(10)), (10, None)):
+        states = [{"log_partition": p, "next_offset": next_offset} for p in range(LOG_PARTITIONS)]
+        apply_micro_batch(tables, progress=states)
+        ends = [sample(ago, end, **own) for ago, end in ((60, 20), (20, 20), (0, 40))]
+        write_rows(tables, "log_offsets", [*user, *ends])
+        assert rows_of(tables)["behind"]["known_until"] == known_until
+
+
+def test_totals_are_sums_and_maxima(tables: str) -> None:
+    lags = group_lag(TableReader(tables), at=NOW)
+    by_group = {row["group_id"]: row for row in lag_totals(lags, "group").to_pylist()}
+    behind, gone = by_group["behind"], by_group["gone"]
+    assert (behind["partitions"], behind["lag"], behind["max_time_lag_ms"]) == (1, 60, 30_000)
+    assert (gone["partitions"], gone["partitions_unknown"], gone["lag"]) == (1, 1, None)
+    two = pa.concat_tables([lags, lags.set_column(2, "partition", pa.array([1] * 5, pa.int32()))])
+    by_topic = {row["group_id"]: row for row in lag_totals(two, "topic").to_pylist()}
+    behind = by_topic["behind"]
+    assert (behind["topic"], behind["partitions"], behind["lag"]) == ("t", 2, 120)
+    assert (behind["max_lag"], behind["group_state"], behind["data_lost"]) == (60, "Empty", 0)
+
+
+def test_the_command(tables: str) -> None:
+    version = str(TableReader(tables).version)
+    arguments = ("show", "lag", "--tables", tables, "--as-of", version, "--group", "behind")
+    (row,) = json_lines(call(*arguments, "--output", "json"))
+    assert (row["lag"], row["time_lag_ms"]) == (20, 20_000)
+    header, line = call(*arguments).stdout.splitlines()
+    assert header.split()[:3] == ["group_id", "topic", "partition"]
+    assert line.split()[:9] == ["behind", "t", "0", "Empty", "40", "60", "20", "0", "20000"]
+    (row,) = json_lines(call(*arguments, "--by", "topic", "--output", "json"))
+    assert (row["topic"], row["partitions"], row["lag"]) == ("t", 1, 20)
+    refused = call("show", "groups", "--tables", tables, "--by", "group", exit_code=2)
+    assert "--by is for lag" in refused.stderr

@@ -1,0 +1,84 @@
+"""Lag over time, from commits and samples."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from streaming.lag.lag_history import lag_history
+from streaming.tables.reader import TableReader
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def commit(number: int, minutes: float, offset: int | None, partition: int = 0) -> Row:
+    return {
+        **{"group_id": "g", "topic": "t", "partition": partition, "committed_offset": offset},
+        **{"record_offset": number, "record_timestamp": ago(minutes), "day": NOW.date()},
+        **{"commit_timestamp": None if offset is None else ago(minutes)},
+        **{"is_tombstone": offset is None, "outcome": "committed", "outcome_record_offset": number},
+    }
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    """Partition 0 is 100 behind at first, then well; the offset of partition 1 is deleted."""
+    folder = create_tables(tmp_path / "tables")
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g"}],
+        group_offsets=[
+            {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1_000}
+            | {"commit_timestamp": ago(5)}
+        ],
+        offset_commits=[
+            commit(1, 40, 900),
+            commit(2, 5, 1_000),
+            commit(3, 40, 0, partition=1),
+            commit(4, 20, None, partition=1),
+        ],
+    )
+    write_rows(
+        folder,
+        "log_offsets",
+        [
+            {
+                **{"topic": "t", "partition": partition, "state": "present", "topic_id": "T"},
+                **{"sampled_at": ago(minutes), "day": NOW.date(), "log_start_offset": 0},
+                **{"log_end_offset": 1_000, "last_stable_offset": 1_000},
+            }
+            for minutes in range(40, -1, -1)
+            for partition in (0, 1)
+        ],
+    )
+    return folder
+
+
+def test_a_deleted_offset_has_no_lag_from_then_on(tables: str) -> None:
+    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    at = dict(zip(found.at, found.lag, strict=True))
+    assert at[ago(50)] is None
+    assert at[ago(30)] == 100 + 1_000
+    assert at[ago(10)] == 100
+    assert at[NOW] == 0
+
+
+def test_rates_are_of_what_is_known(tables: str) -> None:
+    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    rates = dict(zip(found.at, found.commit_rate_per_s, strict=True))
+    assert rates[ago(5)] == pytest.approx(100 / 60)
+    assert rates[ago(10)] == 0
+    assert found.produce_rate_per_s[-1] == 0
+
+
+def test_nothing_is_known_of_nobody(tables: str) -> None:
+    found = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
+    assert set(found.lag) == set(found.commit_rate_per_s) == {None}

@@ -1,0 +1,261 @@
+"""`simulate`: logs by a seed, in files and in tables; and the workload behind it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import requests
+
+from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.model.plain_commits import PlainCommits
+from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import Semantics
+from streaming.local.simulation.tables import simulated_tables
+from streaming.tables.reader import TableReader
+from streaming.verify.model_answers import model_answers, topic_names
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import compare
+from tests.conftest import Eventually
+from tests.support.clients.command_line import call, json_lines
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.loader_tables import differences, rows_of
+
+PATIENCE_S = 60.0
+both = pytest.mark.parametrize("semantics", list(Semantics))
+
+
+def busy(semantics: Semantics, **settings: int) -> Workload:
+    """A few hours in which everything happens."""
+    workload = Workload(
+        WorkloadSettings(
+            seed=3,
+            groups=30,
+            commit_interval_ms=60_000,
+            stops_per_hour=2,
+            offsets_retention_ms=30 * MINUTE_MS,
+            log_partitions=4,
+            semantics=semantics,
+            **settings,
+        )
+    )
+    workload.run(3 * 60 * MINUTE_MS)
+    return workload
+
+
+def kinds_of(logs: list[tuple[int, bytes]]) -> Counter[str]:
+    kinds: Counter[str] = Counter()
+    for _, log in logs:
+        for batch in read_record_batches(log):
+            assert isinstance(batch, RecordBatch)
+            for record in batch.records:
+                if batch.is_control:
+                    kinds["marker"] += 1
+                else:
+                    record_type = decode_key(record.key or b"").record_type.id
+                    kinds[f"{record_type}{'-' if record.value is None else ''}"] += 1
+            kinds["empty batch"] += not batch.records
+    return kinds
+
+
+@pytest.mark.parametrize("clean_every_ms", [None, 20 * MINUTE_MS])
+@both
+def test_what_groups_did_is_in_the_logs(semantics: Semantics, clean_every_ms: int | None) -> None:
+    workload = busy(
+        semantics, **({} if clean_every_ms is None else {"clean_every_ms": clean_every_ms})
+    )
+    logs = list(workload.logs())
+    kinds = kinds_of(logs)
+    assert {"1", "1-", "2", "2-", "marker"} <= set(kinds)
+    of_consumer_groups = {"3", "3-", "5", "5-", "6", "6-", "7", "7-", "8", "8-"}
+    assert (of_consumer_groups <= set(kinds)) == (semantics is Semantics.COORDINATOR)
+    assert (sum(kinds.values()) < workload.records) == (clean_every_ms is not None)
+    for log_partition, log in logs:
+        loader = ReferenceLoader(semantics, strict=semantics is Semantics.COORDINATOR)
+        loader.load(read_record_batches(log))
+        coordinator = workload.coordinators[log_partition]
+        assert loader.offsets == coordinator.offsets
+        assert loader.pending == coordinator.pending
+        # No rebalance is under way, and a group that never wrote anything is not there.
+        live = {g: group.state.value for g, group in coordinator.shard.groups.items()}
+        told = {group_id: group.state for group_id, group in loader.groups.items()}
+        assert told == {g: state for g, state in live.items() if g in told}
+
+
+def test_the_same_seed_is_the_same_log() -> None:
+    first, second = (dict(busy(Semantics.COORDINATOR).logs()) for _ in range(2))
+    assert first == second
+
+
+def test_a_workload_is_taken_as_it_grows(tmp_path: Path) -> None:
+    """The tables are those of the loader, and answer what the coordinators do."""
+    tables = str(tmp_path / "tables")
+    workload = Workload(
+        WorkloadSettings(groups=20, log_partitions=3, rebalances_per_hour=60, stops_per_hour=4)
+    )
+    with simulated_tables(tables, Semantics.COORDINATOR, log_partitions=3) as taking:
+        for _ in range(10):
+            workload.run(30_000)
+            taking.take(workload.take())
+        taking.take(workload.take())
+    loaders = {}
+    for log_partition, log in workload.logs():
+        loaders[log_partition] = ReferenceLoader()
+        loaders[log_partition].load(read_record_batches(log))
+    reader = TableReader(tables)
+    assert differences(rows_of(reader), loaders) == []
+    expected = model_answers(workload.coordinators.values())
+    found = TableAnswers(reader).answers(topic_names=topic_names(workload.topics))
+    verification = compare(expected, found, expected)
+    assert verification.differences == []
+    assert verification.counts["member"] > 20
+
+
+def test_simulate_into_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "log"
+    arguments = ("--seed", "7", "--groups", "5", "--records", "500", "--output", "json")
+    (done,) = json_lines(call("simulate", *arguments, "--file", str(file)))
+    assert done["records"] >= 500
+    assert done["bytes"] == file.stat().st_size
+    records = [json.loads(line) for line in call("decode", "--file", str(file)).stdout.splitlines()]
+    assert [record["recordOffset"] for record in records] == list(range(done["records"]))
+
+    again = call("simulate", *arguments, "--file", str(file), exit_code=2)
+    assert "is there already" in again.stderr
+    (whole,) = json_lines(
+        call("simulate", *arguments, "--log-partitions", "3", "--file", str(tmp_path / "folder"))
+    )
+    segments = sorted((tmp_path / "folder").rglob("*.log"))
+    assert [segment.parent.name for segment in segments] == [
+        f"__consumer_offsets-{number}" for number in range(3)
+    ]
+    assert sum(segment.stat().st_size for segment in segments) == whole["bytes"]
+
+
+def test_the_example_of_the_docs(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (repository / "docs" / "simulate.md").read_text()
+    ((command, shown),) = re.findall(r"\$ coordinator-state (.*)\n(.*)\n```", page)
+    monkeypatch.chdir(tmp_path)
+    assert call(*shlex.split(command)).stdout == f"{shown}\n"
+    for module, name in re.findall(r"^from (\S+) import (\w+)", page, re.MULTILINE):
+        assert hasattr(importlib.import_module(module), name)
+
+
+def test_simulate_plain_commits(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    arguments = ("simulate", "--workload", "commits", "--records", "2000", "--groups", "9")
+    call(*arguments, "--file", str(file))
+    commits = PlainCommits(
+        count=2_000, key_count=90, from_ms=WorkloadSettings().from_ms, log_partitions=1
+    )
+    assert [file.read_bytes()] == [log for _, log in commits.logs()]
+    tables = tmp_path / "tables"
+    call(*arguments, "--tables", str(tables))
+    assert TableReader(str(tables)).read("group_offsets").num_rows == 90
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_single_group_never_ends_the_simulation(seed: int) -> None:
+    settings = WorkloadSettings(seed=seed, groups=1, stops_per_hour=6, log_partitions=1)
+    workload = Workload(settings)
+    workload.run_until(3_000)
+    assert workload.records >= 3_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--seed", "-1"), "--seed"),
+        (("--file", "x" * 300), "File name too long"),
+        (("--file", "/proc/none/log"), "cannot write"),
+        (("--workload", "commits", "--semantics", "scala"), "--semantics coordinator"),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    file = () if "--file" in arguments else ("--file", str(tmp_path / "log"))
+    assert said in call("simulate", "--records", "10", *file, *arguments, exit_code=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("--file", "f", "--tables", "t")])
+def test_one_place_is_named(arguments: tuple[str, ...]) -> None:
+    refused = call("simulate", *arguments, exit_code=2)
+    assert "one of --file, --tables and --bootstrap-servers" in refused.stderr
+
+
+def test_tables_that_are_there_are_not_written_over(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    arguments = ("simulate", "--groups", "3", "--records", "100", "--tables", tables)
+    call(*arguments)
+    assert "holds tables already" in call(*arguments, exit_code=2).stderr
+    compact = call("simulate", "--compact", "--tables", str(tmp_path / "other"), exit_code=2)
+    assert "--compact goes with --file" in compact.stderr
+
+
+def test_the_demo_without_a_broker() -> None:
+    # Groups wait six seconds for their members.
+    (told,) = json_lines(
+        call("demo", "--offline", "--seconds", "9", "--no-dashboard", "--output", "json")
+    )
+    assert len(told["groups"]) == 20
+    assert all(group["equal"] for group in told["groups"])
+    assert sum(group["members"] for group in told["groups"]) > 20
+    assert told["verify"].startswith("equal: ")
+    shown = call("demo", "--offline", "--seconds", "1", "--no-dashboard").stdout
+    assert "group-0000" in shown
+
+
+def test_the_demo_without_a_broker_needs_no_java_and_ends_with_ctrl_c(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "DISPLAY")}
+    stderr = tmp_path / "stderr"
+    with (
+        stderr.open("wb") as said,
+        subprocess.Popen(
+            command_of("demo", "--offline"),
+            env={**environment, "PATH": str(nothing)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as demo,
+    ):
+        try:
+            address = eventually(lambda: _said(stderr, r"the page is at (\S+)"), PATIENCE_S)
+            tables = _said(stderr, r"the tables are in (\S+)")
+            assert requests.get(address, timeout=PATIENCE_S).ok
+            # From the first micro-batch on, an interrupt ends the demo and not the process.
+            eventually(lambda: TableReader(tables).read("group_offsets").num_rows, PATIENCE_S)
+            demo.send_signal(signal.SIGINT)
+            shown, _ = demo.communicate(timeout=PATIENCE_S)
+        finally:
+            demo.kill()
+    assert demo.returncode == 0
+    assert "comparing the tables with the simulated coordinators ..." in stderr.read_text()
+    header, *rows, blank, verdict = shown.splitlines()
+    assert header.split() == ["group", "type", "state", "members", "offsets", "pending", "equal"]
+    assert rows
+    assert all(row.startswith("group-0000") and row.endswith("true") for row in rows)
+    assert blank == ""
+    assert re.fullmatch(r"[\d,]+ records; verify: equal: .*", verdict)
+    assert not Path(tables).exists()
+
+
+def _said(stderr: Path, pattern: str) -> str:
+    found = re.search(pattern, stderr.read_text())
+    return "" if found is None else found[1]

@@ -1,0 +1,197 @@
+"""The kernel's loops are kept where a process may write; where it may not, nothing fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from streaming.run.session import _program_as_archive
+from streaming.source.kernel_cache import ensure_kernel_cache
+from tests.support.clients.installed_command import command_of
+
+NOBODY = 65534
+AS_NOBODY: Final[dict[str, Any]] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+SITE_PACKAGES = str(Path(pytest.__file__).parents[1])
+
+# As a Python worker of an executor does it.
+PROGRAM = """
+from streaming.source.kernel_cache import ensure_kernel_cache
+ensure_kernel_cache()
+from coordinator_state.log import kernel
+from coordinator_state.log.kernel.batches import index_batches
+kernel.decode_record_set(b"", log_partition=0, from_offset=0, to_offset=1)
+assert ".zip" in kernel.__file__
+assert index_batches.signatures
+print(sum(index_batches.stats.cache_hits.values()), index_batches.stats.cache_path)
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that another user can reach: pytest's own are for this user alone."""
+    with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(params=["this user", "nobody"])
+def worker(request: pytest.FixtureRequest, place: Path) -> Worker:
+    """A worker of this user, and one of a user without any rights."""
+    if request.param == "this user":
+        return Worker(place, sys.executable, {})
+    if os.getuid() != 0:
+        pytest.skip("only root may run a process as another user")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        if _runs(python, AS_NOBODY):
+            return Worker(place, python, AS_NOBODY)
+    pytest.skip(f"no {version} that another user can run")
+
+
+def _runs(python: str, user: dict[str, Any]) -> bool:
+    try:
+        subprocess.run([python, "-c", "import zlib"], check=True, capture_output=True, **user)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Processes that have no home, and whose program is an archive."""
+
+    place: Path
+    python: str
+    user: dict[str, Any]
+
+    def folder(self, name: str) -> Path:
+        """A folder that they may write, and nobody else."""
+        folder = self.place / name
+        folder.mkdir(mode=0o700)
+        if self.user:
+            os.chown(folder, NOBODY, NOBODY)
+        return folder
+
+    def loads_kernel(self, application: str, **environment: Path) -> tuple[int, str]:
+        """Load it in a process; how many loops were cached, and where.
+
+        Each application has its archive at another path.
+        """
+        archive = self.place / application / "program.zip"
+        if not archive.exists():
+            archive.parent.mkdir()
+            shutil.copy(_program_as_archive(), archive)
+            archive.chmod(0o644)
+        # A file where a folder should be stops even root.
+        blocked = self.place / "blocked"
+        blocked.touch()
+        done = subprocess.run(
+            [self.python, "-c", PROGRAM],
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": os.pathsep.join([str(archive), SITE_PACKAGES]),
+                "HOME": str(blocked / "home"),
+                **{name: str(path) for name, path in environment.items()},
+            },
+            cwd=self.place,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self.user,
+        )
+        assert done.returncode == 0, done.stderr
+        hits, _, path = done.stdout.strip().partition(" ")
+        return int(hits), path
+
+
+def test_without_a_home_loops_are_kept_in_a_temporary_folder(worker: Worker) -> None:
+    temporary = worker.folder("temporary")
+    hits, path = worker.loads_kernel("one", TMPDIR=temporary)
+    assert (hits, Path(path).is_relative_to(temporary)) == (0, True)
+    (folder,) = temporary.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert worker.loads_kernel("another", TMPDIR=temporary) == (1, path)
+
+
+def test_the_named_folder_serves_every_application(worker: Worker) -> None:
+    cache = worker.folder("cache")
+    hits, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=cache)
+    assert (hits, Path(path).is_relative_to(cache)) == (0, True)
+    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
+    # A power failure cut the files short.
+    for file in Path(path).iterdir():
+        os.truncate(file, 10)
+    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (0, path)
+    # The loops were compiled and kept again.
+    assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
+
+
+def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) -> None:
+    temporary = worker.folder("temporary")
+    blocked = worker.place / "blocked"
+    _, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=blocked, TMPDIR=temporary)
+    assert Path(path).is_relative_to(temporary)
+
+
+def test_it_loads_where_nothing_at_all_can_be_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_folder(*_arguments: object, **_options: object) -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    (place / "blocked").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place / "blocked"))
+    monkeypatch.setattr(tempfile, "gettempdir", no_folder)
+    ensure_kernel_cache()
+    assert os.environ["NUMBA_CACHE_DIR"] == str(place / "blocked")
+
+
+def test_a_temporary_folder_that_others_may_write_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "blocked").touch()
+    theirs = place / f"coordinator-state-kernel-{os.getuid()}"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place / "blocked"))
+    ensure_kernel_cache()
+    found = Path(os.environ["NUMBA_CACHE_DIR"])
+    assert found.parent == place
+    assert found != theirs
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+
+
+def test_the_image_has_every_loop_of_a_worker(tmp_path: Path, repository: Path) -> None:
+    """The command in the Dockerfile compiles all of the kernel but its writer of logs."""
+    (line,) = re.findall(
+        r"^RUN coordinator-state (simulate .*) \\$",
+        (repository / "Dockerfile").read_text(),
+        re.MULTILINE,
+    )
+    *arguments, _folder = line.split()
+    subprocess.run(
+        command_of(*arguments, str(tmp_path / "compiled")),
+        check=True,
+        capture_output=True,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    kept = {file.name.partition("-")[0] for file in (tmp_path / "cache").rglob("*.nbc")}
+    loops = {
+        f"{module.stem}.{name}"
+        for module in (repository / "coordinator_state" / "log" / "kernel").glob("*.py")
+        for name in re.findall(r"^@compiled\ndef (\w+)", module.read_text(), re.MULTILINE)
+    }
+    assert kept == {name for name in loops if not name.startswith("commit_writer.")}
+    assert kept

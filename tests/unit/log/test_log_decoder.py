@@ -1,0 +1,367 @@
+"""Record sets to rows, by the readable decoder."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from uuid import UUID
+
+import pytest
+from crc32c import crc32c
+
+from coordinator_state.log.log_decoder import MAX_CORRUPT_BYTES, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from coordinator_state.log.message_set import write_message_set
+from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from coordinator_state.log.record_set import SETTLED_BYTES
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key
+from tests.support.logs.decoded_rows import GROUP_KEY, KEY, VALUE, decode, row_of, rows_of
+from tests.support.logs.logs import group_value, offset_key, offset_value
+
+
+class TestOffset:
+    def test_every_column(self) -> None:
+        value = offset_value(
+            100,
+            4,
+            leaderEpoch=5,
+            metadata="m",
+            commitTimestamp=1234,
+            topicId=UUID("523e709f-f16a-4d78-ab10-04af559458d7"),
+        )
+        raw = write_record_batch(
+            5, [(0, 9, KEY, value)], producer_id=8, producer_epoch=2, is_transactional=True
+        )
+        assert rows_of(raw) == [
+            {
+                "row_kind": "offset",
+                "log_partition": 7,
+                "record_offset": 5,
+                "record_timestamp_ms": 9,
+                "producer_id": 8,
+                "producer_epoch": 2,
+                "is_transactional": True,
+                "record_type": 1,
+                "value_version": 4,
+                "is_tombstone": False,
+                "group_id": "g",
+                "topic": "t",
+                "partition": 3,
+                "committed_offset": 100,
+                "leader_epoch": 5,
+                "metadata": "m",
+                "commit_timestamp_ms": 1234,
+                "topic_id": "Uj5wn_FqTXirEASvVZRY1w",
+            }
+        ]
+
+    def test_without_a_producer(self) -> None:
+        (row,) = rows_of(write_record_batch(5, [(0, 9, KEY, VALUE)]))
+        assert (row["producer_id"], row["producer_epoch"]) == (-1, -1)
+        assert row["is_transactional"] is False
+
+    def test_legacy_key(self) -> None:
+        row = row_of(offset_key("g", "t", 3, record_type=0), offset_value(1, 0))
+        assert (row["row_kind"], row["record_type"], row["value_version"]) == ("offset", 0, 0)
+
+    def test_tombstone(self) -> None:
+        assert row_of(KEY, None) == {
+            "row_kind": "offset",
+            "record_type": 1,
+            "is_tombstone": True,
+            "group_id": "g",
+            "topic": "t",
+            "partition": 3,
+        }
+
+    @pytest.mark.parametrize(
+        ("version", "field", "value", "column"),
+        [
+            (3, "leaderEpoch", -1, "leader_epoch"),
+            (1, "expireTimestamp", -1, "expire_timestamp_ms"),
+            (4, "topicId", UUID(int=0), "topic_id"),
+        ],
+    )
+    def test_sentinels_are_null(self, version: int, field: str, value: Any, column: str) -> None:
+        assert column not in row_of(KEY, offset_value(1, version, **{field: value}))
+
+    def test_expire_timestamp(self) -> None:
+        assert row_of(KEY, offset_value(1, 1, expireTimestamp=77))["expire_timestamp_ms"] == 77
+
+    @pytest.mark.parametrize(
+        ("timestamp_ms", "expected"),
+        [
+            (-1, -1),
+            (MAX_TIMESTAMP_MS + 1, MAX_TIMESTAMP_MS),
+            (2**63 - 1, MAX_TIMESTAMP_MS),
+            (MIN_TIMESTAMP_MS - 1, MIN_TIMESTAMP_MS),
+        ],
+    )
+    def test_commit_timestamps_are_clamped(self, timestamp_ms: int, expected: int) -> None:
+        row = row_of(KEY, offset_value(1, commitTimestamp=timestamp_ms))
+        assert row["commit_timestamp_ms"] == expected
+
+    def test_record_timestamps_are_clamped_or_null(self) -> None:
+        records = [(0, 2**62, KEY, None), (1, -1, KEY, None), (2, -(2**62), KEY, None)]
+        rows = decode(write_record_batch(0, records)).rows
+        assert rows.column("record_timestamp_ms").to_pylist() == [
+            MAX_TIMESTAMP_MS,
+            None,
+            MIN_TIMESTAMP_MS,
+        ]
+
+    def test_bytes_behind_key_and_value_do_not_matter(self) -> None:
+        assert row_of(KEY + b"x", VALUE + b"y") == row_of(KEY, VALUE)
+
+    def test_of_an_old_message_set(self) -> None:
+        raw = write_message_set([(5, 0, KEY, VALUE), (8, 0, KEY, None)], magic=0, compression="lz4")
+        first, second = rows_of(raw)
+        assert (first["record_offset"], second["record_offset"]) == (5, 8)
+        assert (first["producer_id"], first["is_transactional"]) == (-1, False)
+        assert "record_timestamp_ms" not in first
+
+
+class TestMarker:
+    @pytest.mark.parametrize("control_type", [0, 1, 2, 9])
+    def test_of_any_type(self, control_type: int) -> None:
+        assert rows_of(write_control_batch(5, 8, 2, control_type, timestamp_ms=9)) == [
+            {
+                "row_kind": "marker",
+                "log_partition": 7,
+                "record_offset": 5,
+                "record_timestamp_ms": 9,
+                "producer_id": 8,
+                "producer_epoch": 2,
+                "is_transactional": True,
+                "control_type": control_type,
+            }
+        ]
+
+    @pytest.mark.parametrize(
+        ("key", "reason"),
+        [
+            (None, "control record: null key"),
+            (b"", "control record key: bytes at byte 0: 2 bytes needed, 0 left"),
+            (b"\0\0\0", "control record key: bytes at byte 2: 2 bytes needed, 1 left"),
+            (b"\xff\xff\0\1", "control record key: negative version -1"),
+        ],
+    )
+    def test_with_an_unreadable_key(self, key: bytes | None, reason: str) -> None:
+        row = row_of(key, b"v", is_control=True, producer_id=8, is_transactional=True)
+        assert (row["row_kind"], row["reason"]) == ("undecodable", reason)
+        assert (row.get("raw_key"), row["raw_value"]) == (key, b"v")
+
+    def test_is_not_taken_for_a_commit_of_type_0(self) -> None:
+        row = row_of(b"\0\0\0\1", b"\0\0\0\0\0\1", is_control=True)
+        assert row == {"row_kind": "marker", "control_type": 1}
+
+
+class TestRecord:
+    @pytest.mark.parametrize("value", [group_value(["m1"]), None])
+    def test_group_metadata(self, value: bytes | None) -> None:
+        expected = {
+            "row_kind": "record",
+            "record_type": 2,
+            "is_tombstone": value is None,
+            "group_id": "g",
+            "raw_key": GROUP_KEY,
+        }
+        assert row_of(GROUP_KEY, value) == expected | ({"raw_value": value} if value else {})
+
+    @pytest.mark.parametrize("record_type", [t for t in RECORD_TYPES if t > 2])
+    def test_a_record_of_another_group_type(self, record_type: int) -> None:
+        key_fields = {
+            field.name: "g" if index == 0 else "m"
+            for index, field in enumerate(RECORD_TYPES[record_type].key_fields)
+        }
+        key = encode_key(RECORD_TYPES[record_type], key_fields)
+        columns = {"record_type": record_type, "group_id": "g", "raw_key": key}
+        assert row_of(key, None) == {"row_kind": "record", "is_tombstone": True, **columns}
+        # A broker's load fails on a value that it cannot read.
+        refused = row_of(key, b"anything")
+        assert (refused["row_kind"], refused["record_type"]) == ("undecodable", record_type)
+        assert RECORD_TYPES[record_type].value_name in refused["reason"]
+
+
+class TestUndecodable:
+    @pytest.mark.parametrize(
+        ("key", "value", "record_type", "reason"),
+        [
+            (None, VALUE, None, "null key"),
+            (b"", VALUE, None, "record key field type at byte 0: 2 bytes needed, 0 left"),
+            (b"\0", None, None, "record key field type at byte 0: 2 bytes needed, 1 left"),
+            (b"\x03\xe7g", VALUE, 999, "unknown record type 999"),
+            (b"\xff\xff", None, -1, "unknown record type -1"),
+            (KEY[:-1], VALUE, 1, "OffsetCommitKey field partition at byte 8: 4 bytes needed"),
+            (b"\0\1\0\1\xff\0\1t\0\0\0\0", VALUE, 1, "OffsetCommitKey field group at byte 4: not"),
+            (b"\0\1\xff\xff\0\1t\0\0\0\0", VALUE, 1, "OffsetCommitKey field group at byte"),
+            (KEY, b"", 1, "OffsetCommitValue field version at byte 0"),
+            (KEY, b"\0\x05" + bytes(40), 1, "OffsetCommitValue v5 field version at byte 0"),
+            (KEY, VALUE[:-1], 1, "OffsetCommitValue v3 field commitTimestamp at byte 17"),
+            (GROUP_KEY, b"\0\3", 2, "GroupMetadataValue v3 field protocolType at byte 2"),
+            (b"\0\5\0\1g", None, 5, "ConsumerGroupMemberMetadataKey field memberId at byte 5"),
+        ],
+    )
+    def test_record(
+        self, key: bytes | None, value: bytes | None, record_type: int | None, reason: str
+    ) -> None:
+        row = row_of(key, value)
+        assert row["row_kind"] == "undecodable"
+        assert row["reason"].startswith(reason)
+        assert (row.get("raw_key"), row.get("raw_value")) == (key, value)
+        assert row.get("record_type") == record_type
+
+    def test_corrupt_batch_is_one_record(self) -> None:
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        decoded = decode(raw + commits(7, 1), from_offset=5)
+        assert (decoded.records_read, decoded.next_offset) == (2, 8)
+        row, _ = rows_of(raw + commits(7, 1), from_offset=5)
+        reason = row.pop("reason")
+        assert reason.startswith("CRC-32C is ")
+        assert reason.endswith("; record offsets 5 to 6 are lost")
+        assert row == {
+            "row_kind": "undecodable",
+            "log_partition": 7,
+            "record_offset": 5,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "is_transactional": False,
+            "raw_value": raw,
+        }
+
+    @pytest.mark.parametrize(
+        ("from_offset", "to_offset", "lost"), [(4, 9, (4, 6)), (6, 9, (6, 6)), (5, 6, (5, 6))]
+    )
+    def test_lost_offsets_are_those_of_the_range(
+        self, from_offset: int, to_offset: int, lost: tuple[int, int]
+    ) -> None:
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, VALUE), (1, 9, KEY, VALUE)]))
+        found = rows_of(raw + commits(7, 1), from_offset=from_offset, to_offset=to_offset)
+        row = found[0]
+        first, last = lost
+        assert row["record_offset"] == first
+        assert ("lost" in row["reason"]) == (first < last)
+        assert first == last or f"record offsets {first} to {last} are" in row["reason"]
+        assert decode(raw + commits(7, 1), from_offset=7).records_read == 1
+
+    def test_of_a_great_corrupt_batch_the_beginning_is_kept(self) -> None:
+        raw = damaged(write_record_batch(5, [(0, 9, KEY, bytes(2 * MAX_CORRUPT_BYTES))]))
+        row, _ = rows_of(raw + commits(6, 1))
+        assert row["raw_value"] == raw[:MAX_CORRUPT_BYTES]
+        cut = len(raw) - MAX_CORRUPT_BYTES
+        assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes cut)")
+
+    def test_records_behind_a_broken_one(self) -> None:
+        body_of_one = write_record_batch(0, [(0, 9, KEY, VALUE)])[61:]
+        batch = bytearray(write_record_batch(5, [(0, 9, KEY, VALUE)] * 3, producer_id=4))
+        batch[61 + len(body_of_one)] = 0xFF
+        batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
+        first, rest = rows_of(bytes(batch))
+        assert (first["row_kind"], first["record_offset"]) == ("offset", 5)
+        assert (rest["row_kind"], rest["record_offset"]) == ("undecodable", 5)
+        assert rest["reason"].startswith("record 1 of 3: ")
+        assert rest["producer_id"] == 4
+        assert decode(bytes(batch)).records_read == 2
+
+
+def damaged(raw: bytes) -> bytes:
+    """Its last byte is another one."""
+    return raw[:-1] + bytes([raw[-1] ^ 1])
+
+
+def commits(base_offset: int, count: int, **batch: Any) -> bytes:
+    """A batch of commits of different keys."""
+    records = [(n, 9, offset_key("g", "t", base_offset + n), VALUE) for n in range(count)]
+    return write_record_batch(base_offset, records, **batch)
+
+
+class TestRange:
+    raw = commits(0, 5) + commits(5, 5, compression="gzip") + commits(12, 3)
+
+    @pytest.mark.parametrize(
+        ("from_offset", "to_offset", "expected"),
+        [(0, 100, [*range(10), 12, 13, 14]), (3, 7, [3, 4, 5, 6]), (10, 12, []), (11, 13, [12])],
+    )
+    def test_holds_the_offsets_asked_for(
+        self, from_offset: int, to_offset: int, expected: list[int]
+    ) -> None:
+        decoded = decode(self.raw, from_offset=from_offset, to_offset=to_offset)
+        assert decoded.rows.column("record_offset").to_pylist() == expected
+        assert decoded.records_read == len(expected)
+        assert decoded.next_offset == min(to_offset, 15)
+
+    def test_counts_the_bytes_of_batches_used(self) -> None:
+        sizes = [len(commits(0, 5)), len(commits(5, 5, compression="gzip")), len(commits(12, 3))]
+        assert decode(self.raw).bytes_read == sum(sizes)
+        assert decode(self.raw, from_offset=4, to_offset=6).bytes_read == sizes[0] + sizes[1]
+        assert decode(self.raw, from_offset=10, to_offset=12).bytes_read == 0
+
+    def test_empty_batches_and_gaps_move_the_next_offset(self) -> None:
+        empty = write_record_batch(20, [], last_offset_delta=9)
+        assert decode(self.raw + empty).next_offset == 30
+        assert decode(empty, from_offset=15, to_offset=18).next_offset == 18
+
+    def test_nothing_leaves_the_next_offset(self) -> None:
+        for raw in (b"", self.raw[:20], commits(0, 5)):
+            decoded = decode(raw, from_offset=5)
+            assert (decoded.next_offset, decoded.records_read, decoded.bytes_read) == (5, 0, 0)
+
+    def test_damaged_bytes_end_where_the_next_batch_begins(self) -> None:
+        corrupt = bytearray(commits(0, 5))
+        struct.pack_into(">i", corrupt, 23, 500)
+        decoded = decode(bytes(corrupt) + commits(5, 5))
+        assert (decoded.next_offset, decoded.records_read) == (10, 6)
+
+    def test_damaged_bytes_with_nothing_behind_are_left(self) -> None:
+        for is_cut in (False, True):
+            decoded = decode(commits(0, 5) + damaged(commits(5, 1)), is_cut=is_cut)
+            assert (decoded.next_offset, decoded.records_read) == (5, 5)
+            assert decoded.rest.start == len(commits(0, 5))
+            assert decoded.rest.damage.startswith("CRC-32C is ")
+
+
+class TestWithMoreBehind:
+    """A record set that may go on is left where only more of the log can tell."""
+
+    def test_damaged_bytes_are_passed_over_once_there_is_enough_behind(self) -> None:
+        raw = damaged(commits(0, 1))
+        behind = [write_record_batch(n, [(0, 9, None, bytes(SETTLED_BYTES // 2))]) for n in (1, 2)]
+        few, enough = raw + behind[0], raw + behind[0] + behind[1]
+        assert [decode(found, is_cut=True).next_offset for found in (few, enough)] == [0, 3]
+        assert decode(few).next_offset == 2
+
+    def test_a_gap_before_the_last_batch_is_not_believed_yet(self) -> None:
+        raw = commits(0, 5) + commits(10, 2)
+        decoded = decode(raw, is_cut=True)
+        assert decoded.next_offset == 5
+        assert decoded.rest.unconfirmed is not None
+        assert (decoded.rest.start, decoded.rest.unconfirmed.base_offset) == (
+            len(commits(0, 5)),
+            10,
+        )
+        assert decode(raw + commits(12, 1)[:8], is_cut=True).next_offset == 12
+        assert decode(raw + commits(11, 1)[:8], is_cut=True).next_offset == 5
+        assert decode(raw).next_offset == 12
+        assert decode(commits(5, 1), is_cut=True).next_offset == 0
+        assert decode(commits(5, 1), is_cut=True, from_offset=5).next_offset == 6
+
+    def test_a_cut_batch(self) -> None:
+        raw = commits(0, 5) + commits(5, 5)
+        for cut in range(1, len(commits(5, 5))):
+            decoded = decode(raw[:-cut], is_cut=True)
+            assert (decoded.next_offset, decoded.rest.is_cut) == (5, True)
+            assert not decoded.rest.damage
+
+
+class TestMisplaced:
+    """A base offset is not covered by the checksum."""
+
+    @pytest.mark.parametrize("base_offset", [0, 4, 6, 10, 14, 2**40])
+    def test_a_base_offset_that_does_not_fit(self, base_offset: int) -> None:
+        moved = struct.pack(">q", base_offset) + commits(5, 3)[8:]
+        raw = commits(0, 5) + moved + commits(8, 5) + commits(13, 2)
+        found = rows_of(raw)
+        assert [row["record_offset"] for row in found] == [*range(6), *range(8, 15)]
+        assert found[5]["row_kind"] == "undecodable"
+        assert found[5]["reason"].startswith(f"base offset {base_offset} ")
+        assert found[5]["reason"].endswith("record offsets 5 to 7 are lost")

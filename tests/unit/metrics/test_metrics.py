@@ -1,0 +1,285 @@
+"""/metrics over tables: names, labels, values, limits, and what deploy/ asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from ruamel.yaml import YAML
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alerts_table import open_alerts, write_alerts
+from streaming.metrics.collector import TablesCollector
+from streaming.metrics.families import KMINION
+from streaming.tables.reader import TableReader
+from tests.support.clients.command_line import call
+from tests.support.clients.installed_command import command_of
+from tests.support.tables.scraped_tables import (
+    CLUSTER,
+    create_scraped_tables,
+    group_ids,
+    labels,
+    scraped,
+)
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    return create_scraped_tables(tmp_path)
+
+
+def test_the_names_and_labels_of_kafka_lag_exporter(tables: str) -> None:
+    found = scraped(tables)
+    member = {"member_host": "/h", "consumer_id": "m", "client_id": "c"}
+    one = labels(group='g"\n', topic="t", partition="0", **member)
+    assert found["kafka_consumergroup_group_offset", one] == 90
+    assert found["kafka_consumergroup_group_lag", one] == 10
+    assert ("kafka_consumergroup_group_lag_seconds", one) not in found
+    group = labels(group='g"\n')
+    assert found["kafka_consumergroup_group_sum_lag", group] == 32
+    assert found["kafka_consumergroup_group_max_lag", group] == 22
+    assert found["kafka_consumergroup_group_topic_sum_lag", labels(group='g"\n', topic="t")] == 32
+    log = labels(topic="t", partition="1")
+    assert found["kafka_partition_latest_offset", log] == 25
+    assert found["kafka_partition_earliest_offset", log] == 5
+    assert found["kafka_consumergroup_poll_time_ms", labels()] > 0
+
+
+def test_our_own(tables: str) -> None:
+    found = scraped(tables, cluster_name="prod")
+    committed = TableReader(tables).read("group_offsets")["commit_timestamp"][0].as_py()
+    since_then = (datetime.now(timezone.utc) - committed).total_seconds()
+    prod = {"cluster_name": "prod"}
+    group = {**prod, "group": 'g"\n'}
+
+    def value(name: str, **given: str) -> float:
+        return found[name, tuple(sorted(given.items()))]
+
+    assert value("coordinator_state_up") == 1
+    assert value("coordinator_state_group_status", **group, status="DATA_LOSS") == 1
+    nothing = {**prod, "group": "nothing"}
+    assert value("coordinator_state_group_status", **nothing, status="IDLE") == 1
+    assert value("coordinator_state_group_info", **group, type="classic", state="Stable") == 1
+    assert value("coordinator_state_group_members", **group) == 1
+    assert value("coordinator_state_group_data_lost_records", **group) == 2
+    assert 7 <= value("coordinator_state_group_last_commit_age_seconds", **group) <= since_then
+    assert value("coordinator_state_log_partition_next_offset", **prod, log_partition="0") == 30
+    assert 2 <= value("coordinator_state_tables_behind_seconds", **prod) <= since_then
+    assert value("coordinator_state_records_total", **prod, outcome="quarantined") == 1
+    assert value("coordinator_state_pending_offsets", **prod) == 1
+    oldest = value("coordinator_state_pending_offsets_oldest_seconds", **prod)
+    assert 50 <= oldest <= since_then + 43
+    assert value("coordinator_state_series_left_out", **prod) == 0
+    assert value("coordinator_state_scrape_seconds", **prod) > 0
+
+
+def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
+    at = datetime.now(timezone.utc)
+    firing = Alert(
+        key=AlertKey("lag", "g", "t", 3),
+        severity="critical",
+        state=AlertState.FIRING,
+        since=at,
+        fired_at=at,
+    )
+    muted = replace(firing, key=AlertKey("lag", "h"), muted_by="alert stopped")
+    over = replace(firing, key=AlertKey("lag", "i"), state=AlertState.RESOLVED, resolved_at=at)
+    pending = replace(firing, key=AlertKey("tables"), state=AlertState.PENDING)
+    write_alerts(open_alerts(tables), {one.key: one for one in (firing, muted, over, pending)})
+    found = scraped(tables)
+    samples = [dict(own) for name, own in found if name == "coordinator_state_alert"]
+    of_rule = {(one["rule"], one["group"]): one for one in samples}
+    assert of_rule.keys() == {("lag", "g"), ("lag", "h"), ("tables", "")}
+    assert of_rule["lag", "g"] == {
+        **{"cluster_name": "cluster", "rule": "lag", "severity": "critical", "state": "firing"},
+        **{"muted": "false", "group": "g", "topic": "t", "partition": "3"},
+    }
+    assert of_rule["lag", "h"]["muted"] == "true"
+    assert of_rule["tables", ""]["state"] == "pending"
+    assert found["coordinator_state_alerts_untold", (CLUSTER,)] == 1
+    write_alerts(open_alerts(tables), {firing.key: firing.told("chat", at)})
+    assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0
+
+
+def test_the_names_of_kminion(tables: str) -> None:
+    found = scraped(tables, names=KMINION)
+    topic = (("group_id", 'g"\n'), ("topic_name", "t"))
+    assert found["kminion_kafka_consumer_group_topic_lag", topic] == 32
+    assert found["kminion_kafka_consumer_group_topic_offset_sum", topic] == 93
+    partition = (topic[0], ("partition_id", "0"), topic[1])
+    assert found["kminion_kafka_consumer_group_topic_partition_lag", partition] == 10
+    assert found["kminion_kafka_consumer_group_members", topic[:1]] == 1
+    log = (("partition_id", "1"), ("topic_name", "t"))
+    assert found["kminion_kafka_topic_partition_low_water_mark", log] == 5
+    assert not [name for name, _ in found if name.startswith("kafka_")]
+
+
+def test_series_can_be_fewer(tables: str) -> None:
+    def names(**options: Any) -> set[str]:
+        return {name for name, _ in scraped(tables, **options)}
+
+    of_partitions = {"kafka_consumergroup_group_lag", "kafka_partition_latest_offset"}
+    of_topics = {"kafka_consumergroup_group_topic_sum_lag"}
+    assert of_partitions | of_topics <= names()
+    assert of_topics <= names(by="topic")
+    assert not of_partitions & names(by="topic")
+    assert not (of_partitions | of_topics) & names(by="group")
+
+
+HOSTILE = (
+    'a"b',
+    "a\\b",
+    "a\nb",
+    "a\r\nb{} 1",
+    '"} 1\ncoordinator_state_up 0\n#',
+    "\x00\x1b[31m",
+    "\u202e\u2028\ufeff",
+    "x" * 32_000,
+    " ",
+    "# HELP x y",
+    "# EOF",
+)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    folder = create_tables(tmp_path)
+    offset = {"partition": 0, "committed_offset": 1, "commit_timestamp": datetime.now(timezone.utc)}
+    apply_micro_batch(
+        folder,
+        progress=[{"next_offset": 30}],
+        groups=[{"group_id": one, "state": "Empty"} for one in HOSTILE],
+        group_offsets=[{**offset, "group_id": one, "topic": one} for one in HOSTILE],
+    )
+    return folder
+
+
+def test_hostile_names_are_labels_and_nothing_else(hostile: str) -> None:
+    found = scraped(hostile)
+    assert group_ids(found) == set(HOSTILE)
+    assert found["coordinator_state_up", ()] == 1
+    assert len([name for name, _ in found if name == "coordinator_state_up"]) == 1
+    registry = CollectorRegistry()
+    registry.register(TablesCollector(tables=hostile))
+    text = openmetrics_text(registry).decode()
+    assert text.endswith("# EOF\n")
+    (info,) = (f for f in openmetrics_families(text) if f.name == "coordinator_state_group_info")
+    assert {sample.labels["group"] for sample in info.samples} == set(HOSTILE)
+
+
+def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
+    assert scraped(str(tmp_path / "none")) == {("coordinator_state_up", ()): 0}
+    refused = call("metrics", "--tables", str(tmp_path / "none"), exit_code=2)
+    assert "there is no folder" in refused.stderr
+
+
+def asked_for(expression: str) -> set[str]:
+    """The metrics that a PromQL expression names."""
+    return set(re.findall(r"\b(?:kafka|coordinator_state)_[a-z_]+\b", expression)) - {
+        "cluster_name"
+    }
+
+
+def rules() -> list[dict[str, Any]]:
+    found = YAML(typ="safe").load((DEPLOY / "prometheus-rules.yaml").read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
+    exported = {name for name, _ in scraped(tables)} | {"kafka_consumergroup_group_lag_seconds"}
+    exported |= {"kafka_consumergroup_group_max_lag_seconds"}
+    exported |= {"coordinator_state_group_retention_margin_seconds", "coordinator_state_alert"}
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [rule["expr"] for rule in rules()]
+    assert len(expressions) > 15
+    for expression in expressions:
+        names = asked_for(expression)
+        assert names, expression
+        assert names <= exported, expression
+
+
+def test_every_metric_is_explained(tables: str, repository: Path) -> None:
+    page, _, _ = (repository / "docs" / "metrics.md").read_text().partition("## Of `run` itself\n")
+    explained = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
+    exported = {name for name, _ in scraped(tables)}
+    assert exported <= explained
+    # These have a sample only where there is something to tell.
+    assert explained - exported == {
+        "kafka_consumergroup_group_lag_seconds",
+        "kafka_consumergroup_group_max_lag_seconds",
+        "coordinator_state_group_retention_margin_seconds",
+        "coordinator_state_alert",
+    }
+
+
+def test_every_rule_says_what_is_wrong() -> None:
+    found = rules()
+    assert len({rule["alert"] for rule in found}) == len(found)
+    for rule in found:
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert {"summary", "description"} <= set(rule["annotations"])
+
+
+def promtool(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Prometheus's own check."""
+    assert PROMTOOL is not None
+    return subprocess.run(
+        [PROMTOOL, "check", *arguments], input=text, capture_output=True, text=True, check=False
+    )
+
+
+PROMTOOL = shutil.which("promtool")
+with_promtool = pytest.mark.skipif(
+    PROMTOOL is None,
+    reason="promtool is not installed (Debian's package prometheus, which .ci/run installs)",
+)
+
+
+@with_promtool
+def test_promtool_takes_the_rules() -> None:
+    checked = promtool("rules", str(DEPLOY / "prometheus-rules.yaml"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@with_promtool
+@pytest.mark.parametrize("folder", ["tables", "hostile"])
+def test_promtool_takes_the_metrics(folder: str, request: pytest.FixtureRequest) -> None:
+    registry = CollectorRegistry()
+    registry.register(TablesCollector(tables=request.getfixturevalue(folder)))
+    problems = promtool("metrics", text=generate_latest(registry).decode()).stderr.splitlines()
+    # kafka-lag-exporter's own name.
+    assert [problem for problem in problems if "poll_time_ms" not in problem] == []
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
+    command = command_of("metrics", "--tables", tables, "--port", "0")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)/metrics", process.stderr.readline())
+            assert found is not None
+            with closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=30)) as connection:
+                connection.request("GET", "/metrics")
+                text = connection.getresponse().read().decode()
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+    assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32.0' in text

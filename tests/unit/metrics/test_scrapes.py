@@ -1,0 +1,305 @@
+"""/metrics over real HTTP: one collection for all scrapes; clients that leave or do not read."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics import endpoint as endpoint_module
+from streaming.metrics.collector import TablesCollector
+from streaming.metrics.endpoint import create_app
+from streaming.metrics.scrapes import STALE_S, Scrapes
+from streaming.metrics.server import serving
+from tests.conftest import Eventually
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+PATIENCE_S = 60
+AT_ONCE = {"X-Prometheus-Scrape-Timeout-Seconds": "0"}
+
+
+@dataclass
+class Gate:
+    """Collects once for each time that it is opened; counts, and notes who collects at once."""
+
+    inner: Callable[[], object]
+    is_open: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    begun: int = 0
+    finished: int = 0
+
+    def __call__(self) -> Iterator[Metric]:
+        self.begun += 1
+        assert self.begun == self.finished + 1, "two collections at once"
+        assert self.is_open.acquire(timeout=PATIENCE_S)
+        yield from self.inner()  # type: ignore[misc]
+        self.finished += 1
+
+    def open(self, times: int = 1) -> None:
+        self.is_open.release(times)
+
+
+@dataclass
+class Clock:
+    now: float = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def collected() -> Iterator[Metric]:
+    family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
+    family.add_metric(['g"\n\\'], 7)
+    yield family
+
+
+@dataclass
+class Endpoint:
+    """The address of /metrics, and what is behind it."""
+
+    port: int
+    gate: Gate
+    clock: Clock
+
+    def scrape(self, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("GET", "/metrics", headers=named)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.getheaders())
+        finally:
+            connection.close()
+
+    def request(self) -> socket.socket:
+        """A scrape whose answer nobody has read yet."""
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        return client
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Endpoint]]:
+    # A busy machine may take longer than Prometheus waits.
+    monkeypatch.setattr(endpoint_module, "_LONGEST_WAIT_S", PATIENCE_S)
+    with ExitStack() as running:
+
+        def serve(collect: Callable[[], object] = collected, interval_s: float = 5.0) -> Endpoint:
+            gate, clock = Gate(collect), Clock()
+            app = create_app(Scrapes(gate, interval_s, clock))
+            address = running.enter_context(serving(app))
+            running.callback(gate.open, 100)
+            return Endpoint(urlsplit(address).port or 0, gate, clock)
+
+        yield serve
+
+
+def test_many_scrapes_at_once_are_one_collection(
+    serve: Callable[..., Endpoint], eventually: Eventually
+) -> None:
+    endpoint = serve()
+    with ThreadPoolExecutor(60) as pool:
+        scrapes = [pool.submit(endpoint.scrape) for _ in range(60)]
+        # Four wait for it; the others are told at once that there is nothing yet.
+        eventually(lambda: sum(scrape.done() for scrape in scrapes) == 56)
+        assert {scrape.result()[0] for scrape in scrapes if scrape.done()} == {503}
+        threads = own_threads()
+        endpoint.gate.open()
+        answered = [scrape.result() for scrape in scrapes]
+    assert [status for status, _, _ in answered].count(200) == 4
+    assert endpoint.gate.begun == 1
+    assert all(headers["Retry-After"] for status, _, headers in answered if status == 503)
+    # In the same interval there is no other collection, and nobody waits.
+    with ThreadPoolExecutor(30) as pool:
+        again = list(pool.map(lambda _: endpoint.scrape()[:2], range(300)))
+    assert set(again) == {(200, text) for status, text, _ in answered if status == 200}
+    assert endpoint.gate.begun == 1
+    assert len(own_threads()) < len(threads)
+
+
+def own_threads() -> set[threading.Thread]:
+    """Those that serve and collect."""
+    names = ("waitress", "page", "collection")
+    return {thread for thread in threading.enumerate() if thread.name.startswith(names)}
+
+
+def test_the_next_interval_has_a_collection_of_its_own(serve: Callable[..., Endpoint]) -> None:
+    endpoint = serve(interval_s=5.0)
+    endpoint.gate.open()
+    assert endpoint.scrape()[0] == 200
+    endpoint.clock.now += 4.9
+    assert endpoint.scrape()[0] == 200
+    assert endpoint.gate.begun == 1
+    endpoint.clock.now += 0.2
+    endpoint.gate.open()
+    assert endpoint.scrape()[0] == 200
+    assert endpoint.gate.begun == 2
+
+
+def test_a_collection_that_took_long_is_kept_as_long(serve: Callable[..., Endpoint]) -> None:
+    def slowly() -> Iterator[Metric]:
+        endpoint.clock.now += 30
+        yield from collected()
+
+    endpoint = serve(slowly, interval_s=5.0)
+    endpoint.gate.open(2)
+    assert endpoint.scrape()[0] == 200
+    endpoint.clock.now += 29
+    assert endpoint.scrape()[0] == 200
+    assert endpoint.gate.begun == 1
+    endpoint.clock.now += 2
+    assert endpoint.scrape()[0] == 200
+    assert endpoint.gate.begun == 2
+
+
+def test_while_a_collection_takes_its_time_the_one_before_is_the_answer(
+    serve: Callable[..., Endpoint],
+) -> None:
+    endpoint = serve()
+    endpoint.gate.open()
+    before = endpoint.scrape()
+    assert before[0] == 200
+    endpoint.clock.now += 60
+    assert endpoint.scrape(**AT_ONCE)[:2] == before[:2]
+    endpoint.clock.now += STALE_S
+    assert endpoint.scrape(**AT_ONCE)[0] == 503
+    assert endpoint.gate.begun == 2
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "0.001"])
+def test_a_scrape_waits_no_longer_than_prometheus_does(
+    serve: Callable[..., Endpoint], timeout: str
+) -> None:
+    """With its timeout in a header; what is no number is not looked at."""
+    endpoint = serve()
+    assert endpoint.scrape(X_Prometheus_Scrape_Timeout_Seconds=timeout)[0] == 503
+    endpoint.gate.open()
+
+
+@pytest.mark.parametrize("timeout", ["", "soon", "nan", "inf", "1e999", "9" * 400])
+def test_an_odd_timeout_is_not_looked_at(serve: Callable[..., Endpoint], timeout: str) -> None:
+    endpoint = serve()
+    endpoint.gate.open()
+    assert endpoint.scrape(X_Prometheus_Scrape_Timeout_Seconds=timeout)[0] == 200
+
+
+def test_scrapes_that_were_given_up_leave_nothing_behind(
+    serve: Callable[..., Endpoint], eventually: Eventually
+) -> None:
+    endpoint = serve()
+    threads = own_threads()
+    for _ in range(300):
+        endpoint.request().close()
+    eventually(lambda: endpoint.gate.begun == 1)
+    # One thread collects; those of the server are as many as before.
+    assert {thread.name for thread in own_threads() - threads} == {"collection"}
+    endpoint.gate.open()
+    status, text, _ = endpoint.scrape()
+    assert (status, b"of_a_group" in text) == (200, True)
+    eventually(lambda: own_threads() == threads)
+    assert endpoint.gate.begun == 1
+
+
+def test_clients_that_do_not_read_hold_no_thread(serve: Callable[..., Endpoint]) -> None:
+    """More of them than there are threads, and an answer larger than any buffer between."""
+
+    def much() -> Iterator[Metric]:
+        family = GaugeMetricFamily("of_a_group", "text", labels=["group"])
+        for number in range(100_000):
+            family.add_metric([f"{number:0200}"], number)
+        yield family
+
+    endpoint = serve(much)
+    endpoint.gate.open()
+    with ExitStack() as clients:
+        silent = [clients.enter_context(endpoint.request()) for _ in range(20)]
+        for client in silent:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            assert client.recv(1)
+        status, text, _ = endpoint.scrape()
+        assert status == 200
+        assert len(text) > 20_000_000
+        assert len(gzip.decompress(endpoint.scrape(Accept_Encoding="gzip")[1])) == len(text)
+    assert endpoint.gate.begun == 1
+
+
+def test_both_formats_plain_and_compressed(serve: Callable[..., Endpoint]) -> None:
+    endpoint = serve()
+    endpoint.gate.open()
+    _, plain, headers = endpoint.scrape()
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    (family,) = text_string_to_metric_families(plain.decode())
+    assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
+    # As Prometheus 3 asks.
+    accept = (
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;q=0.4"
+    )
+    _, openmetrics, headers = endpoint.scrape(Accept=accept)
+    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    (family,) = openmetrics_families(openmetrics.decode())
+    assert [(s.labels, s.value) for s in family.samples] == [({"group": 'g"\n\\'}, 7.0)]
+    for text, asked in ((plain, "*/*"), (openmetrics, accept)):
+        _, packed, headers = endpoint.scrape(Accept=asked, Accept_Encoding="gzip, deflate")
+        assert headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(packed) == text
+    assert endpoint.gate.begun == 1
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/plain; version=x", "application/openmetrics-text; version=9"]
+)
+def test_an_odd_wish_is_answered(serve: Callable[..., Endpoint], accept: str) -> None:
+    endpoint = serve()
+    endpoint.gate.open()
+    assert endpoint.scrape(Accept=accept)[0] == 200
+
+
+def test_a_collection_that_fails_is_tried_again(
+    serve: Callable[..., Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    faults = [OSError("the store is away")]
+
+    def failing() -> Iterator[Metric]:
+        endpoint.gate.finished += len(faults)
+        if faults:
+            raise faults.pop()
+        yield from collected()
+
+    endpoint = serve(failing)
+    endpoint.gate.open(2)
+    assert endpoint.scrape()[0] == 503
+    assert endpoint.scrape()[0] == 200
+    assert len(said) == 1
+
+
+def test_tables_that_are_gone_are_told_once_in_an_interval(
+    serve: Callable[..., Endpoint], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = create_tables(tmp_path / "tables")
+    apply_micro_batch(folder, progress=[{"next_offset": 3}])
+    endpoint = serve(TablesCollector(tables=folder).collect)
+    endpoint.gate.open(2)
+    assert b"coordinator_state_up 1.0" in endpoint.scrape()[1]
+    (tmp_path / "tables").rename(tmp_path / "moved")
+    endpoint.clock.now += 60
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            assert b"coordinator_state_up 0.0" in endpoint.scrape()[1]
+    assert endpoint.gate.begun == 2
+    assert len([r for r in caplog.records if "cannot be read" in r.getMessage()]) == 1

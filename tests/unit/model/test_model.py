@@ -1,0 +1,366 @@
+"""The model where a real broker cannot be brought: loading, failed appends, time, bounds.
+
+Cases of GroupCoordinatorTest.scala at 3.9.1 and GroupMetadataManagerTest.java at 4.2.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator_state.model.classic_group import ClassicGroup, InvalidTransition
+from coordinator_state.model.classic_states import VALID_PREVIOUS_STATES, ClassicState
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.log import Producer
+from coordinator_state.model.requests import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    MemberIdentity,
+    OffsetCommitRequest,
+    OffsetToCommit,
+    Reply,
+    SyncGroupRequest,
+)
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.records.serde import decode_key
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from tests.support.clients.told import assignment, subscription
+
+both = pytest.mark.parametrize("semantics", list(Semantics))
+GROUP = "g"
+SESSION_MS, REBALANCE_MS, INITIAL_MS = 10_000, 20_000, 3_000
+DAY_MS = 86_400_000
+
+
+def coordinator_of(semantics: Semantics) -> GroupCoordinator:
+    coordinator = GroupCoordinator(semantics)
+    coordinator.advance(1_700_000_000_000)
+    return coordinator
+
+
+def join(
+    coordinator: GroupCoordinator, member_id: str = "", *, static: str | None = None
+) -> Reply[JoinGroupResponse]:
+    return coordinator.join_group(
+        JoinGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            group_instance_id=static,
+            protocols=(("range", subscription("t")),),
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            requires_known_member_id=False,
+        )
+    )
+
+
+def wait(coordinator: GroupCoordinator, ms: int) -> None:
+    coordinator.advance(coordinator.shard.now_ms + ms)
+
+
+def joined(coordinator: GroupCoordinator, count: int = 1, static: str | None = None) -> list[str]:
+    """A group with so many members whose leader has not brought the assignment."""
+    replies = [join(coordinator, static=static) for _ in range(count)]
+    wait(coordinator, INITIAL_MS)
+    if count > 1:
+        wait(coordinator, INITIAL_MS)
+    return [reply.get().member_id for reply in replies]
+
+
+def sync_request(member_id: str, *assigned: str, generation_id: int = 1) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=GROUP,
+        member_id=member_id,
+        generation_id=generation_id,
+        assignments={m: assignment(number) for number, m in enumerate(assigned)},
+    )
+
+
+def commit(coordinator: GroupCoordinator, **request: Any) -> ErrorCode:
+    offsets = [OffsetToCommit(topic="t", partition=0, committed_offset=1)]
+    found = coordinator.commit_offsets(
+        OffsetCommitRequest(group_id=GROUP, offsets=offsets, **request)
+    )
+    return found["t", 0]
+
+
+def group_of(coordinator: GroupCoordinator) -> ClassicGroup:
+    group = coordinator.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def test_every_transition_is_in_the_table() -> None:
+    for state in ClassicState:
+        for previous in ClassicState:
+            group = ClassicGroup(group_id=GROUP, state=previous)
+            if previous in VALID_PREVIOUS_STATES[state]:
+                group.transition_to(state, 7)
+                assert (group.state, group.previous_state) == (state, previous)
+                assert group.state_timestamp_ms == 7
+            else:
+                with pytest.raises(InvalidTransition, match=f"{previous.value} to {state.value}"):
+                    group.transition_to(state, 7)
+
+
+@both
+def test_a_coordinator_that_is_loading(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    coordinator.shard.availability = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert join(coordinator).get().error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    # In Kafka 3, the member is to join again with whoever then is the coordinator.
+    assert coordinator.sync_group(sync_request("m")).get().error_code is (
+        ErrorCode.REBALANCE_IN_PROGRESS
+        if semantics is Semantics.SCALA
+        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
+    assert coordinator.heartbeat(GROUP, "m", 1) is ErrorCode.NONE
+    left = coordinator.leave_group(GROUP, [MemberIdentity(member_id="m")])
+    assert left.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert commit(coordinator) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert coordinator.fetch_offsets(GROUP) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    deleted = coordinator.delete_offsets(GROUP, [("t", 0)])
+    assert deleted == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    assert coordinator.delete_groups([GROUP]) == {GROUP: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert coordinator.log.next_offset == 0
+
+
+@pytest.mark.parametrize(
+    "error_code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+)
+@both
+def test_one_that_is_no_coordinator(semantics: Semantics, error_code: ErrorCode) -> None:
+    coordinator = coordinator_of(semantics)
+    coordinator.shard.availability = error_code
+    assert join(coordinator).get().error_code is error_code
+    assert coordinator.sync_group(sync_request("m")).get().error_code is error_code
+    assert coordinator.heartbeat(GROUP, "m", 1) is error_code
+    assert commit(coordinator) is error_code
+    assert coordinator.heartbeat("", "m", 1) is ErrorCode.INVALID_GROUP_ID
+
+
+E = ErrorCode
+GROUP_ERRORS = [
+    (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_NOT_AVAILABLE),
+    (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_NOT_AVAILABLE),
+    (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE, E.REBALANCE_IN_PROGRESS),
+    (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
+    (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
+    (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR),
+    (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR),
+    (E.INVALID_FETCH_SIZE, E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR),
+]
+
+
+@pytest.mark.parametrize(("refusal", "of_kafka_4", "of_kafka_3"), GROUP_ERRORS)
+@both
+def test_an_assignment_that_cannot_be_stored(
+    semantics: Semantics, refusal: ErrorCode, of_kafka_4: ErrorCode, of_kafka_3: ErrorCode
+) -> None:
+    coordinator = coordinator_of(semantics)
+    leader, follower = joined(coordinator, 2)
+    waiting = coordinator.sync_group(sync_request(follower))
+    written = coordinator.log.next_offset
+    coordinator.log.refusal = refusal
+    brought = coordinator.sync_group(sync_request(leader, leader, follower))
+    expected = of_kafka_3 if semantics is Semantics.SCALA else of_kafka_4
+    for reply in (waiting, brought):
+        assert reply.get().error_code is expected
+        assert reply.get().assignment == b""
+        assert reply.get().protocol_name is None
+    # A new rebalance has begun, and nothing was written.
+    group = group_of(coordinator)
+    assert group.is_in(ClassicState.PREPARING_REBALANCE)
+    assert {member.assignment for member in group.members.values()} == {b""}
+    assert coordinator.log.next_offset == written
+    # It is stored when all have joined again.
+    coordinator.log.refusal = ErrorCode.NONE
+    for member_id in (leader, follower):
+        join(coordinator, member_id)
+    found = coordinator.sync_group(sync_request(leader, leader, generation_id=2)).get()
+    assert found.assignment == assignment(0)
+    followed = coordinator.sync_group(sync_request(follower, generation_id=2)).get()
+    assert followed.assignment == b""
+    assert group.is_in(ClassicState.STABLE)
+    assert coordinator.log.next_offset == written + 1
+
+
+@both
+def test_a_static_member_whose_return_cannot_be_stored_keeps_its_old_id(
+    semantics: Semantics,
+) -> None:
+    coordinator = coordinator_of(semantics)
+    (old_id,) = joined(coordinator, static="i")
+    coordinator.sync_group(sync_request(old_id, old_id))
+    coordinator.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer = join(coordinator, static="i").get()
+    assert (answer.error_code, answer.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    group = group_of(coordinator)
+    assert list(group.members) == [old_id]
+    assert (group.state, group.leader_id) == (ClassicState.STABLE, old_id)
+    assert coordinator.heartbeat(GROUP, old_id, 1, "i") is ErrorCode.NONE
+
+
+def test_a_new_group_that_cannot_be_stored_never_was() -> None:
+    coordinator = coordinator_of(Semantics.COORDINATOR)
+    coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert join(coordinator).get().error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinator.groups == {}
+    assert coordinator.shard.timers.next_due_ms is None
+
+
+@both
+def test_another_may_join_where_the_only_member_left_at_once(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    first = join(coordinator)
+    (member_id,) = group_of(coordinator).members
+    coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+    assert first.get().error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    second = join(coordinator)
+    wait(coordinator, 2 * INITIAL_MS)
+    assert second.get().error_code is ErrorCode.NONE
+    assert second.get().leader == second.get().member_id
+
+
+def test_kafka_3_loses_a_pending_offset_where_the_next_one_cannot_be_stored() -> None:
+    for semantics, left in ((Semantics.COORDINATOR, 1), (Semantics.SCALA, 0)):
+        coordinator = coordinator_of(semantics)
+        request = OffsetCommitRequest(
+            group_id=GROUP, offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)]
+        )
+        producer = Producer(7, 0)
+        coordinator.commit_offsets(request, producer)
+        coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        coordinator.commit_offsets(request, producer)
+        assert sum(map(len, coordinator.pending.values())) == left
+
+
+def test_what_waits_in_two_transactions_is_deleted_once() -> None:
+    coordinator = coordinator_of(Semantics.COORDINATOR)
+    request = OffsetCommitRequest(
+        group_id=GROUP, offsets=[OffsetToCommit(topic="t", partition=0, committed_offset=1)]
+    )
+    for producer_id in (7, 8):
+        coordinator.commit_offsets(request, Producer(producer_id, 0))
+    coordinator.delete_groups([GROUP])
+    (_, _, deleted) = coordinator.log.batches()
+    assert [decode_key(record.key or b"").record_type.id for record in deleted.records] == [1, 2]
+    assert coordinator.pending == {}
+
+
+@both
+def test_offsets_that_cannot_be_stored_are_not_there(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    coordinator.log.refusal = ErrorCode.MESSAGE_TOO_LARGE
+    assert commit(coordinator) is (
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        if semantics is Semantics.SCALA
+        else ErrorCode.UNKNOWN_SERVER_ERROR
+    )
+    assert coordinator.offsets == {}
+    # To Kafka 4 there never was such a group.
+    assert (GROUP in coordinator.groups) == (semantics is Semantics.SCALA)
+
+
+@both
+def test_a_session_that_ends(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    leader, follower = joined(coordinator, 2)
+    coordinator.sync_group(sync_request(leader, leader))
+    coordinator.sync_group(sync_request(follower))
+    wait(coordinator, SESSION_MS - 1)
+    assert coordinator.heartbeat(GROUP, follower, 1) is ErrorCode.NONE
+    wait(coordinator, 1)
+    assert coordinator.heartbeat(GROUP, leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat(GROUP, follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    answer = join(coordinator, follower).get()
+    assert (answer.generation_id, answer.leader) == (2, follower)
+
+
+@both
+def test_members_that_do_not_ask_for_their_assignment_are_out(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    leader, follower = joined(coordinator, 2)
+    coordinator.sync_group(sync_request(leader, leader))
+    for _ in range(REBALANCE_MS // 5_000):
+        for member_id in (leader, follower):
+            coordinator.heartbeat(GROUP, member_id, 1)
+        wait(coordinator, 5_000)
+    assert coordinator.heartbeat(GROUP, follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat(GROUP, leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@both
+def test_static_members_that_do_not_join_again_stay_until_their_session_ends(
+    semantics: Semantics,
+) -> None:
+    coordinator = coordinator_of(semantics)
+    (static,) = joined(coordinator, static="i")
+    coordinator.sync_group(sync_request(static, static))
+    other = join(coordinator)
+    wait(coordinator, SESSION_MS)
+    assert other.get().leader == other.get().member_id
+    assert list(group_of(coordinator).members) == [other.get().member_id]
+
+
+@both
+def test_a_group_that_is_full(semantics: Semantics) -> None:
+    coordinator = GroupCoordinator(semantics, config=CoordinatorConfig(group_max_size=1))
+    (member_id,) = joined(coordinator)
+    coordinator.sync_group(sync_request(member_id, member_id))
+    assert join(coordinator).get().error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert coordinator.heartbeat(GROUP, member_id, 1) is ErrorCode.NONE
+
+
+@both
+def test_what_expires_when(semantics: Semantics) -> None:
+    coordinator = coordinator_of(semantics)
+    retention_ms = coordinator.shard.config.offsets_retention_ms
+    assert commit(coordinator, retention_time_ms=5_000, version=4) is ErrorCode.NONE
+    wait(coordinator, 4_999)
+    assert coordinator.expire_offsets() == 0
+    wait(coordinator, 1)
+    assert coordinator.expire_offsets() == 1
+    assert coordinator.groups == {}
+
+    # While members consume the topic nothing expires; then from when the last one left.
+    (member_id,) = joined(coordinator)
+    coordinator.sync_group(sync_request(member_id, member_id))
+    assert coordinator.commit_offsets(
+        OffsetCommitRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=1,
+            offsets=[
+                OffsetToCommit(topic=topic, partition=0, committed_offset=1) for topic in "tu"
+            ],
+        )
+    ) == {("t", 0): ErrorCode.NONE, ("u", 0): ErrorCode.NONE}
+    for _ in range(retention_ms // SESSION_MS * 2):
+        coordinator.heartbeat(GROUP, member_id, 1)
+        wait(coordinator, SESSION_MS // 2)
+    assert coordinator.expire_offsets() == 1
+    assert set(coordinator.offsets) == {OffsetKey(GROUP, "t", 0)}
+    coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+    wait(coordinator, retention_ms - 1)
+    assert coordinator.expire_offsets() == 0
+    wait(coordinator, 1)
+    assert coordinator.expire_offsets() == 1
+    assert coordinator.groups == {}
+    last = coordinator.log.batches()[-1].records
+    assert [record.value for record in last] == [None, None]
+
+
+@both
+def test_the_last_member_leaves_and_nothing_can_be_appended(semantics: Semantics) -> None:
+    """Kafka 4 tells who leaves; Kafka 3 does not wait for it. The member is out all the same."""
+    coordinator = coordinator_of(semantics)
+    (member_id,) = joined(coordinator)
+    coordinator.sync_group(sync_request(member_id, member_id))
+    coordinator.log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    left = coordinator.leave_group(GROUP, [MemberIdentity(member_id=member_id)])
+    told = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert left.error_code is (ErrorCode.NONE if semantics is Semantics.SCALA else told)
+    assert group_of(coordinator).members == {}

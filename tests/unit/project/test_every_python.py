@@ -1,0 +1,54 @@
+"""Where `python -m tests.every_python` looks for the other Pythons."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.every_python.__main__ import find_python
+
+MINOR = sys.version_info.minor
+NAME = f"python3.{MINOR}"
+# As a shim of pyenv's does where its version is not selected.
+SHIM = "#!/bin/sh\necho 'pyenv: command not found' >&2\nexit 127\n"
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of the PATH; pyenv has no versions."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    return tmp_path / "bin"
+
+
+def this_python(path: Path) -> Path:
+    return program(path, f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" "$@"\n')
+
+
+def test_an_interpreter_on_the_path_is_found(path: Path) -> None:
+    assert find_python(MINOR) is None
+    own = this_python(path / NAME)
+    assert find_python(MINOR) == own
+
+
+def test_a_shim_that_starts_nothing_gives_way_to_the_folder_of_pyenv(path: Path) -> None:
+    program(path / NAME, SHIM)
+    assert find_python(MINOR) is None
+    versions = path.parent / "pyenv" / "versions"
+    own = this_python(versions / f"3.{MINOR}.1" / "bin" / "python")
+    assert find_python(MINOR) == own
+
+
+def test_another_version_of_that_name_is_not_taken(path: Path) -> None:
+    this_python(path / f"python3.{MINOR + 1}")
+    assert find_python(MINOR + 1) is None

@@ -1,0 +1,300 @@
+"""The project as others get it: the wheel alone, the lock files, what must not be in either."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Collection
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+
+import coordinator_state
+import streaming
+from streaming.cli.main import STREAMING_EXTRA
+from streaming.jvm.jars import DELTA_SPARK_MODULE, KAFKA_VERSION, delta_jar_set, kafka_jar_set
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
+"""Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
+LOCK_FILES = ("core.lock", "dev.lock", "streaming.lock")
+# A pinned line of a lock file: `name==version ; marker \`.
+PINNED = re.compile(r"^(?P<pin>[a-z0-9][\w.-]*==\S+(?: ; .+?)?)(?P<continued> \\)?$", re.MULTILINE)
+HOST_OR_PATH = re.compile(r"://|index-url|find-links|trusted-host| @ |(?<![\w.])[.~]*/\w")
+PYTHON_VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+
+IMPORT_THE_CORE = """
+import importlib, pkgutil, coordinator_state
+for module in pkgutil.walk_packages(coordinator_state.__path__, "coordinator_state."):
+    importlib.import_module(module.name)
+"""
+
+
+class Installed(NamedTuple):
+    """A virtual environment that holds our wheel, its base dependencies, and nothing else."""
+
+    folder: Path
+
+    def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.folder / "bin" / command, *arguments],
+            cwd=self.folder,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def clean_environment() -> dict[str, str]:
+    """This environment less what could lend the new one a package or an index of packages."""
+    ours = ("PYTHON", "PIP_", "VIRTUAL_ENV", "COORDINATOR_STATE_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return kept | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def checked_run(*command: str | Path, cwd: Path) -> str:
+    finished = subprocess.run(
+        command,
+        cwd=cwd,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
+    checked_run(*build, cwd=repository)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(repository: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    wheelhouse = repository / ".cache" / "wheelhouse"
+    assert any(wheelhouse.glob("*.whl")), f"{wheelhouse} holds no wheels: run `make venv`"
+    folder = tmp_path_factory.mktemp("alone") / "venv"
+    venv.create(folder, with_pip=True)
+    offline = ("install", "--quiet", "--no-index", "--find-links", wheelhouse)
+    checked_run(folder / "bin" / "python", "-m", "pip", *offline, wheel, cwd=folder)
+    return Installed(folder)
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    folders = {name.partition("/")[0] for name in names}
+    packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
+    assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
+    assert {"coordinator_state/py.typed", "streaming/run/spark_conf/log4j2.properties"} <= set(
+        names
+    )
+    for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
+        assert f"streaming/jvm/jar_locks/{jar_set.name}.sha512" in names
+    assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
+
+
+def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
+    listed = installed.run("python", "-m", "pip", "list", "--format=freeze")
+    names = {line.partition("==")[0].lower() for line in listed.stdout.splitlines()}
+    assert {"coordinator-state", "numba", "pyarrow"} <= names
+    assert not {"pyspark", "delta-spark", "deltalake", "kafka-python"} & names
+
+
+def test_help_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
+    answer = installed.run("coordinator-state", "--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "partition-for" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "demo", "show", "offsets", "verify", "decode", "broker"]
+)
+def test_help_of_every_command_works_where_only_the_wheel_is_installed(
+    installed: Installed, command: str
+) -> None:
+    answer = installed.run("coordinator-state", command, "--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_partition_for_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
+    answer = installed.run("coordinator-state", "partition-for", "testgroup")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "27" in answer.stdout
+
+
+def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed) -> None:
+    arguments = ("--bootstrap-servers", "127.0.0.1:9", "--tables", "tables")
+    answer = installed.run("coordinator-state", "run", *arguments)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    (line,) = answer.stderr.splitlines()
+    assert "coordinator-state[streaming]" in line
+
+
+def test_every_module_of_the_core_imports_where_only_the_wheel_is_installed(
+    installed: Installed,
+) -> None:
+    answer = installed.run("python", "-c", IMPORT_THE_CORE)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_core_imports_base_dependencies_only(repository: Path, project: dict[str, Any]) -> None:
+    imported = distributions_imported_by(repository / "coordinator_state")
+    assert imported <= names_of(project["project"]["dependencies"])
+
+
+def test_what_the_packages_import_is_what_the_project_declares(
+    repository: Path, project: dict[str, Any]
+) -> None:
+    metadata = project["project"]
+    declared = metadata["dependencies"] + metadata["optional-dependencies"]["streaming"]
+    imported = distributions_imported_by(repository / "coordinator_state", repository / "streaming")
+    assert imported == names_of(declared)
+
+
+def test_the_advice_to_install_the_extra_is_given_for_its_packages_alone(
+    project: dict[str, Any],
+) -> None:
+    extra = names_of(project["project"]["optional-dependencies"]["streaming"])
+    assert distributions_of(STREAMING_EXTRA) == extra
+
+
+def distributions_imported_by(*packages: Path) -> set[str]:
+    """Names of the distributions whose modules the sources of some packages import."""
+    modules: set[str] = set()
+    for source in (file for package in packages for file in package.rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text(), source)):
+            if isinstance(node, ast.Import):
+                modules.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module).partition(".")[0])
+    # `_typeshed` is a part of type checkers, and imported for them only.
+    modules -= {"coordinator_state", "streaming", "_typeshed", *STANDARD_LIBRARY}
+    return distributions_of(modules)
+
+
+def distributions_of(modules: Collection[str]) -> set[str]:
+    """Names of the distributions that bring modules."""
+    providers = packages_distributions()
+    # That of Python 3.10 lacks packages without a top_level.txt; they have the module's name.
+    return {normalized(providers.get(module, [module])[0]) for module in modules}
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {normalized(Requirement(requirement).name) for requirement in requirements}
+
+
+def test_make_can_look_for_java_before_anything_is_installed(repository: Path) -> None:
+    # -S: no site-packages, as with the system's Python before `make venv`.
+    checked_run(sys.executable, "-S", "-c", "import streaming.jvm.java", cwd=repository)
+
+
+@pytest.mark.parametrize("name", LOCK_FILES)
+def test_lock_file_names_no_host_and_no_path(repository: Path, name: str) -> None:
+    text = (repository / "requirements" / name).read_text()
+    found = [line for line in text.splitlines() if HOST_OR_PATH.search(line)]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", LOCK_FILES)
+def test_every_pin_of_a_lock_file_has_hashes(repository: Path, name: str) -> None:
+    text = (repository / "requirements" / name).read_text()
+    pins = list(PINNED.finditer(text))
+    assert pins
+    for pin in pins:
+        assert pin["continued"], pin["pin"]
+        assert text[pin.end() :].lstrip().startswith("--hash=sha256:"), pin["pin"]
+
+
+@pytest.mark.parametrize("python_version", PYTHON_VERSIONS)
+@pytest.mark.parametrize("name", LOCK_FILES)
+def test_lock_file_pins_what_pyproject_asks_for(
+    repository: Path, project: dict[str, Any], name: str, python_version: str
+) -> None:
+    metadata, extras = project["project"], project["project"]["optional-dependencies"]
+    asked = {
+        "core.lock": metadata["dependencies"],
+        "streaming.lock": metadata["dependencies"] + extras["streaming"],
+        "dev.lock": metadata["dependencies"]
+        + extras["streaming"]
+        + project["dependency-groups"]["dev"],
+    }[name]
+    text = (repository / "requirements" / name).read_text()
+    pinned = pins_for(text, python_version)
+    for requirement in map(Requirement, asked):
+        if applies(requirement.marker, python_version):
+            version = pinned.get(normalized(requirement.name))
+            assert version is not None, f"{name} does not pin {requirement}: run `make lock`"
+            assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
+
+
+def test_the_spark_that_is_asked_for_is_the_one_that_deltas_jars_are_built_for(
+    project: dict[str, Any],
+) -> None:
+    streaming = project["project"]["optional-dependencies"]["streaming"]
+    (pyspark,) = (one for one in map(Requirement, streaming) if one.name == "pyspark")
+    major, minor = DELTA_SPARK_MODULE.split("_")[1].split(".")
+    assert pyspark.specifier.contains(f"{major}.{minor}.9")
+    for other in (int(minor) - 1, int(minor) + 1):
+        assert not pyspark.specifier.contains(f"{major}.{other}.0")
+
+
+def pins_for(text: str, python_version: str) -> dict[str, str]:
+    """Name to version of what a lock file installs on Linux under one Python version."""
+    pins: dict[str, str] = {}
+    for pin in map(Requirement, (match["pin"] for match in PINNED.finditer(text))):
+        if applies(pin.marker, python_version):
+            name = normalized(pin.name)
+            assert name not in pins, f"two versions of {name} for Python {python_version}"
+            pins[name] = next(iter(pin.specifier)).version
+    return pins
+
+
+def applies(marker: Marker | None, python_version: str) -> bool:
+    environment = {"python_version": python_version, "python_full_version": f"{python_version}.1"}
+    return marker is None or marker.evaluate(environment | {"sys_platform": "linux"})
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_importing_the_packages_imports_nothing_else() -> None:
+    code = (
+        "import sys; import coordinator_state, streaming\n"
+        "print([name for name in ('pyarrow', 'pyspark', 'kafka', 'click') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("package", [coordinator_state, streaming])
+def test_every_public_name_is_there(package: ModuleType) -> None:
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = package.no_such_name

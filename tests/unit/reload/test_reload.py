@@ -1,0 +1,228 @@
+"""When log partitions are loaded again, how it is asked for, and how it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.replay.offsets import Semantics
+from streaming.errors import ConfigurationError
+from streaming.kafka.fetch import LogDescription
+from streaming.reload.beginning import begin_reload
+from streaming.reload.doubts import Doubt, LogEnds, find_doubts
+from streaming.reload.requests import forget_requests, request_reload, requested
+from streaming.tables import delta
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_EVENTS, GROUP_OFFSETS, OFFSET_COMMITS
+from tests.support.logs.log_rows import commit, table_of
+from tests.support.tables.tables_folder import Crash, start_apply
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+DAY_MS = 24 * 60 * 60 * 1000
+TOPIC = LogDescription(topic="t", cluster_id="c", topic_id="id", leaders={0: (1, 5), 1: (1, 5)})
+LOG = LogEnds(
+    description=TOPIC, log_starts={0: 0, 1: 0}, high_watermarks={0: 10, 1: 10}, epoch_ends={}
+)
+
+
+def doubts_of(log: LogEnds, *, topic_id: str = "id", **row: Any) -> dict[int, Doubt]:
+    """Of tables that have log partition 0 up to record offset 7, an hour ago."""
+    progress = LoadProgress.nothing(
+        cluster_id="c", topic_id=topic_id, semantics=Semantics.COORDINATOR
+    )
+    known = {"next_offset": 7, "current_at": NOW - timedelta(hours=1), "leader_epoch": 5}
+    progress.rows[0] = Progress(**{**known, **row})
+    return find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+
+
+def test_a_log_that_goes_on_is_not_doubted() -> None:
+    assert doubts_of(LOG) == {}
+    assert doubts_of(replace(LOG, epoch_ends={0: 7})) == {}
+    assert doubts_of(replace(LOG, log_starts={0: 7, 1: 0})) == {}
+
+
+def test_deleted_before_they_were_read() -> None:
+    doubt = doubts_of(replace(LOG, log_starts={0: 9, 1: 0}))[0]
+    assert doubt.kept_below == 7
+    assert doubt.gone == (
+        "gone from the log: record offsets 7 to 8 were deleted before they were read"
+    )
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        replace(LOG, epoch_ends={0: 4}),
+        replace(LOG, high_watermarks={0: 4, 1: 10}),
+    ],
+    ids=["the epoch ended earlier", "the log ends earlier"],
+)
+def test_truncated(log: LogEnds) -> None:
+    doubt = doubts_of(log)[0]
+    assert (doubt.reason, doubt.kept_below) == ("the log was truncated to 4", 4)
+    assert doubt.gone.startswith("gone from the log: record offsets 4 to 6 were read, then ")
+
+
+def test_created_again() -> None:
+    doubt = doubts_of(LOG, topic_id="older")[0]
+    assert "its id was older and is id" in doubt.reason
+    assert (doubt.kept_below, "record offsets 0 to 6" in doubt.gone) == (0, True)
+    assert doubts_of(LOG, topic_id="older", next_offset=0)[0].gone == ""
+
+
+@pytest.mark.parametrize(
+    ("hours", "next_offset", "is_doubted"), [(23, 7, False), (25, 7, True), (25, 10, False)]
+)
+def test_down_for_longer_than_tombstones_are_kept(
+    hours: int, next_offset: int, is_doubted: bool
+) -> None:
+    found = doubts_of(LOG, current_at=NOW - timedelta(hours=hours), next_offset=next_offset)
+    assert bool(found) is is_doubted
+    if is_doubted:
+        assert "25.0 h ago; delete.retention.ms is 24.0 h" in found[0].reason
+        assert (found[0].kept_below, found[0].gone) == (7, "")
+
+
+def test_the_brokers_clock_counts_too() -> None:
+    """The clock of this machine is behind by a day and more."""
+    log = replace(LOG, newest_at={0: NOW + timedelta(hours=24)})
+    assert "25.0 h ago" in doubts_of(log)[0].reason
+    assert doubts_of(replace(LOG, newest_at={0: NOW - timedelta(days=9)})) == {}
+
+
+def test_the_end_is_kept_by_the_brokers_clock() -> None:
+    progress = LoadProgress.nothing(cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR)
+    ahead = timedelta(hours=5)
+
+    def read_to(end: int, written_at: datetime) -> datetime | None:
+        report = {
+            **{"log_partition": 0, "from_offset": end - 1, "record_offset": end},
+            **{"high_watermark": end, "records_superseded": 1, "bytes_read": 0},
+            **{"log_leader_epoch": 0},
+        }
+        progress.advance(
+            [report], RecordCounts(), kept={}, waiting={}, newest={0: written_at}, read_at=NOW
+        )
+        return progress.rows[0].current_at
+
+    # Before the first time at the end, records may be old.
+    assert read_to(1, NOW - timedelta(hours=9)) == NOW
+    assert read_to(2, NOW + ahead) == NOW + ahead
+    # Nobody's clock says that.
+    assert read_to(3, NOW + timedelta(days=400)) == NOW + ahead
+
+
+def test_a_log_partition_without_a_leader_is_left_alone() -> None:
+    log = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
+    assert doubts_of(log, current_at=NOW - timedelta(days=9)) == {}
+    assert doubts_of(LOG, next_offset=0, current_at=None) == {}
+
+
+def test_a_load_that_was_not_finished_is_begun_anew() -> None:
+    found = doubts_of(LOG, reload_reason="because")
+    assert found == {0: Doubt(reason="because", kept_below=7)}
+    assert doubts_of(LOG, reload_reason="because", reloaded_at=NOW) == {}
+
+
+class Tables:
+    """Micro-batches of a commit into each of two log partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = str(folder / "tables")
+        nothing = LoadProgress.nothing(
+            cluster_id="c", topic_id="id", semantics=Semantics.COORDINATOR
+        )
+        tables_folder.create(self.tables, nothing, log_partitions=2)
+        self.start()
+
+    def start(self, fault: str = "") -> None:
+        """A new process, which is killed behind the table of this name."""
+        self.apply = start_apply(self.tables, fault=fault)
+
+    def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
+        begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
+
+    def micro_batch(self, at: int, batch_id: int, query_id: str) -> None:
+        rows = [{**commit(at, at), "log_partition": p} for p in TOPIC.leaders]
+        reports = [
+            {
+                **{"row_kind": "progress", "log_partition": p, "record_offset": at + 1},
+                **{"from_offset": at, "high_watermark": at + 1, "log_leader_epoch": 5},
+                **{"records_read": 1, "records_superseded": 0, "bytes_read": 1},
+            }
+            for p in TOPIC.leaders
+        ]
+        self.apply.apply(table_of([*rows, *reports]), batch_id, query_id)
+
+    def history(self) -> list[tuple[int, int, str]]:
+        rows = TableReader(self.tables).read(OFFSET_COMMITS.name).to_pylist()
+        return sorted((r["log_partition"], r["record_offset"], r["outcome"]) for r in rows)
+
+
+def test_what_was_not_finished_is_taken_back_first(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    tables.start(fault=GROUP_EVENTS.name)
+    with pytest.raises(Crash):
+        tables.micro_batch(1, 1, "query")
+    tables.start()
+    tables.reload({0: Doubt(reason="r", kept_below=0)})
+    tables.start()
+    tables.micro_batch(1, 0, "another query")
+    assert [row for row in tables.history() if row[0] == 1] == [
+        (1, 0, "committed"),
+        (1, 1, "committed"),
+    ]
+
+
+def test_half_of_a_replacement_is_not_shown(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    tables.start(fault=GROUP_OFFSETS.name)
+    with pytest.raises(Crash):
+        tables.micro_batch(1, 1, "query")
+    tables.start()
+    tables.reload({0: Doubt(reason="r", kept_below=1)})
+    found = delta.read(tables.tables, GROUP_OFFSETS)["record_offset"].to_pylist()
+    assert found == [0, 0], "as the snapshot has it"
+
+
+def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
+    log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
+    progress = tables.apply.progress
+    doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+    tables.reload(doubts, topic)
+    reader = TableReader(tables.tables)
+    assert (reader.topic_id, set(reader.load_states)) == ("new", {0})
+    assert reader.read("group_offsets")["log_partition"].to_pylist() == [0]
+    assert tables.history() == [(0, 0, "lost"), (1, 0, "lost")]
+    gone = reader.read("quarantine")
+    assert sorted(gone["log_partition"].to_pylist()) == [0, 1]
+    tables.reload({0: doubts[0]}, topic)
+    assert TableReader(tables.tables).read("quarantine").num_rows == 2, "said twice"
+
+
+def test_requests(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.micro_batch(0, 0, "query")
+    assert requested(tables.tables) == set()
+    assert request_reload(tables.tables, [1]) == [1]
+    assert request_reload(tables.tables) == [0, 1]
+    assert requested(tables.tables) == {0, 1}
+    forget_requests(tables.tables, [0])
+    assert requested(tables.tables) == {1}
+    assert request_reload(f"file://{tables.tables}", [0]) == [0, 1]
+    with pytest.raises(ConfigurationError, match="no rows of log partition 7; it has 0 to 1"):
+        request_reload(tables.tables, [7])
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        request_reload(str(tmp_path / "none"))

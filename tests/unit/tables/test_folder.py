@@ -1,0 +1,70 @@
+"""The lock of a tables folder on this machine, by every way to name the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.local.broker.configuration import free_port
+from streaming.run.settings import RunSettings
+from streaming.tables.folder import has_tables, locked
+from tests.support.clients.command_line import call
+from tests.support.tables.tables_folder import create_tables
+
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "path": str,
+    "file://": lambda folder: f"file://{folder}",
+    "file:": lambda folder: f"file:{folder}",
+    "file://localhost": lambda folder: f"file://localhost{folder}",
+    "percent-encoded": lambda folder: f"file://{folder.parent}/my%20{folder.name.split()[-1]}",
+    "symbolic link": lambda folder: str(folder.parent / "link"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "my tables"
+    create_tables(found)
+    (tmp_path / "link").symlink_to(found)
+    return found
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_a_locked_folder_is_refused_by_every_name(
+    folder: Path, address: Callable[[Path], str]
+) -> None:
+    tables = address(folder)
+    with locked(str(folder)):
+        with pytest.raises(ConfigurationError, match="another run is writing to"), locked(tables):
+            pass
+        for command in ("maintain", "redecode"):
+            refused = call(command, "--tables", tables, exit_code=2)
+            assert f"another run is writing to {tables}" in refused.stderr
+    with (
+        locked(tables),
+        pytest.raises(ConfigurationError, match="another run"),
+        locked(str(folder)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_a_run_knows_its_folder_by_its_path(folder: Path, address: Callable[[Path], str]) -> None:
+    settings = RunSettings(bootstrap_servers="broker:9092", tables=address(folder))
+    assert Path(settings.tables).samefile(folder)
+    assert Path(settings.checkpoint).name == Path(settings.tables).name
+
+
+def test_a_store_that_is_away_is_named_and_not_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "test")
+    refusal = "cannot read s3://bucket/tables: .*Connection refused"
+    with pytest.raises(TablesUnavailable, match=refusal), locked(str(tmp_path)):
+        has_tables("s3://bucket/tables")

@@ -1,0 +1,237 @@
+"""Tables as earlier releases wrote them, and what this one makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from coordinator_state.log.kernel import decode_record_set
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.replay.offsets import Semantics
+from streaming.errors import ConfigurationError
+from streaming.tables import folder as tables_folder
+from streaming.tables import migration
+from streaming.tables.creation import properties_of
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_OFFSETS_RETENTION_MS,
+    TABLES,
+    Table,
+)
+from tests.support.clients.command_line import call
+from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
+from tests.support.tables.tables_folder import start_apply
+
+ADDED: dict[int, dict[str, Collection[str]]] = {
+    3: {"group_members": ("subscription_json", "assignment_json")},
+    4: {"group_events": (), "log_offsets": ("end_markers",)},
+    5: {
+        "load_progress": ("records_unaccounted", "current_at", "reload_reason", "reloaded_at"),
+    },
+    6: {"load_progress": ("writer_epoch",)},
+}
+"""The columns, or the table, that came with a format version."""
+OLD = (2, 3, 4, 5)
+IDENTITY: dict[str, Any] = {
+    "cluster_id": "cluster",
+    "topic_id": "topic",
+    "semantics": Semantics.COORDINATOR,
+}
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def log() -> tuple[Log, int]:
+    """A log, and the record offset at which its second micro-batch begins."""
+    log = Log()
+    log.append(*commits(COMMITTED), group_record("a", "b"))
+    log.append(*commits({("foo", 9): 1}, group_id="simple"), (b"\x7f\xff", b"unknown"))
+    log.transactional(1000, *commits(OTHERS))
+    middle = log.next_offset
+    log.marker(1000)
+    log.append(group_record("a"), *commits({("foo", 0): 24, ("foo", 1): None}))
+    return log, middle
+
+
+@pytest.fixture(scope="module")
+def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> tuple[Rows, Rows]:
+    """What this release makes of one micro-batch, and of both."""
+    tables = str(tmp_path_factory.mktemp("current") / "tables")
+    tables_folder.create(tables, LoadProgress.nothing(**IDENTITY), log_partitions=50)
+    found = []
+    for number in (0, 1):
+        apply_micro_batch(tables, number, log)
+        found.append(rows_of(tables))
+    return found[0], found[1]
+
+
+def apply_micro_batch(tables: str, number: int, log: tuple[Log, int]) -> None:
+    whole, middle = log
+    start, end = ((0, middle), (middle, whole.next_offset))[number]
+    decoded = decode_record_set(
+        bytes(whole.raw), log_partition=0, from_offset=start, to_offset=end, compact=False
+    )
+    report = {
+        **{"row_kind": "progress", "log_partition": 0, "record_offset": end, "from_offset": start},
+        **{"high_watermark": end, "log_leader_epoch": 0, "records_read": decoded.records_read},
+        **{"records_superseded": decoded.records_superseded, "bytes_read": 1},
+    }
+    apply = start_apply(tables)
+    rows = [decoded.rows, pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)]
+    apply.apply(pa.Table.from_batches(rows), number, "query")
+
+
+def rows_of(tables: str) -> Rows:
+    reader = TableReader(tables)
+    found = {table.name: reader.read(table.name).to_pylist() for table in TABLES}
+    for row in found["load_progress"]:
+        # Differ between two loads, and null for the 0 of before.
+        del row["updated_at"], row["current_at"], row["table_versions"], row["writer_epoch"]
+        row["records_unaccounted"] = row["records_unaccounted"] or 0
+    return {name: sorted(rows, key=repr) for name, rows in found.items()}
+
+
+def old_schema(table: Table, version: int) -> pa.Schema:
+    later = {
+        name
+        for added, tables in ADDED.items()
+        if added > version
+        for name in tables.get(table.name, ())
+    }
+    return pa.schema([field for field in table.schema if field.name not in later])
+
+
+def write_old(folder: Path, version: int, rows: Rows) -> str:
+    """Tables as a release of this format version wrote them, one micro-batch behind."""
+    tables = str(folder)
+    versions: list[tuple[str, int]] = []
+    for table in ALL_TABLES:
+        if version < 4 and table.name == "group_events":
+            continue
+        schema = old_schema(table, version)
+        DeltaTable.create(
+            table.path(tables),
+            schema=schema,
+            partition_by=list(table.partition_by) or None,
+            configuration={} if table is not LOAD_PROGRESS else old_properties(version),
+            raise_if_key_not_exists=False,
+        )
+        of_table = [dict(row) for row in rows.get(table.name, ())]
+        if table is LOAD_PROGRESS:
+            for row in of_table:
+                row.update(table_versions=versions, updated_at=0)
+                row.setdefault("current_at")
+                row.setdefault("writer_epoch")
+        found = pa.Table.from_pylist(
+            [{name: row[name] for name in schema.names} for row in of_table], schema=schema
+        )
+        write_deltalake(table.path(tables), found, mode="append")
+        versions.append((table.name, 1))
+    return tables
+
+
+def old_properties(version: int) -> dict[str, str]:
+    named = {"format_version": str(version), "cluster_id": "cluster", "topic_id": "topic"}
+    named |= {"log_partitions": "50", "semantics": "coordinator"}
+    if version >= 4:
+        named["offsets_retention_ms"] = "1000"
+    return {f"coordinator_state.{name}": value for name, value in named.items()}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_what_is_migrated_goes_on_as_if_it_had_always_been(
+    tmp_path: Path, version: int, log: tuple[Log, int], current: tuple[Rows, Rows]
+) -> None:
+    tables = write_old(tmp_path, version, current[0])
+    if version < 4:
+        # A micro-batch that was killed behind group_members: it comes again.
+        path = f"{tables}/group_members"
+        nothing = DeltaTable(path).to_pyarrow_table().slice(0, 0)
+        write_deltalake(path, nothing, mode="overwrite")
+    with pytest.raises(ConfigurationError, match=f"version {version}, .* maintain"):
+        TableReader(tables)
+
+    open_for_writing(tables, "test")
+
+    begins_with_it: Rows = {"group_events": []} if version < 4 else {}
+    assert rows_of(tables) == {**current[0], **begins_with_it}
+    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == FORMAT_VERSION
+    assert TableReader(tables).offsets_retention_ms == (1_000 if version >= 4 else 604_800_000)
+    for table in ALL_TABLES:
+        opened = DeltaTable(table.path(tables))
+        assert {field.name for field in opened.schema().fields} == set(table.schema.names)
+        protocol = opened.protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+    apply_micro_batch(tables, 1, log)
+
+    after = rows_of(tables)
+    if version < 4:
+        first, both = (rows["group_events"] for rows in current)
+        begins_with_it = {"group_events": [row for row in both if row not in first]}
+    assert after == {**current[1], **begins_with_it}
+    # As they were before, what came later is null.
+    before = TableReader(tables, as_of=1)
+    assert before.read("group_members").num_rows == len(current[0]["group_members"])
+    unaccounted = before.read("load_progress")["records_unaccounted"].to_pylist()
+    assert unaccounted == [None if version < 5 else 0]
+
+
+def test_one_that_was_ended_in_the_middle_is_done_again(
+    tmp_path: Path, current: tuple[Rows, Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = write_old(tmp_path, 2, current[0])
+
+    def crash(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(migration, "set_properties", crash)
+        open_for_writing(tables, "test")
+    assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
+    open_for_writing(tables, "test")
+    assert rows_of(tables) == {**current[0], "group_events": []}
+    versions = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    open_for_writing(tables, "test")
+    fenced = {t.name: DeltaTable(t.path(tables)).version() - 1 for t in ALL_TABLES}
+    assert versions == fenced, "a folder of the current format is only fenced"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [(1, "cannot be migrated"), (7, "which a newer release made")]
+)
+def test_what_cannot_be_migrated_is_left_as_it_is(
+    tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
+) -> None:
+    tables = write_old(tmp_path, version, current[0])
+    with pytest.raises(ConfigurationError, match=said):
+        open_for_writing(tables, "test")
+    assert DeltaTable(LOAD_PROGRESS.path(tables)).version() == 1
+    for command in ("maintain", "show groups", "redecode"):
+        refused = call(*command.split(), "--tables", tables, exit_code=2)
+        assert said in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+def test_maintain_migrates_what_no_run_writes_to_any_more(
+    tmp_path: Path, current: tuple[Rows, Rows]
+) -> None:
+    tables = write_old(tmp_path, 3, current[0])
+    assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
+    assert "from format version 3 to 6" in call("maintain", "--tables", tables).stderr
+    shown = call("show", "members", "--tables", tables, "--output", "json").stdout
+    members = [json.loads(line)["member_id"] for line in shown.splitlines()]
+    assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])
+    assert PROPERTY_OFFSETS_RETENTION_MS in properties_of(tables, LOAD_PROGRESS)

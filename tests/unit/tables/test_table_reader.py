@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, TableFeatures
+
+from streaming.errors import ConfigurationError
+from streaming.tables.reader import LoadState, TableReader, parse_as_of
+from streaming.tables.schemas import FORMAT_VERSION
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+
+GROUP = {"group_id": "g"}
+
+
+def test_reads_every_table_at_the_version_that_load_progress_names(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    write_rows(tables, "groups", [GROUP, {"group_id": "of a micro-batch under way"}])
+
+    assert TableReader(tables).read("groups")["group_id"].to_pylist() == ["g"]
+
+
+def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    under_way = {"group_id": "of a micro-batch under way"}
+    write_rows(tables, "groups", [GROUP, under_way])
+
+    assert TableReader(tables, consistent=False).read("groups").num_rows == 2
+    for command in (["show", "groups"], ["sql", "SELECT group_id FROM groups"]):
+        of_tables = [*command, "--tables", tables, "--output", "json"]
+        for options, rows in (([], 1), (["--consistent"], 1), (["--newest"], 2)):
+            assert len(json_lines(call(*of_tables, *options))) == rows, (command, options)
+        refused = call(*of_tables, "--newest", "--as-of", "1", exit_code=2)
+        assert "always those of one micro-batch" in refused.stderr
+
+
+def test_the_newest_of_the_versions_counts_where_rows_name_several(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[])
+    old = {"log_partition": 0, "table_versions": [("groups", 0)]}
+    new = {"log_partition": 1, "table_versions": [("groups", 1)]}
+    write_rows(tables, "load_progress", [old, new])
+
+    assert TableReader(tables).read("groups").num_rows == 1
+
+
+def test_a_table_is_empty_before_the_first_micro_batch(tmp_path: Path) -> None:
+    reader = TableReader(create_tables(tmp_path))
+
+    assert reader.read("group_offsets", ["topic"]).schema.names == ["topic"]
+    assert reader.read("group_offsets").num_rows == 0
+    assert reader.load_states == {}
+
+
+def test_filters_are_a_list_or_an_expression_for_every_table(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(
+        tables,
+        groups=[GROUP, {"group_id": "h"}],
+        progress=[{"log_partition": 0}, {"log_partition": 1}],
+    )
+    reader = TableReader(tables)
+
+    assert reader.read("groups", filters=[("group_id", "=", "h")]).num_rows == 1
+    assert reader.read("groups", ["state"], pc.field("group_id") == "h").num_columns == 1
+    found = reader.read("load_progress", ["log_partition"], [("log_partition", "=", 1)])
+    assert found.to_pylist() == [{"log_partition": 1}]
+
+
+def test_tells_what_the_tables_were_made_from(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path, log_partitions="7", semantics="scala")
+    apply_micro_batch(tables, progress=[{"next_offset": 5, "high_watermark": 6}])
+    reader = TableReader(tables)
+
+    assert (reader.cluster_id, reader.topic_id) == ("cluster", "topic")
+    assert (reader.log_partitions, reader.semantics) == (7, "scala")
+    assert reader.load_states == {
+        0: LoadState(log_partition=0, state="current", next_offset=5, high_watermark=6)
+    }
+
+
+def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    between = datetime.now(timezone.utc)
+    apply_micro_batch(tables, groups=[], progress=[{"next_offset": 2}])
+
+    for as_of in (1, between):
+        reader = TableReader(tables, as_of=as_of)
+        assert reader.version == 1
+        assert reader.load_states[0].next_offset == 1
+        assert reader.read("groups").num_rows == 1
+    assert TableReader(tables).read("groups").num_rows == 0
+
+
+@pytest.mark.parametrize("as_of", [99, datetime(2000, 1, 1, tzinfo=timezone.utc)])
+def test_as_of_what_was_never_there_is_one_line(tmp_path: Path, as_of: int | datetime) -> None:
+    tables = create_tables(tmp_path)
+
+    with pytest.raises(ConfigurationError, match=f"{tables} has nothing as of") as caught:
+        TableReader(tables, as_of=as_of)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
+        TableReader(tmp_path / "nowhere")
+
+
+def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no tables of coordinator-state"):
+        TableReader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1", "cannot be migrated, .*: load the log again"),
+        ("4", f"version 4, this program reads {FORMAT_VERSION}: `coordinator-state maintain"),
+        ("99", "which a newer release made; .*: upgrade it"),
+        ("x", "which a newer release made"),
+    ],
+)
+def test_another_format_version_is_refused(tmp_path: Path, version: str, said: str) -> None:
+    tables = create_tables(tmp_path, format_version=version)
+
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        TableReader(tables)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{}])
+    (tmp_path / "groups").rename(tmp_path / "moved away")
+
+    with pytest.raises(ConfigurationError, match="groups"):
+        TableReader(tables).read("groups")
+
+
+def test_as_of_is_a_version_or_a_time_in_utc() -> None:
+    assert parse_as_of("17") == 17
+    moment = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+    assert parse_as_of("2026-11-21T03:14:00Z") == moment
+    assert parse_as_of("2026-11-21 03:14") == moment
+    assert parse_as_of("2026-11-21T04:14:00+01:00") == moment
+    with pytest.raises(ConfigurationError, match="'yesterday' is neither a version nor a time"):
+        parse_as_of("yesterday")
+
+
+def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+
+    reader = TableReader(Path(tables).as_uri())
+    assert reader.load_states == TableReader(tables).load_states
+    assert reader.read("groups").equals(TableReader(tables).read("groups"))
+
+
+def test_a_table_with_features_of_a_later_reader_is_refused(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    DeltaTable(f"{tables}/groups").alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    write_rows(tables, "load_progress", [{"table_versions": [("groups", 2)]}])
+
+    with pytest.raises(ConfigurationError, match=r"groups has features .* deletion vectors"):
+        TableReader(tables).read("groups")

@@ -1,0 +1,392 @@
+"""Upkeep: what goes, what stays, and that nobody notices, by the micro-batches of a query."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.errors import ConfigurationError
+from streaming.run.maintenance import maintain, tidy_up_beside
+from streaming.tables import folder as tables_folder
+from streaming.tables import upkeep as upkeep_of_tables
+from streaming.tables import writer, writer_epoch
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    DEFAULT_SNAPSHOT_RETENTION,
+    GROUP_OFFSETS,
+    LOAD_PROGRESS,
+    OFFSET_COMMITS,
+    Table,
+)
+from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
+from streaming.tables.writer_epoch import WriterEpoch
+from tests.support.clients.command_line import call, json_lines
+from tests.support.logs.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
+from tests.support.tables.tables_folder import Crash, start_apply
+
+NOW = datetime.fromtimestamp(NOW_MS / 1000, timezone.utc)
+HOUR = timedelta(hours=1)
+DAY_MS = 24 * 60 * 60 * 1000
+IDENTITY: dict[str, Any] = {
+    "cluster_id": "c",
+    "topic_id": "t",
+    "semantics": Semantics.COORDINATOR,
+}
+KEYS = [OffsetKey("g", "t", partition) for partition in range(10)]
+
+
+class Query:
+    """Micro-batches, each of a commit for every key, into a folder."""
+
+    def __init__(
+        self, folder: Path, snapshot_retention: timedelta, *, change_data_feed: bool = False
+    ) -> None:
+        self.tables = str(folder)
+        self.number = 0
+        tables_folder.create(
+            self.tables,
+            LoadProgress.nothing(**IDENTITY),
+            log_partitions=50,
+            snapshot_retention=snapshot_retention,
+            change_data_feed=change_data_feed,
+        )
+        self.start()
+
+    def start(self, fault: str = "") -> None:
+        """A new process, which is killed behind the table of this name."""
+        self.apply = start_apply(self.tables, fault=fault)
+
+    def micro_batch(self, at_ms: int = NOW_MS, group_id: str = "g") -> None:
+        start = self.number * len(KEYS)
+        rows = [
+            {
+                **commit(start + index, self.number, key=key._replace(group_id=group_id)),
+                "record_timestamp_ms": at_ms,
+            }
+            for index, key in enumerate(KEYS)
+        ]
+        progress = {
+            "row_kind": "progress",
+            "log_partition": LOG_PARTITION,
+            "record_offset": start + len(KEYS),
+            "from_offset": start,
+            "high_watermark": start + len(KEYS),
+            "log_leader_epoch": 0,
+            "records_read": len(KEYS),
+            "records_superseded": 0,
+            "bytes_read": 1,
+        }
+        self.apply.apply(table_of([*rows, progress]), self.number, "query")
+        self.number += 1
+
+    @property
+    def epoch(self) -> WriterEpoch:
+        return self.apply.writer.epoch
+
+    def upkeep(self) -> dict[str, TableUpkeep]:
+        done = upkeep(self.epoch, timedelta(days=7), now=NOW)
+        return {one.table: one for one in done}
+
+    def committed(self) -> set[int]:
+        rows = TableReader(self.tables).read(GROUP_OFFSETS.name, ["committed_offset"])
+        assert rows.num_rows == len(KEYS)
+        return set(rows["committed_offset"].to_pylist())
+
+    def data_files(self, table: Table) -> list[Path]:
+        return sorted(Path(table.path(self.tables)).rglob("*.parquet"))
+
+    def log_files(self, table: Table) -> list[Path]:
+        return sorted(Path(table.path(self.tables), "_delta_log").glob("*.json"))
+
+
+def data_files_of(query: Query, table: Table) -> list[Path]:
+    return [file for file in query.data_files(table) if "_delta_log" not in file.parts]
+
+
+def age(*files: Path, by: timedelta) -> None:
+    at = (datetime.now(timezone.utc) - by).timestamp()
+    for file in files:
+        os.utime(file, (at, at))
+
+
+def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(2):
+        for _ in range(60):
+            query.micro_batch()
+        # A checkpoint of Delta's log forgets removed files; they go after an hour.
+        for table in (GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS):
+            age(*query.data_files(table), by=2 * HOUR)
+        done = query.upkeep()
+        assert len(data_files_of(query, GROUP_OFFSETS)) == 1
+        assert len(data_files_of(query, LOAD_PROGRESS)) == 1
+        # What the newest snapshot is made of is kept, and what it was put together to.
+        assert len(data_files_of(query, OFFSET_COMMITS)) <= 63
+        assert done[GROUP_OFFSETS.name].files_deleted >= 59
+        assert done[OFFSET_COMMITS.name].files_compacted >= 60
+        # One checkpoint and what came after.
+        for table in (GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS):
+            assert len(query.log_files(table)) <= 60 + 50
+    assert query.committed() == {119}
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == 120 * len(KEYS)
+    assert set(history["committed_offset"].to_pylist()) == set(range(120))
+    # And a new process goes on.
+    query.start()
+    query.micro_batch()
+    assert query.committed() == {120}
+
+
+def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    for _ in range(5):
+        query.micro_batch()
+    then = TableReader(query.tables).version
+    for _ in range(20):
+        query.micro_batch()
+    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted == 0
+    found = TableReader(query.tables, as_of=then).read(GROUP_OFFSETS.name)
+    assert set(found["committed_offset"].to_pylist()) == {4}
+
+    # From now on for no time: what is older goes at once.
+    for one in maintain(
+        query.tables, history_retention=timedelta(days=7), snapshot_retention=timedelta(0)
+    ):
+        assert one.table != GROUP_OFFSETS.name or one.files_deleted == 24
+    assert query.committed() == {24}
+    with pytest.raises(ConfigurationError, match=f"nothing as of {then} any more"):
+        TableReader(query.tables, as_of=then)
+    newest = TableReader(query.tables)
+    assert newest.before(newest.moment - timedelta(seconds=5)) is None
+    # Nothing came since then, so much of the past is known.
+    (_, written_at), *_ = newest.commits(1)
+    assert newest.begins_at == written_at
+    assert newest.before(datetime.now(timezone.utc)) is not None
+
+
+@pytest.mark.parametrize("killed_behind", ["group_offsets", "offset_commits", "pending_offsets"])
+def test_what_a_killed_query_goes_on_from_is_kept(tmp_path: Path, killed_behind: str) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(52):
+        query.micro_batch()
+    query.start(fault=killed_behind)
+    with pytest.raises(Crash):
+        query.micro_batch()
+    assert query.committed() == {51}
+
+    for _ in range(2):
+        query.upkeep()
+    assert query.committed() == {51}
+
+    query.start()
+    query.micro_batch()
+    assert query.committed() == {52}
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name)
+    assert history.num_rows == 53 * len(KEYS)
+
+
+def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for days in (9, 8, 7, 0):
+        for _ in range(MOST_SMALL_FILES + 1):
+            query.micro_batch(NOW_MS - days * DAY_MS)
+    done = query.upkeep()[OFFSET_COMMITS.name]
+    assert done.days_deleted == 2
+    assert done.files_compacted == 2 * (MOST_SMALL_FILES + 1)
+    opened = DeltaTable(OFFSET_COMMITS.path(query.tables))
+    assert len(opened.file_uris()) == 2
+    # It is in no snapshot before the next micro-batch; that has all of it.
+    query.micro_batch()
+    found = TableReader(query.tables).read(
+        OFFSET_COMMITS.name, ["committed_offset"], [("group_id", "==", "g")]
+    )
+    assert found.num_rows == (2 * (MOST_SMALL_FILES + 1) + 1) * len(KEYS)
+    query.upkeep()
+    assert query.upkeep()[OFFSET_COMMITS.name].is_nothing
+
+
+def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", timedelta(0), change_data_feed=True)
+    groups = MOST_SMALL_FILES + 1
+    for number in range(groups):
+        query.micro_batch(group_id=f"g{number}")
+    opened = DeltaTable(GROUP_OFFSETS.path(query.tables))
+    assert len(opened.file_uris()) == groups
+    assert query.upkeep()[GROUP_OFFSETS.name].files_compacted == groups
+    opened.update_incremental()
+    assert len(opened.file_uris()) == 1
+    # The next micro-batch goes on from it.
+    query.micro_batch(group_id="g0")
+    query.upkeep()
+    rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
+    assert rows.num_rows == groups * len(KEYS)
+
+
+def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    query.micro_batch()
+    folder = Path(GROUP_OFFSETS.path(query.tables))
+    left_behind, being_written = folder / "left.parquet", folder / "being-written.parquet"
+    for file in (left_behind, being_written):
+        file.write_bytes(b"PAR1")
+    age(left_behind, by=2 * HOUR)
+
+    rows = json_lines(call("maintain", "--tables", query.tables, "--output", "json"))
+    assert {row["table"]: row["files_deleted"] for row in rows}[GROUP_OFFSETS.name] == 1
+    assert not left_behind.exists()
+    assert being_written.exists()
+    assert query.committed() == {0}
+
+    with tables_folder.locked(query.tables):
+        refused = call("maintain", "--tables", query.tables, exit_code=2)
+    assert "another run is writing" in refused.stderr
+    refused = call("maintain", "--tables", str(tmp_path / "none"), exit_code=2)
+    assert "there is no folder" in refused.stderr
+    assert not (tmp_path / "none").exists()
+    refused = call("maintain", "--tables", query.tables, "--history-retention", "long", exit_code=2)
+    assert "--history-retention" in refused.stderr
+
+
+def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(20):
+        query.micro_batch(at_ms=time.time_ns() // 1_000_000)
+    compact = upkeep_of_tables._compact
+
+    def conflict(epoch: WriterEpoch, opened: DeltaTable) -> int:
+        if opened.table_uri.rstrip("/").endswith(GROUP_OFFSETS.name):
+            raise DeltaError("a concurrent transaction deleted data")
+        return compact(epoch, opened)
+
+    monkeypatch.setattr(upkeep_of_tables, "_compact", conflict)
+    assert tidy_up_beside(query.epoch, timedelta(days=7)) is False
+    assert "group_offsets: a concurrent transaction deleted data; trying again" in caplog.text
+    assert len(data_files_of(query, GROUP_OFFSETS)) == 1
+    versions = DeltaTable(OFFSET_COMMITS.path(query.tables)).history()
+    assert versions[0]["operation"] == "OPTIMIZE"
+    refused = call("maintain", "--tables", query.tables, exit_code=2)
+    assert "cannot tidy up" in refused.stderr
+
+
+@pytest.mark.parametrize("retention_s", [0, 60])
+def test_a_commit_under_way_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention_s: int
+) -> None:
+    """Upkeep runs between the moment a file is written and its commit, however long that takes."""
+    query = Query(tmp_path / "tables", timedelta(seconds=retention_s))
+    query.micro_batch()
+    kept = []
+
+    def slow(opened: DeltaTable, rows: pa.Table, **options: Any) -> None:
+        """Write the files and commit them; upkeep runs ten minutes later, before the commit."""
+        folder = Path(opened.table_uri.removeprefix("file://"))
+        before = {*folder.rglob("*.parquet")}
+        write_deltalake(opened, rows, **options)
+        written = {*folder.rglob("*.parquet")} - before
+        age(*written, by=HOUR / 6)
+        entry = folder / "_delta_log" / f"{opened.version():020}.json"
+        held = entry.rename(entry.with_suffix(".held"))
+        query.upkeep()
+        held.rename(entry)
+        kept.append(written <= {*folder.rglob("*.parquet")})
+
+    monkeypatch.setattr(writer, "write_deltalake", slow)
+    query.micro_batch()
+    monkeypatch.undo()
+    assert kept == [True] * 3
+    assert query.committed() == {1}
+    assert TableReader(query.tables).read(OFFSET_COMMITS.name).num_rows == 2 * len(KEYS)
+
+
+def test_files_go_without_a_commit(tmp_path: Path) -> None:
+    """On a table that is written each second a commit of VACUUM fails more often than not."""
+    query = Query(tmp_path / "tables", timedelta(0))
+    for _ in range(5):
+        query.micro_batch()
+    before = DeltaTable(GROUP_OFFSETS.path(query.tables)).version()
+    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted >= 4
+    assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
+
+
+@pytest.mark.parametrize("change_data_feed", [False, True])
+def test_the_query_goes_on_where_upkeep_was_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_data_feed: bool
+) -> None:
+    """Between the moment a table is opened and the commit, its files were put together or went."""
+    query = Query(tmp_path / "tables", timedelta(0), change_data_feed=change_data_feed)
+    for days in (9, 0):
+        for number in range(MOST_SMALL_FILES + 1):
+            query.micro_batch(NOW_MS - days * DAY_MS, group_id=f"g{number}")
+    open_again, met = DeltaTable, Counter[str]()
+
+    def overtaken(path: str, *arguments: Any, **rest: Any) -> DeltaTable:
+        opened = open_again(path, *arguments, **rest)
+        name = Path(path).name
+        if not arguments and not rest and not met[name]:
+            met[name] += 1
+            table = next(table for table in ALL_TABLES if table.name == name)
+            upkeep_of_tables._upkeep_of(query.epoch, table, opened.version(), NOW)
+        return opened
+
+    monkeypatch.setattr(writer_epoch, "DeltaTable", overtaken)
+    query.micro_batch(group_id="g0")
+    assert {GROUP_OFFSETS.name, OFFSET_COMMITS.name} <= set(met)
+    monkeypatch.undo()
+    rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
+    assert rows.num_rows == (MOST_SMALL_FILES + 1) * len(KEYS)
+    history = TableReader(query.tables).read(OFFSET_COMMITS.name).to_pylist()
+    places = [row["record_offset"] for row in history]
+    assert len(set(places)) == len(places)
+    assert query.number * len(KEYS) - 1 in places
+
+
+def test_nobody_notices(tmp_path: Path) -> None:
+    query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
+    query.micro_batch()
+    ended = threading.Event()
+
+    def read() -> int:
+        looks = 0
+        while not ended.is_set():
+            reader = TableReader(query.tables)
+            offsets = reader.read(GROUP_OFFSETS.name, ["committed_offset"])
+            (committed,) = set(offsets["committed_offset"].to_pylist())
+            with duckdb.connect() as sql:
+                sql.register("history", reader.dataset(OFFSET_COMMITS.name))
+                told = sql.execute("SELECT count(*), max(committed_offset) FROM history").fetchall()
+            # Of one micro-batch all, whatever was put together meanwhile.
+            assert told == [((committed + 1) * len(KEYS), committed)]
+            looks += 1
+        return looks
+
+    def tidy_up() -> int:
+        compacted = 0
+        while not ended.is_set():
+            compacted += query.upkeep()[OFFSET_COMMITS.name].files_compacted
+        return compacted
+
+    with ThreadPoolExecutor(2) as pool:
+        reading, tidying = pool.submit(read), pool.submit(tidy_up)
+        for _ in range(50):
+            query.micro_batch()
+        ended.set()
+        assert reading.result() > 0
+        assert tidying.result() > MOST_SMALL_FILES
+    assert query.committed() == {50}

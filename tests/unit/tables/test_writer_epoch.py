@@ -1,0 +1,255 @@
+"""One writer for a tables folder: whoever opens it last, on this machine or in an object store."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.errors import WriterFenced
+from streaming.run.maintenance import maintain
+from streaming.tables import writer as writer_module
+from streaming.tables.creation import keep_snapshots
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    GROUP_OFFSETS,
+    LOAD_PROGRESS,
+    LOG_OFFSETS,
+    OFFSET_COMMITS,
+    PENDING_OFFSETS,
+    TABLES,
+    Table,
+)
+from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
+from streaming.tables.writer_epoch import WriterEpoch, epoch_of
+from tests.support.brokers.object_store import served_object_store
+from tests.support.tables.every_table import apply_next, assert_undisturbed, create
+from tests.support.tables.tables_folder import Crash, start_apply
+
+
+@pytest.fixture(scope="module")
+def object_store() -> Iterator[dict[str, str]]:
+    with served_object_store() as environment:
+        yield environment
+
+
+HERE, STORE = "on this machine", "in an object store"
+SNAPSHOT = [table.name for table in TABLES]
+
+
+@pytest.fixture(params=[HERE, STORE])
+def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder that does not exist yet."""
+    if request.param == HERE:
+        return str(tmp_path / "tables")
+    for name, value in request.getfixturevalue("object_store").items():
+        monkeypatch.setenv(name, value)
+    return f"s3a://bucket/{tmp_path.name}"
+
+
+@pytest.mark.parametrize(
+    ("tables", "is_loaded", "table"),
+    [
+        *((HERE, is_loaded, name) for is_loaded in (False, True) for name in ["", *SNAPSHOT]),
+        *((STORE, False, name) for name in ("", LOAD_PROGRESS.name)),
+        *((STORE, True, name) for name in (GROUP_OFFSETS.name, OFFSET_COMMITS.name)),
+    ],
+    indirect=["tables"],
+)
+def test_an_older_run_ends_at_its_next_commit(tables: str, is_loaded: bool, table: str) -> None:
+    """The newer one takes over after the older one wrote a table, or between two micro-batches."""
+    create(tables)
+    newer: list[MicroBatchApply] = []
+
+    def take_over() -> None:
+        newer.append(start_apply(tables))
+        apply_next(newer[0])
+
+    if is_loaded:
+        apply_next(start_apply(tables))
+    older = start_apply(tables, fault=table, happens=take_over)
+    if not table:
+        take_over()
+    if table == LOAD_PROGRESS.name:
+        # The older one finished its micro-batch just before.
+        apply_next(older)
+    with pytest.raises(WriterFenced, match=r"has taken over .*\(test on .*, process"):
+        apply_next(older)
+    assert older.writer.epoch.is_fenced.is_set()
+    apply_next(newer[0])
+    # Kubernetes starts the older one again, which is the newer one now.
+    again = start_apply(tables)
+    with pytest.raises(WriterFenced):
+        apply_next(newer[0])
+    apply_next(again)
+    assert_undisturbed(tables)
+
+
+def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newer run takes over between the check of the epoch and the commit, of each write."""
+    create(tables)
+    write = write_deltalake
+    fenced = Counter[str]()
+
+    def overtaken(opened: DeltaTable, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(writer_module, "write_deltalake", write)
+        fenced[options["mode"]] += 1
+        apply_next(start_apply(tables))
+        write(opened, *arguments, **options)
+
+    writes = range(9) if "://" not in tables else (0, 8)
+    for skipped in writes:
+        older = start_apply(tables)
+        left = iter(range(skipped))
+
+        def after_some(*arguments: Any, left: Iterator[int] = left, **options: Any) -> None:
+            (write if next(left, None) is not None else overtaken)(*arguments, **options)
+
+        monkeypatch.setattr(writer_module, "write_deltalake", after_some)
+        with pytest.raises(WriterFenced):
+            apply_next(older)
+    assert sum(fenced.values()) == len(writes)
+    assert len(fenced) == 2 or "://" in tables
+    assert_undisturbed(tables)
+
+
+def test_runs_that_start_at_the_same_time(tables: str) -> None:
+    """Each creates the tables, takes an epoch and applies micro-batches until it is fenced."""
+    runs = 4
+    barrier = threading.Barrier(runs)
+
+    def run() -> int | None:
+        barrier.wait()
+        create(tables)
+        try:
+            apply = start_apply(tables)
+            while apply.progress.batch_id < 5:
+                apply_next(apply)
+        except WriterFenced:
+            return None
+        return apply.writer.epoch.number
+
+    with ThreadPoolExecutor(runs) as pool:
+        ended = [future.result() for future in [pool.submit(run) for _ in range(runs)]]
+    assert [number for number in ended if number is not None] == [runs]
+    assert epoch_of(DeltaTable(LOAD_PROGRESS.path(tables))) == runs
+    assert len(DeltaTable(LOAD_PROGRESS.path(tables)).history()) > runs
+    assert_undisturbed(tables)
+
+
+def test_random_runs_that_overtake_each_other(tables: str) -> None:
+    """Runs on threads of their own, each of which is started again when it was fenced."""
+    create(tables)
+    ended = threading.Event()
+
+    def run() -> int:
+        fenced = 0
+        while not ended.is_set():
+            try:
+                apply = start_apply(tables)
+                while not ended.is_set():
+                    apply_next(apply)
+            except WriterFenced:
+                fenced += 1
+        return fenced
+
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(run) for _ in range(3)]
+        ended.wait(5)
+        ended.set()
+        assert sum(future.result() for future in runs) > 0
+    apply_next(start_apply(tables))
+    assert_undisturbed(tables)
+
+
+def test_the_epoch_outlives_checkpoints_of_the_delta_log(tables: str) -> None:
+    create(tables)
+    older, newer = (open_for_writing(tables, "test") for _ in range(2))
+    keep_snapshots(newer.epoch, timedelta(0))
+    for table in ALL_TABLES:
+        opened = DeltaTable(table.path(tables))
+        opened.create_checkpoint()
+        opened.cleanup_metadata()
+        assert epoch_of(DeltaTable(table.path(tables))) == newer.epoch.number == 2
+    with pytest.raises(WriterFenced):
+        older.overwrite(PENDING_OFFSETS, PENDING_OFFSETS.schema.empty_table())
+
+
+@pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)
+def test_every_table_is_fenced(tmp_path: Path, table: Table) -> None:
+    tables = str(tmp_path)
+    create(tables)
+    older = open_for_writing(tables, "test")
+    older.append(LOG_OFFSETS, LOG_OFFSETS.schema.empty_table())
+    open_for_writing(tables, "test")
+    before = DeltaTable(table.path(tables)).version()
+    with pytest.raises(WriterFenced):
+        older.append(table, table.schema.empty_table())
+    with pytest.raises(WriterFenced):
+        older.restore(table, 0)
+    with pytest.raises(WriterFenced):
+        keep_snapshots(older.epoch, timedelta(0))
+    assert DeltaTable(table.path(tables)).version() == before
+
+
+def test_upkeep_of_an_older_run_ends(tmp_path: Path) -> None:
+    tables = str(tmp_path)
+    create(tables)
+    older = start_apply(tables)
+    for _ in range(MOST_SMALL_FILES + 1):
+        apply_next(older)
+    start_apply(tables)
+    before = DeltaTable(OFFSET_COMMITS.path(tables)).version()
+    with pytest.raises(WriterFenced):
+        list(upkeep(older.writer.epoch, timedelta(0), now=datetime.now(timezone.utc)))
+    assert DeltaTable(OFFSET_COMMITS.path(tables)).version() == before
+
+
+def test_upkeep_and_the_query_of_a_run_do_not_fence_each_other(tmp_path: Path) -> None:
+    """`maintain` beside a `run` in a store, and the upkeep of the `run` itself."""
+    tables = str(tmp_path)
+    create(tables)
+    apply = start_apply(tables)
+    for _ in range(MOST_SMALL_FILES + 1):
+        apply_next(apply)
+    begun = WriterEpoch.current(tables)
+    apply_next(apply)
+    done = upkeep(begun, timedelta(days=36_500), now=datetime.now(timezone.utc))
+    compacted = {one.table: one.files_compacted for one in done if not one.error}
+    assert compacted[OFFSET_COMMITS.name] > MOST_SMALL_FILES
+    apply_next(apply)
+    list(maintain(tables, history_retention=timedelta(days=36_500)))
+    apply_next(apply)
+    assert not apply.writer.epoch.is_fenced.is_set()
+
+
+def test_an_unfinished_micro_batch_is_rolled_back_and_nothing_else(tmp_path: Path) -> None:
+    tables = str(tmp_path)
+    create(tables)
+    apply_next(start_apply(tables))
+    versions = TableReader(tables).table_versions
+    with pytest.raises(Crash):
+        apply_next(start_apply(tables, fault=OFFSET_COMMITS.name))
+    start_apply(tables)
+    operations = {
+        table.name: [c["operation"] for c in DeltaTable(table.path(tables)).history()]
+        for table in ALL_TABLES
+    }
+    assert operations[GROUP_OFFSETS.name][0] == "RESTORE"
+    assert "RESTORE" not in operations[PENDING_OFFSETS.name]
+    again = TableReader(tables).table_versions
+    assert again[GROUP_OFFSETS.name] > versions[GROUP_OFFSETS.name]
+    before = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    start_apply(tables)
+    fences = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
+    assert fences == {name: version + 1 for name, version in before.items()}

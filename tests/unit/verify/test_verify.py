@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.replay.partitioner import partition_for
+from streaming.tables.reader import TableReader
+from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
+from streaming.verify.table_answers import TableAnswers
+from streaming.verify.verification import Verification
+from streaming.verify.verify import MOST_ROUNDS, verify
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+EMPTY = {
+    "group_type": "classic",
+    "state": "Empty",
+    "protocol_type": "consumer",
+    "group_epoch": None,
+    "assignment_epoch": None,
+}
+
+
+def group(name: str = "g", **fields: Any) -> dict[AnswerKey, Mapping[str, Any]]:
+    return {AnswerKey("group", name): EMPTY | fields}
+
+
+def offset(number: int, name: str = "g", **fields: Any) -> dict[AnswerKey, Mapping[str, Any]]:
+    body = {"committed_offset": number, "leader_epoch": -1, "metadata": ""}
+    return {AnswerKey("offset", name, "t", 0): body | fields}
+
+
+def member(name: str = "g", **fields: Any) -> dict[AnswerKey, Mapping[str, Any]]:
+    body = {"client_id": "c", "client_host": "/h", "assignment": b""}
+    return {AnswerKey("member", name, member_id="m"): body | fields}
+
+
+def pending(name: str = "g") -> dict[AnswerKey, Mapping[str, Any]]:
+    return {AnswerKey("pending", name, "t", 0): IS_PENDING}
+
+
+class Broker:
+    """Answers what it is told to, each time the next thing, the last one for ever."""
+
+    def __init__(self, *answers: Answers, high_watermarks: Mapping[int, int] | None = None) -> None:
+        self._answers = list(answers)
+        self._high_watermarks = high_watermarks or {}
+        self.asked: list[tuple[Collection[str] | None, set[tuple[str, str, int]]]] = []
+
+    def answers(
+        self,
+        group_ids: Collection[str] | None = None,
+        pending: Iterable[tuple[str, str, int]] = (),
+    ) -> Answers:
+        self.asked.append((group_ids, set(pending)))
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return {k: v for k, v in answer.items() if group_ids is None or k.group_id in group_ids}
+
+    def high_watermarks(self) -> Mapping[int, int]:
+        return self._high_watermarks
+
+    def topic_names(self, topic_ids: Collection[str]) -> Mapping[str, str]:
+        return {topic_id: topic_id.lower() for topic_id in topic_ids}
+
+
+class Tables:
+    """One snapshot with fixed answers."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        next_offsets: Mapping[int, int] | None = None,
+        topic_ids: Collection[str] = (),
+    ) -> None:
+        self._answers = answers
+        self.next_offsets = next_offsets or {}
+        self._topic_ids = set(topic_ids)
+        self.topic_names: list[Mapping[str, str] | None] = []
+
+    def topic_ids(self, _group_ids: Collection[str] | None = None) -> set[str]:
+        return self._topic_ids
+
+    def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
+        return {
+            (key.group_id, key.topic, key.partition)
+            for key in self.answers(group_ids)
+            if key.kind == "pending"
+        }
+
+    def answers(
+        self,
+        group_ids: Collection[str] | None = None,
+        topic_names: Mapping[str, str] | None = None,
+    ) -> Answers:
+        self.topic_names.append(topic_names)
+        return {
+            k: v for k, v in self._answers.items() if group_ids is None or k.group_id in group_ids
+        }
+
+
+def counted(**counts: int) -> dict[str, int]:
+    return {"group": 0, "member": 0, "offset": 0, "pending": 0} | counts
+
+
+def verified(broker: Broker, *snapshots: Tables, **options: Any) -> Verification:
+    """Verify with these snapshots in turn, the last one for ever."""
+
+    def turns() -> Iterator[Tables]:
+        yield from snapshots
+        while True:
+            yield snapshots[-1]
+
+    turn = turns()
+    return verify(broker, lambda: next(turn), timeout_s=0, **options)
+
+
+def test_what_both_sides_answer_alike_is_equal_and_counted_by_kind() -> None:
+    both = group() | offset(1) | member() | pending() | group("h")
+    broker = Broker(both)
+
+    result = verified(broker, Tables(both))
+
+    assert result.is_equal
+    assert result.counts == counted(group=2, offset=1, member=1, pending=1)
+    assert result.summary == "equal: 2 groups, 1 committed offsets, 1 pending offsets, 1 members"
+    # One round: before and after, with the tables' pending offsets asked for by name.
+    assert broker.asked == [(None, {("g", "t", 0)})] * 2
+
+
+@pytest.mark.parametrize(
+    ("broker", "tables", "field", "found"),
+    [
+        (offset(1), offset(2), "committed_offset", (1, 2)),
+        (offset(1, leader_epoch=3), offset(1), "leader_epoch", (3, -1)),
+        (offset(1, metadata="m"), offset(1), "metadata", ("m", "")),
+        (group(state="Stable"), group(), "state", ("Stable", "Empty")),
+        (member(client_id="d"), member(), "client_id", ("d", "c")),
+    ],
+)
+def test_a_field_that_differs_twice_is_a_difference(
+    broker: Answers, tables: Answers, field: str, found: tuple[object, object]
+) -> None:
+    result = verified(Broker(broker), Tables(tables))
+
+    assert not result.is_equal
+    (difference,) = result.differences
+    assert (difference.field, difference.broker, difference.tables) == (field, *found)
+    assert result.summary.startswith("different: 1 answers; equal: 0 groups")
+
+
+@pytest.mark.parametrize("answers", [group(), offset(1), member(), pending()])
+def test_an_answer_that_only_one_side_has_is_a_difference(answers: Answers) -> None:
+    ((key, fields),) = answers.items()
+
+    (missing,) = verified(Broker(answers), Tables({})).differences
+    assert (missing.key, missing.field, missing.broker, missing.tables) == (key, None, fields, None)
+    (extra,) = verified(Broker({}), Tables(answers)).differences
+    assert (extra.key, extra.field, extra.broker, extra.tables) == (key, None, None, fields)
+
+
+def test_a_key_that_moved_is_asked_again_with_its_group_alone() -> None:
+    broker = Broker(group() | offset(1), group() | offset(2))
+
+    result = verified(broker, Tables(group() | offset(1)), Tables(group() | offset(2)))
+
+    assert result.is_equal
+    assert result.counts == counted(group=1, offset=1)
+    assert [groups for groups, _ in broker.asked] == [None, None, {"g"}, {"g"}]
+
+
+def test_a_difference_seen_once_only_is_none() -> None:
+    # The commit went there and back: 1 before, 2 when the tables were read, 1 after.
+    broker = Broker(offset(1))
+
+    result = verified(broker, Tables({}), Tables(offset(2)), Tables({}), Tables(offset(1)))
+
+    assert result.is_equal
+    assert result.counts == counted(offset=1)
+
+
+def test_what_never_rests_is_told_and_not_counted_as_equal() -> None:
+    moving = [group() | offset(number) for number in range(2 * MOST_ROUNDS)]
+
+    result = verified(Broker(*moving), Tables(group() | offset(0)))
+
+    assert result.is_equal
+    assert result.moving == {AnswerKey("offset", "g", "t", 0)}
+    assert result.summary == (
+        "equal: 1 groups, 0 committed offsets, 0 pending offsets, 0 members; "
+        "1 answers moving, not compared"
+    )
+
+
+def test_a_difference_is_found_beside_what_moves() -> None:
+    moving = [offset(number) | offset(5, "still") for number in range(2 * MOST_ROUNDS)]
+
+    result = verified(Broker(*moving), Tables(offset(0) | offset(6, "still")))
+
+    assert [difference.key.group_id for difference in result.differences] == ["still"]
+    assert len(result.moving) == 1
+
+
+def test_a_difference_that_the_last_round_sees_first_counts_as_moving() -> None:
+    moving = [offset(number) for number in range(2 * MOST_ROUNDS - 2)]
+    broker = Broker(*moving, offset(100))
+
+    result = verified(broker, Tables(offset(0)))
+
+    assert result.is_equal
+    assert len(result.moving) == 1
+
+
+def test_tables_that_do_not_catch_up_are_behind() -> None:
+    broker = Broker(offset(1), high_watermarks={0: 10, 1: 4, 2: 0})
+
+    result = verified(broker, Tables(offset(1), next_offsets={0: 7}))
+
+    assert not result.is_equal
+    assert result.behind == {0: 3, 1: 4}
+    assert result.summary == "behind: the tables lack 7 record offsets in 2 log partitions (0, 1)"
+    assert not result.equal
+
+
+def test_tables_are_waited_for() -> None:
+    broker = Broker(offset(1), high_watermarks={0: 10})
+    behind, there = Tables({}, next_offsets={0: 9}), Tables(offset(1), next_offsets={0: 10})
+    snapshots = iter([behind, behind, there])
+
+    assert verify(broker, lambda: next(snapshots), timeout_s=10).is_equal
+
+
+def test_only_some_log_partitions_are_compared_when_asked_for() -> None:
+    of_partition = {"a": 0, "b": 1}
+    broker = Broker(offset(1, "a") | offset(1, "b"), high_watermarks={0: 1, 1: 1})
+
+    result = verified(
+        broker,
+        Tables(offset(1, "a"), next_offsets={0: 1}),
+        log_partition_of=of_partition.__getitem__,
+        log_partitions=[0],
+    )
+
+    assert result.is_equal
+    assert result.counts == counted(offset=1)
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_of_a_rebalancing_group_only_the_offsets_are_compared(state: str) -> None:
+    broker = Broker(group(state=state) | offset(1))
+
+    result = verified(broker, Tables(group(state="Stable") | member() | offset(1)))
+
+    assert result.is_equal
+    assert result.counts == counted(offset=1)
+    assert result.notes == [
+        "groups rebalancing, which the log does not tell: state and members are not compared, "
+        "offsets are: 1"
+    ]
+
+
+def test_a_rebalance_that_ends_in_time_is_compared() -> None:
+    stable = group(state="Stable") | member()
+    broker = Broker(group(state="CompletingRebalance"), stable)
+
+    result = verified(broker, Tables(stable))
+
+    assert result.is_equal
+    assert result.counts == counted(group=1, member=1)
+    assert result.notes == []
+
+
+@pytest.mark.parametrize("group_type", ["consumer", "share", "streams"])
+def test_groups_of_every_type_are_compared_whole(group_type: str) -> None:
+    described = group(group_type=group_type, group_epoch=4, assignment_epoch=4) | member()
+    result = verified(
+        Broker(described), Tables(group(group_type=group_type, group_epoch=4, assignment_epoch=3))
+    )
+
+    assert {str(difference.key) for difference in result.differences} == {
+        "group g",
+        "member m of g",
+    }
+    (of_group,) = (one for one in result.differences if one.key.kind == "group")
+    assert (of_group.field, of_group.broker, of_group.tables) == ("assignment_epoch", 4, 3)
+
+
+def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() -> None:
+    listed = group(group_type="streams", state="NotReady")
+    told = group(group_type="streams", state="NotReady", group_epoch=1, assignment_epoch=0)
+
+    result = verified(Broker(listed), Tables(told | member()))
+
+    assert result.is_equal
+    assert result.counts == counted(group=1)
+    assert result.notes == [
+        "groups without a topology, which their coordinator cannot describe: epochs and members "
+        "are not compared: 1"
+    ]
+
+
+def test_topics_are_those_that_the_cluster_has() -> None:
+    tables = Tables(group(), topic_ids=["T"])
+    verified(Broker(group()), tables)
+
+    assert {"T": "t"} in tables.topic_names
+
+
+def test_a_broker_that_tells_no_type_is_believed_in_the_rest() -> None:
+    result = verified(Broker(group(group_type=None)), Tables(group()))
+
+    assert result.counts == counted(group=1)
+
+
+def test_the_tables_answer_as_a_coordinator_would(tmp_path: Path) -> None:
+    own = partition_for("g", 4)
+    row = {"log_partition": own, "group_id": "g"}
+    at = {"topic": "t", "partition": 0, "committed_offset": 1}
+    gone, share = "group without a row", "share group"
+    own_share = partition_for(share, 4)
+    tables = create_tables(tmp_path, log_partitions="4")
+    apply_micro_batch(
+        tables,
+        groups=[
+            row,
+            {**row, "log_partition": own - 1},
+            {"group_id": share, "log_partition": own_share, "group_type": "share"},
+        ],
+        group_members=[
+            row | {"member_id": "m", "assignment_bytes": b"a"},
+            {
+                "group_id": share,
+                "log_partition": own_share,
+                "member_id": "m",
+                "subscribed_topics": ["u", "t"],
+                "member_epoch": 3,
+                "assignment": [
+                    {"topic": None, "topic_id": "T", "partition": 1},
+                    {"topic": "gone", "topic_id": "G", "partition": 0},
+                ],
+            },
+        ],
+        group_offsets=[
+            row | at | {"leader_epoch": 4, "metadata": "x"},
+            row | at | {"partition": 1, "log_partition": own - 1},
+            *(at | {"group_id": g, "log_partition": partition_for(g, 4)} for g in (gone, share)),
+        ],
+        pending_offsets=[row | at, row | at | {"producer_id": 8}],
+        progress=[{"log_partition": own, "next_offset": 9}],
+    )
+    found = TableAnswers(TableReader(tables))
+
+    assert found.next_offsets == {own: 9}
+    assert found.topic_ids() == {"T", "G"}
+    assert found.pending() == {("g", "t", 0)}
+    of_g = (
+        group(protocol_type="")
+        | {
+            AnswerKey("member", "g", member_id="m"): {
+                "client_id": "c",
+                "client_host": "/127.0.0.1",
+                "assignment": b"a",
+            }
+        }
+        | offset(1, leader_epoch=4, metadata="x")
+        | pending()
+    )
+    of_share = group(share, group_type="share", protocol_type="") | {
+        AnswerKey("member", share, member_id="m"): {
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "member_epoch": 3,
+            "rack_id": None,
+            "subscribed_topics": ["t", "u"],
+            "assignment": ["t:1"],
+        }
+    }
+    assert found.answers(topic_names={"T": "t"}) == of_g | of_share
+    assert found.answers({"g"}) == of_g
+    assert found.answers({"x"}) == {}

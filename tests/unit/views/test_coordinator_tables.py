@@ -1,0 +1,195 @@
+"""The Python API: typed rows that are what the tables and the command line have."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from dataclasses import is_dataclass
+from datetime import date, datetime
+from pathlib import Path
+from textwrap import dedent
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming.errors import ConfigurationError
+from streaming.lag.group_lag import GROUP_LAG, lag_totals
+from streaming.tables import rows
+from streaming.views import coordinator_tables
+from streaming.views.coordinator_tables import CoordinatorTables, Rows
+from streaming.views.definitions import SCHEMAS
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
+
+ROWS = {
+    "alerts": (rows.Alert, "alerts"),
+    "coordinator_records": (rows.CoordinatorRecord, "records"),
+    "expiring_offsets": (rows.ExpiringOffset, "expiring_offsets"),
+    "group_events": (rows.GroupEvent, "events"),
+    "group_lag": (rows.GroupLag, "lag"),
+    "group_members": (rows.Member, "members"),
+    "group_offsets": (rows.CommittedOffset, "offsets"),
+    "group_status": (rows.GroupStatus, "status"),
+    "groups": (rows.Group, "groups"),
+    "hanging_transactions": (rows.HangingTransaction, "hanging_transactions"),
+    "load_progress": (rows.LoadProgress, "progress"),
+    "log_offsets": (rows.LogSample, "log_samples"),
+    "offset_commits": (rows.OffsetCommit, "history"),
+    "partition_status": (rows.PartitionStatus, "partition_status"),
+    "pending_offsets": (rows.PendingOffset, "pending_offsets"),
+    "quarantine": (rows.QuarantinedRecord, "quarantine"),
+    "simple_groups": (rows.SimpleGroup, "simple_groups"),
+}
+OF_ARROW = [
+    (pa.types.is_string, str),
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_binary, bytes),
+    (pa.types.is_timestamp, datetime),
+    (pa.types.is_date, date),
+    (pa.types.is_list, list),
+    (pa.types.is_map, dict),
+]
+
+
+def test_the_example_of_the_module_runs(
+    tables: CoordinatorTables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, rest = (coordinator_tables.__doc__ or "").partition("\n\n")
+    example = dedent(rest).replace('"tables"', repr(tables.reader.tables))
+    example = example.replace('"2026-11-21T03:14:00Z"', str(VERSION))
+    exec(example, {})  # noqa: S102 - of our own module
+    shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    now = CoordinatorTables(tables.reader.tables).status()
+    assert shown == [[row.group_id, row.status] for row in now]
+    assert shown
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorTables:
+    folder = create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+    return CoordinatorTables(folder, as_of=VERSION)
+
+
+def python_type(of: pa.DataType) -> type:
+    return next(found for holds, found in OF_ARROW if holds(of))
+
+
+def test_every_table_and_view_has_a_class() -> None:
+    assert ROWS.keys() == SCHEMAS.keys()
+    classes = {one for one in vars(rows).values() if isinstance(one, type) and is_dataclass(one)}
+    assert classes == {row_type for row_type, _ in ROWS.values()} | {rows.LagTotals}
+
+
+@pytest.mark.parametrize(
+    ("schema", "row_type"),
+    [
+        *((SCHEMAS[name], row_type) for name, (row_type, _) in ROWS.items()),
+        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, rows.LagTotals),
+    ],
+)
+def test_a_class_has_the_columns(schema: pa.Schema, row_type: type) -> None:
+    hints = get_type_hints(row_type)
+    assert list(hints) == schema.names
+    for column in schema:
+        hint = hints[column.name]
+        is_optional = isinstance(hint, UnionType) and type(None) in get_args(hint)
+        plain = get_args(hint)[0] if is_optional else hint
+        assert (typing.get_origin(plain) or plain) is python_type(column.type), column.name
+        # Views say nothing of nulls: their rows are looked at below.
+        is_view = all(column.nullable for column in schema)
+        assert is_view or is_optional == column.nullable, column.name
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_of_their_class(tables: CoordinatorTables, name: str) -> None:
+    row_type, method = ROWS[name]
+    found: Rows[Any] = getattr(tables, method)()
+    assert found.arrow.column_names == SCHEMAS[name].names
+    for row in found:
+        assert isinstance(row, row_type)
+        hints = get_type_hints(row_type)
+        for column, hint in hints.items():
+            may_be_null = type(None) in get_args(hint)
+            assert may_be_null or getattr(row, column) is not None, column
+
+
+def test_rows_are_a_sequence(tables: CoordinatorTables) -> None:
+    found = tables.status()
+    assert [row.group_id for row in found] == ["back", "idle", "loop", "new", "nothing", "old"]
+    assert (found[-1].group_id, found[0].status, len(found)) == ("old", "REWIND", 6)
+    assert [row.group_id for row in found[1:3]] == ["idle", "loop"]
+    with pytest.raises(IndexError):
+        found[6]
+
+
+def test_rows_go_to_pandas(tables: CoordinatorTables) -> None:
+    found = tables.lag()
+    assert found.to_pandas()["lag"].tolist() == found.arrow["lag"].to_pylist()
+    opened = DeltaTable(f"{tables.reader.tables}/group_offsets").to_pandas()
+    assert sorted(opened["committed_offset"]) == sorted(
+        r.committed_offset for r in tables.offsets()
+    )
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_what_is_not_installed_is_said(
+    tables: CoordinatorTables, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=f"this needs {package}: pip install {package}"):
+        getattr(tables.lag(), f"to_{package}")()
+
+
+def test_rows_go_to_polars(tables: CoordinatorTables) -> None:
+    found = tables.lag()
+    assert isinstance(found.to_polars(), polars.DataFrame)
+    assert found.to_polars()["lag"].to_list() == found.arrow["lag"].to_pylist()
+
+
+def test_a_group_alone(tables: CoordinatorTables) -> None:
+    assert {row.group_id for row in tables.lag("old")} == {"old"}
+    assert {row.group_id for row in tables.offsets("old")} == {"old"}
+    (total,) = tables.lag_totals(group="old")
+    assert (total.partitions, total.topic) == (2, None)
+    (total,) = tables.lag_totals("topic", "old")
+    assert total.topic == "t"
+
+
+def test_the_command_line_says_the_same(tables: CoordinatorTables) -> None:
+    told = json_lines(
+        call(
+            *("show", "status", "--tables", tables.reader.tables),
+            *("--as-of", str(VERSION), "--output", "json"),
+        )
+    )
+    assert told == tables.status().arrow.to_pylist()
+    (answer, *_) = tables.offset_fetch("old", [("t", 0)])
+    assert answer.committed_offset == 99
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no folder"):
+        CoordinatorTables(tmp_path / "no")
+
+
+def test_the_past(tables: CoordinatorTables) -> None:
+    assert tables.as_of(tables.version).version == tables.version
+    assert tables.as_of("1").moment == NOW
+    assert tables.refreshed().moment > NOW
+
+
+def test_other_engines_read_them(tables: CoordinatorTables) -> None:
+    path = f"{tables.reader.tables}/group_offsets"
+    expected = sorted(row.committed_offset for row in tables.offsets())
+    opened = DeltaTable(path)
+    assert sorted(opened.to_pyarrow_table()["committed_offset"].to_pylist()) == expected
+    assert sorted(polars.scan_delta(path).collect()["committed_offset"]) == expected
+    queried = duckdb.from_arrow(opened.to_pyarrow_dataset()).order("committed_offset")
+    assert [row[0] for row in queried.project("committed_offset").fetchall()] == expected

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.kafka.offset_fetch import OffsetFetchAnswer
+from streaming.tables.reader import TableReader
+from streaming.views.offset_fetch import offset_fetch
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
+
+# In a topic of four partitions "orders" lives in 3, "payments" in 1.
+LOG_PARTITIONS = "4"
+LOADED = [{"log_partition": number} for number in range(4)]
+ORDERS = {"log_partition": 3, "group_id": "orders"}
+
+
+def offset(topic: str, partition: int, committed_offset: int, **columns: object) -> Row:
+    key = {"topic": topic, "partition": partition, "committed_offset": committed_offset}
+    return {**ORDERS, **key, **columns}
+
+
+def answer(topic: str | None, partition: int | None, **fields: Any) -> OffsetFetchAnswer:
+    return OffsetFetchAnswer(topic=topic, partition=partition, **fields)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    folder = create_tables(tmp_path, log_partitions=LOG_PARTITIONS)
+    apply_micro_batch(
+        folder,
+        groups=[ORDERS],
+        group_offsets=[
+            offset("t", 1, 11),
+            offset("t", 0, 10, leader_epoch=5, metadata="m"),
+            offset("other", 0, 1, group_id="another group"),
+        ],
+        pending_offsets=[offset("t", 0, 12), offset("t", 2, 13)],
+        progress=LOADED,
+    )
+    return folder
+
+
+def test_without_partitions_everything_that_the_group_committed_is_answered(tables: str) -> None:
+    assert offset_fetch(tables, "orders") == [
+        answer("t", 0, committed_offset=10, leader_epoch=5, metadata="m"),
+        answer("t", 1, committed_offset=11, leader_epoch=-1),
+    ]
+
+
+def test_named_partitions_are_answered_in_their_order_and_unknown_ones_with_minus_one(
+    tables: str,
+) -> None:
+    assert offset_fetch(tables, "orders", [("t", 1), ("t", 9), ("nowhere", 0)]) == [
+        answer("t", 1, committed_offset=11),
+        answer("t", 9, committed_offset=-1, leader_epoch=-1, metadata="", error="NONE"),
+        answer("nowhere", 0),
+    ]
+
+
+def test_no_partitions_in_the_list_are_no_answers(tables: str) -> None:
+    assert offset_fetch(tables, "orders", []) == []
+
+
+def test_an_unknown_group_has_committed_nothing(tables: str) -> None:
+    assert offset_fetch(tables, "payments") == []
+    assert offset_fetch(tables, "payments", [("t", 0)]) == [answer("t", 0)]
+
+
+def test_a_pending_offset_shows_only_where_a_stable_one_is_required(tables: str) -> None:
+    named = [("t", 0), ("t", 1), ("t", 2)]
+
+    assert [a.error for a in offset_fetch(tables, "orders", named)] == ["NONE"] * 3
+    assert offset_fetch(tables, "orders", named, require_stable=True) == [
+        answer("t", 0, error="UNSTABLE_OFFSET_COMMIT"),
+        answer("t", 1, committed_offset=11),
+        answer("t", 2, error="UNSTABLE_OFFSET_COMMIT"),
+    ]
+
+
+def test_a_pending_offset_alone_is_not_among_all_of_the_group(tables: str) -> None:
+    answers = offset_fetch(tables, "orders", require_stable=True)
+
+    assert [(a.partition, a.error) for a in answers] == [
+        (0, "UNSTABLE_OFFSET_COMMIT"),
+        (1, "NONE"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("progress", "error"),
+    [
+        ([{"log_partition": 3, "state": "loading"}], "COORDINATOR_LOAD_IN_PROGRESS"),
+        ([{"log_partition": 3, "state": "failed"}], "NOT_COORDINATOR"),
+        ([{"log_partition": 1}], "NOT_COORDINATOR"),
+        ([], "NOT_COORDINATOR"),
+    ],
+)
+def test_the_state_of_the_log_partition_is_the_coordinators(
+    tables: str, progress: list[Row], error: str
+) -> None:
+    apply_micro_batch(tables, progress=progress)
+
+    assert offset_fetch(tables, "orders") == [answer(None, None, error=error)]
+    assert offset_fetch(tables, "orders", [("t", 1), ("t", 0)]) == [
+        answer("t", 1, error=error),
+        answer("t", 0, error=error),
+    ]
+    with pytest.raises(ValueError, match="whole group"):
+        _ = offset_fetch(tables, "orders")[0].topic_partition
+
+
+def test_offsets_that_survive_their_group_are_not_answered_by_the_coordinator(
+    tables: str,
+) -> None:
+    apply_micro_batch(tables, groups=[], progress=LOADED)
+
+    assert offset_fetch(tables, "orders") == []
+    assert offset_fetch(tables, "orders", [("t", 0)]) == [answer("t", 0)]
+
+
+def test_the_scala_loader_answers_surviving_offsets(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path, log_partitions=LOG_PARTITIONS, semantics="scala")
+    apply_micro_batch(folder, group_offsets=[offset("t", 0, 10)], progress=LOADED)
+
+    assert offset_fetch(folder, "orders") == [answer("t", 0, committed_offset=10)]
+
+
+def test_orphans_in_another_log_partition_do_not_count(tables: str) -> None:
+    orphan = offset("t", 5, 99) | {"log_partition": 2}
+    apply_micro_batch(tables, group_offsets=[orphan], progress=LOADED)
+
+    assert offset_fetch(tables, "orders") == []
+
+
+def test_a_reader_may_be_given_so_that_several_groups_are_of_one_snapshot(tables: str) -> None:
+    reader = TableReader(tables)
+    apply_micro_batch(tables, group_offsets=[], progress=LOADED)
+
+    assert len(offset_fetch(reader, "orders")) == 2
+    assert offset_fetch(tables, "orders") == []

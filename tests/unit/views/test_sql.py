@@ -1,0 +1,147 @@
+"""SQL over the tables: what it sees, and what it does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Timer
+
+import pyarrow.parquet as pq
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.definitions import SCHEMAS
+from streaming.views.query import query
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Slots
+from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+
+
+@pytest.fixture(scope="module")
+def tables(folder: str) -> CoordinatorTables:
+    return CoordinatorTables(folder, as_of=VERSION)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_table_and_view_is_there(tables: CoordinatorTables, name: str) -> None:
+    assert tables.sql(f"FROM {name}").arrow.column_names == SCHEMAS[name].names
+
+
+def test_names_are_read_as_sql_reads_them(tables: CoordinatorTables) -> None:
+    (row,) = tables.sql("SELECT max(lag) AS lag FROM Group_Lag, (SELECT 1) WHERE topic = 't'")
+    assert row == {"lag": 97}
+
+
+def test_it_is_of_the_moment(tables: CoordinatorTables) -> None:
+    assert tables.sql("SELECT moment() AS now")[0]["now"] == NOW
+
+
+OUT_OF_REACH = (
+    "FROM read_csv('/etc/passwd')",
+    "FROM '/etc/passwd'",
+    "FROM read_text('/etc/hostname')",
+    "FROM read_text('/proc/self/environ')",
+    "FROM read_blob('/proc/self/fd/0')",
+    "FROM glob('/*')",
+    "FROM read_parquet('http://127.0.0.1:9/x')",
+    "FROM delta_scan('/etc')",
+    "FROM parquet_scan('{folder}/groups/*.parquet')",
+    "COPY (SELECT 1) TO '/tmp/coordinator-state-no'",
+    "ATTACH '/tmp/coordinator-state-no.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "SET memory_limit = '1TB'",
+    "SET threads = 1000",
+    "PRAGMA memory_limit = '1TB'",
+    "FROM secret_of_ours",
+    "SELECT getenv('HOME')",
+    "FROM secret_of_theirs",
+    "CREATE TABLE t AS SELECT 1",
+    "CREATE SECRET s (TYPE s3)",
+    "PRAGMA database_list; FROM '/etc/passwd'",
+    "",
+    ";",
+)
+
+
+@pytest.mark.parametrize("select", OUT_OF_REACH)
+def test_nothing_else_is_in_reach(tables: CoordinatorTables, folder: str, select: str) -> None:
+    secret_of_ours = tables.lag().arrow
+    with pytest.raises(ConfigurationError):
+        query(select.format(folder=folder), tables.snapshot)
+    assert secret_of_ours
+
+
+def test_nothing_else_is_in_reach_of_a_process_of_its_own(
+    tables: CoordinatorTables, folder: str
+) -> None:
+    limits = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=100)
+    processes = SqlProcesses(Slots("queries", 1), [folder], is_reused=True)
+    for select in OUT_OF_REACH:
+        sql = select.format(folder=folder)
+        place = tables.snapshot.place
+        asked = Question(sql=sql, form=Form.CSV, limits=limits, place=place)
+        with pytest.raises(ConfigurationError) as refused:
+            processes.answer(asked)
+        # It was refused, and nothing else went wrong.
+        assert "fail" not in str(refused.value)
+    processes.close()
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_ends_a_query(tables: CoordinatorTables) -> None:
+    # A shell starts background jobs with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    ctrl_c = Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    ctrl_c.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tables.sql(
+                "SELECT max(hash(a.range * b.range)) FROM range(9999999) a, range(9999999) b"
+            )
+    finally:
+        ctrl_c.cancel()
+        signal.signal(signal.SIGINT, before)
+    assert len(tables.sql("SELECT 1")) == 1
+
+
+def test_two_columns_of_one_name_are_two(tables: CoordinatorTables) -> None:
+    assert list(tables.sql("SELECT 1 AS a, 2 AS a")) == [{"a": 1, "a_1": 2}]
+
+
+class TestCommand:
+    SELECT = "SELECT group_id, lag FROM group_lag WHERE topic = 't' ORDER BY ALL LIMIT 2"
+
+    def arguments(self, folder: str, *more: str) -> tuple[str, ...]:
+        return ("sql", self.SELECT, "--tables", folder, "--as-of", str(VERSION), *more)
+
+    def test_text_json_csv_and_parquet(self, folder: str, tmp_path: Path) -> None:
+        assert call(*self.arguments(folder)).stdout.splitlines() == [
+            "group_id  lag",
+            "back      94",
+            "idle      0",
+        ]
+        rows = [{"group_id": "back", "lag": 94}, {"group_id": "idle", "lag": 0}]
+        assert json_lines(call(*self.arguments(folder, "--output", "json"))) == rows
+        csv = call(*self.arguments(folder, "--output", "csv")).stdout
+        assert csv.split() == ["group_id,lag", "back,94", "idle,0"]
+        safe = call(*self.arguments(folder, "--output", "spreadsheet-csv")).stdout
+        assert safe == csv
+        file = tmp_path / "rows.parquet"
+        assert call(*self.arguments(folder, "--parquet", str(file))).stdout == ""
+        assert pq.read_table(file).to_pylist() == rows
+
+    def test_what_is_wrong_is_one_line(self, folder: str) -> None:
+        result = call("sql", "SELEC 1", "--tables", folder, exit_code=2)
+        assert result.stderr.startswith("Error: Parser Error: syntax error")
+        assert result.stderr.count(os.linesep) == 1

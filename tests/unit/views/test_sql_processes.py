@@ -1,0 +1,337 @@
+"""Queries from outside: whatever they do, they end, and what they leave behind is nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_state.insight.group_status import StatusRules
+from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.snapshot import SnapshotPlace
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+from streaming.views.sql.slots import Busy, Slots
+from tests.conftest import Eventually
+from tests.support.brokers.processes import children, is_there, open_file_count, open_files
+from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
+
+BINDS_FOR_EVER = "SELECT * FROM range(sleep_ms(60000))"
+CALLS_FOR_EVER = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
+FOR_EVER = "SELECT sum(hash(range)) FROM range(1000000000000000)"
+_COLUMNS = ", ".join(f"range % {number} = 0" for number in range(2, 502))
+BOOLEANS = f"SELECT {_COLUMNS} FROM range(1000000)"  # noqa: S608 - of numbers
+LIMITS = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=16 << 20, most_rows=1_000_000)
+LITTLE = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=1_000_000)
+SOON = SqlLimits(within_s=1, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=1_000_000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return create_status_tables(tmp_path_factory.mktemp("status") / "tables")
+
+
+@pytest.fixture(scope="module")
+def tables(folder: str) -> CoordinatorTables:
+    return CoordinatorTables(folder, as_of=VERSION)
+
+
+@pytest.fixture(scope="module")
+def shared(folder: str) -> Iterator[SqlProcesses]:
+    processes = SqlProcesses(Slots("queries", 2), [folder])
+    yield processes
+    processes.close()
+
+
+def question(
+    tables: CoordinatorTables, sql: str, limits: SqlLimits = LIMITS, form: Form = Form.ARROW
+) -> Question:
+    return Question(sql=sql, form=form, limits=limits, place=tables.snapshot.place)
+
+
+def answer(processes: SqlProcesses, asked: Question) -> pa.Table:
+    with processes.answer(asked) as file:
+        return pa.ipc.open_stream(file).read_all()
+
+
+def test_the_answer_is_that_of_this_process(
+    tables: CoordinatorTables, shared: SqlProcesses
+) -> None:
+    for sql in (
+        "SELECT group_id, lag FROM group_lag ORDER BY ALL",
+        "FROM group_status ORDER BY group_id",
+        "SELECT moment() AS now, 1 AS a, 2 AS a",
+    ):
+        assert answer(shared, question(tables, sql)) == tables.sql(sql).arrow
+
+
+def test_views_that_are_computed_already_are_taken(
+    tables: CoordinatorTables, shared: SqlProcesses
+) -> None:
+    assert tables.snapshot.lags
+    views = tables.snapshot.computed({"group_lag", "expiring_offsets"})
+    assert set(views) == {"group_lag"}
+    mine = views["group_lag"].slice(0, 1)
+    asked = question(tables, "FROM group_lag")
+    asked = Question(
+        sql=asked.sql,
+        form=asked.form,
+        limits=asked.limits,
+        place=asked.place,
+        views={"group_lag": mine},
+    )
+    assert answer(shared, asked) == mine
+
+
+@pytest.mark.parametrize("sql", [BINDS_FOR_EVER, CALLS_FOR_EVER, FOR_EVER])
+def test_a_query_that_never_ends_is_killed(
+    tables: CoordinatorTables, shared: SqlProcesses, sql: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="the query took more than 1 s"):
+        shared.answer(question(tables, sql, SOON))
+
+
+def test_neither_does_a_view_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are in a store that takes requests and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.getsockname()[1]}",
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(name, value)
+        place = SnapshotPlace("s3a://bucket/tables", 1, NOW, StatusRules())
+        processes = SqlProcesses(Slots("queries", 1), [place.tables])
+        asked = Question(sql="FROM group_lag", form=Form.ARROW, limits=SOON, place=place)
+        with pytest.raises(ConfigurationError, match="the query took more than 1 s"):
+            processes.answer(asked)
+        processes.close()
+        # It was asked.
+        store.accept()[0].close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT length(repeat('x', 300000000))", "Out of Memory"),
+        ("SELECT list(range) FROM range(100000000)", "Out of Memory"),
+        # One row of it is forty million Python objects.
+        ("SELECT list(range % 2 = 0) FROM range(40000000)", "Out of Memory|more than 400 MB"),
+    ],
+)
+def test_a_query_has_so_much_memory(
+    tables: CoordinatorTables, shared: SqlProcesses, sql: str, reason: str
+) -> None:
+    little = SqlLimits(within_s=60, memory_bytes=400 << 20, answer_bytes=1 << 20, most_rows=10)
+    with pytest.raises(ConfigurationError, match=reason):
+        shared.answer(question(tables, sql, little, Form.CSV))
+
+
+@pytest.mark.parametrize("form", [Form.ARROW, Form.CSV, Form.PARQUET])
+def test_an_answer_is_no_larger_than_it_may_be(
+    tables: CoordinatorTables, shared: SqlProcesses, form: Form
+) -> None:
+    with pytest.raises(ConfigurationError, match="the answer is larger than 1 MB"):
+        shared.answer(question(tables, "SELECT hash(range) FROM range(999999)", LITTLE, form))
+
+
+def test_wide_rows_are_written_as_they_come(
+    tables: CoordinatorTables, shared: SqlProcesses
+) -> None:
+    with pytest.raises(ConfigurationError, match="the answer is larger than 1 MB"):
+        shared.answer(question(tables, BOOLEANS, LITTLE, Form.CSV))
+    with shared.answer(question(tables, BOOLEANS, form=Form.SHOWN)) as file:
+        shown = pa.ipc.open_stream(file).read_all()
+    assert (shown.num_rows, shown.num_columns) == (100, 500)
+
+
+def test_an_answer_with_too_many_rows_is_refused(
+    tables: CoordinatorTables, shared: SqlProcesses
+) -> None:
+    few = SqlLimits(within_s=60, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=3)
+    endless = "FROM range(1000000000000)"
+    for form in (Form.ARROW, Form.CSV, Form.SPREADSHEET, Form.PARQUET):
+        with pytest.raises(ConfigurationError, match="has more than 3 rows: add a LIMIT"):
+            shared.answer(question(tables, endless, few, form))
+    with shared.answer(question(tables, "FROM range(3)", few, Form.CSV)) as file:
+        assert file.read() == b"range\r\n0\r\n1\r\n2\r\n"
+    with shared.answer(question(tables, "FROM range(3)", few, Form.PARQUET)) as file:
+        assert pq.read_table(file).num_rows == 3
+
+
+def test_what_is_wrong_is_said(tables: CoordinatorTables, shared: SqlProcesses) -> None:
+    for sql, said in (
+        ("SELEC", "Parser Error"),
+        ("FROM nothing", "Catalog Error"),
+        ("SELECT 'x'::INT", "Conversion Error"),
+        # Half of the answer is there by then.
+        (
+            "SELECT if(range = 9000, 'x', '1')::INT FROM range(10000)",
+            "Conversion Error: Could not convert string 'x'",
+        ),
+        ("DROP TABLE groups", "only a single SELECT is answered"),
+    ):
+        with pytest.raises(ConfigurationError, match=said) as refused:
+            shared.answer(question(tables, sql, form=Form.CSV))
+        assert "\n" not in str(refused.value)
+        assert not isinstance(refused.value, TablesUnavailable)
+
+
+def test_tables_that_cannot_be_read_are_said(tmp_path: Path, shared: SqlProcesses) -> None:
+    folder = create_status_tables(tmp_path / "tables")
+    gone = CoordinatorTables(folder, as_of=VERSION)
+    assert gone.snapshot
+    Path(folder, "groups").rename(tmp_path / "elsewhere")
+    with pytest.raises(TablesUnavailable, match="groups"):
+        shared.answer(question(gone, "FROM group_status"))
+
+
+def test_a_query_is_only_looked_at(shared: SqlProcesses) -> None:
+    for sql in ("FROM group_lag", "SELECT count(*) FROM log_offsets"):
+        with shared.answer(Question(sql=sql, form=Form.CHECKED, limits=LIMITS)) as file:
+            assert not file.read()
+    with pytest.raises(ConfigurationError, match="Binder Error"):
+        shared.answer(Question(sql="SELECT no FROM groups", form=Form.CHECKED, limits=LIMITS))
+    with pytest.raises(ConfigurationError, match="took more than 1 s"):
+        shared.answer(Question(sql=BINDS_FOR_EVER, form=Form.CHECKED, limits=SOON))
+
+
+def test_as_many_as_may_are_answered_at_once(
+    folder: str, tables: CoordinatorTables, eventually: Eventually
+) -> None:
+    processes = SqlProcesses(Slots("queries", 1), [folder])
+    before, faults = children(), []
+
+    def hostile() -> None:
+        try:
+            processes.answer(question(tables, FOR_EVER))
+        except ConfigurationError as error:
+            faults.append(str(error))
+
+    thread = threading.Thread(target=hostile)
+    thread.start()
+    try:
+        eventually(lambda: children() - before)
+        with pytest.raises(Busy, match="queries: at most 1 are computed at once"):
+            processes.answer(question(tables, "SELECT 1"))
+    finally:
+        processes.close()
+        thread.join()
+    assert "SIGKILL" in faults[0]
+    # Nobody is waited for, and nobody is left.
+    assert children() == before
+
+
+def test_nothing_is_left_of_queries_but_a_spare_process(
+    folder: str, tables: CoordinatorTables
+) -> None:
+    before, files = children(), open_file_count()
+    processes = SqlProcesses(Slots("queries", 2), [folder])
+    answer(processes, question(tables, "SELECT 1"))
+    (spare,) = children() - before
+    with_spare = open_file_count()
+    for sql in ("SELECT 1", "SELEC", CALLS_FOR_EVER, "SELECT length(repeat('x', 2000000000))"):
+        try:
+            answer(processes, question(tables, sql, SOON))
+        except ConfigurationError:
+            assert sql != "SELECT 1"
+    # Each of them had a process of its own.
+    assert not is_there(spare)
+    assert len(children() - before) == 1
+    assert open_file_count() == with_spare
+    processes.close()
+    assert children() == before
+    assert open_file_count() == files
+
+
+def test_queries_of_one_person_share_a_process(folder: str, tables: CoordinatorTables) -> None:
+    before = children()
+    processes = SqlProcesses(Slots("queries", 1), [folder], is_reused=True)
+    processes.warm()
+    mine = children() - before
+    assert len(mine) == 1
+    for sql in ("FROM group_status", "FROM group_lag"):
+        assert answer(processes, question(tables, sql)) == tables.sql(sql).arrow
+    with pytest.raises(ConfigurationError, match="Parser Error"):
+        processes.answer(question(tables, "SELEC"))
+    assert children() - before == mine
+    with pytest.raises(ConfigurationError, match="took more than 1 s"):
+        processes.answer(question(tables, CALLS_FOR_EVER, SOON))
+    # What it was allowed before is not taken from the next one.
+    assert answer(processes, question(tables, "SELECT 1 AS a")).num_rows == 1
+    assert len(children() - before - mine) == 1
+    processes.close()
+    assert children() == before
+
+
+def test_a_process_knows_no_secret_and_few_files(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COORDINATOR_STATE_TOKEN", "PAGERDUTY_ROUTING_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "canary")
+    with Path("/etc/hostname").open() as of_ours:
+        os.set_inheritable(of_ours.fileno(), True)
+        for tables, knows_store in (([folder], False), ([folder, "s3a://bucket/tables"], True)):
+            before = children()
+            processes = SqlProcesses(Slots("queries", 1), tables)
+            processes.warm()
+            (pid,) = children() - before
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            files = list(open_files(pid))
+            processes.close()
+            canaries = [one.split(b"=")[0] for one in environment if b"canary" in one]
+            assert canaries == ([b"AWS_SECRET_ACCESS_KEY"] if knows_store else [])
+            assert not [file for file in files if "hostname" in file]
+
+
+_STARTER = """
+import sys, threading
+from coordinator_state.insight.group_status import StatusRules
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.sql.slots import Slots
+from streaming.views.sql.processes import SqlProcesses
+from streaming.views.sql.question import Form, Question, SqlLimits
+folder, sql = sys.argv[1:]
+tables = CoordinatorTables(folder)
+limits = SqlLimits(within_s=600, memory_bytes=1 << 30, answer_bytes=1 << 20, most_rows=10)
+processes = SqlProcesses(Slots("queries", 2), [folder])
+place = tables.snapshot.place
+processes.answer(Question(sql="SELECT 1", form=Form.CSV, limits=limits, place=place))
+print("warm", flush=True)
+processes.answer(Question(sql=sql, form=Form.CSV, limits=limits, place=place))
+"""
+
+
+@pytest.mark.parametrize("sql", [BINDS_FOR_EVER, CALLS_FOR_EVER, FOR_EVER])
+def test_no_process_outlives_its_starter(folder: str, eventually: Eventually, sql: str) -> None:
+    command = [sys.executable, "-c", _STARTER, folder, sql]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as starter:
+        try:
+            assert starter.stdout is not None
+            assert starter.stdout.readline() == b"warm\n"
+
+            def answering() -> list[int]:
+                return [pid for pid in children(starter.pid) if is_answering(pid)]
+
+            found = eventually(answering)
+        finally:
+            os.kill(starter.pid, signal.SIGKILL)
+    eventually(lambda: not [pid for pid in found if is_there(pid)], timeout_s=10)
+
+
+def is_answering(pid: int) -> bool:
+    """Whether the kernel has been told to end it with its starter, as for each question."""
+    flags = Path(f"/proc/{pid}/fdinfo/0").read_text().splitlines()[1]
+    return bool(int(flags.split()[1], 8) & os.O_ASYNC)

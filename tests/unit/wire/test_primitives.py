@@ -1,0 +1,347 @@
+"""Kafka's primitive types.
+
+The varint vectors are those of Kafka's ByteUtilsTest (clients/src/test/java/org/apache/kafka/
+common/utils/ByteUtilsTest.java at 4.2.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coordinator_state.errors import BufferUnderflow, EncodeError, InvalidLength, InvalidUtf8
+from coordinator_state.wire import primitives
+from coordinator_state.wire.primitives import (
+    as_int32,
+    read_compact_length,
+    read_compact_nullable_bytes,
+    read_compact_nullable_string,
+    read_exactly,
+    read_nullable_bytes,
+    read_nullable_string,
+    read_unsigned_varint,
+    read_uuid,
+    read_varint,
+    read_varlong,
+    uuid_text,
+    write_compact_nullable_bytes,
+    write_compact_nullable_string,
+    write_nullable_bytes,
+    write_nullable_string,
+    write_unsigned_varint,
+    write_varint,
+)
+from tests.support.logs.prefixes import assert_no_prefix_is_enough
+
+INTEGERS = [
+    ("int8", 0, "00"),
+    ("int8", 127, "7f"),
+    ("int8", -128, "80"),
+    ("int16", 0x0102, "0102"),
+    ("int16", 32767, "7fff"),
+    ("int16", -32768, "8000"),
+    ("int16", -1, "ffff"),
+    ("uint16", 65535, "ffff"),
+    ("int32", 0x01020304, "01020304"),
+    ("int32", 2**31 - 1, "7fffffff"),
+    ("int32", -(2**31), "80000000"),
+    ("uint32", 2**32 - 1, "ffffffff"),
+    ("int64", 100, "0000000000000064"),
+    ("int64", 2**63 - 1, "7fffffffffffffff"),
+    ("int64", -(2**63), "8000000000000000"),
+]
+"""Type name, value, bytes."""
+
+TOO_GREAT = [
+    ("int8", 128),
+    ("int8", -129),
+    ("int16", 2**15),
+    ("uint16", -1),
+    ("uint16", 2**16),
+    ("int32", 2**31),
+    ("uint32", -1),
+    ("uint32", 2**32),
+    ("int64", 2**63),
+]
+
+UNSIGNED_VARINTS = [
+    (0, "00"),
+    (1, "01"),
+    (63, "3f"),
+    (64, "40"),
+    (127, "7f"),
+    (128, "8001"),
+    (8191, "ff3f"),
+    (8192, "8040"),
+    (16383, "ff7f"),
+    (16384, "808001"),
+    (1048575, "ffff3f"),
+    (1048576, "808040"),
+    (134217727, "ffffff3f"),
+    (134217728, "80808040"),
+    (2**31 - 1, "ffffffff07"),
+    (2**31, "8080808008"),
+    (2**32 - 1, "ffffffff0f"),
+]
+
+VARINTS = [
+    (0, "00"),
+    (-1, "01"),
+    (1, "02"),
+    (63, "7e"),
+    (-64, "7f"),
+    (64, "8001"),
+    (-65, "8101"),
+    (8191, "fe7f"),
+    (-8192, "ff7f"),
+    (8192, "808001"),
+    (-8193, "818001"),
+    (1048575, "feff7f"),
+    (-1048576, "ffff7f"),
+    (1048576, "80808001"),
+    (-1048577, "81808001"),
+    (134217727, "feffff7f"),
+    (-134217728, "ffffff7f"),
+    (134217728, "8080808001"),
+    (-134217729, "8180808001"),
+    (2**31 - 1, "feffffff0f"),
+    (-(2**31), "ffffffff0f"),
+]
+"""As int32 and as int64 alike."""
+
+VARLONGS = [
+    *VARINTS,
+    (17179869183, "feffffff7f"),
+    (-17179869184, "ffffffff7f"),
+    (17179869184, "808080808001"),
+    (-17179869185, "818080808001"),
+    (2**63 - 1, "feffffffffffffffff01"),
+    (-(2**63), "ffffffffffffffffff01"),
+]
+
+
+def _read(reader: Callable[[memoryview, int], tuple[Any, int]], text: str) -> Any:
+    """Read hex whole, cut, in the middle of other bytes."""
+    raw = bytes.fromhex(text)
+    value, end = reader(memoryview(raw), 0)
+    assert end == len(raw)
+    assert_no_prefix_is_enough(lambda prefix: reader(memoryview(prefix), 0), raw)
+    inside = memoryview(b"\xff\xff" + raw + b"\xff")
+    assert reader(inside, 2) == (value, len(raw) + 2)
+    return value
+
+
+def _written(writer: Callable[[bytearray, Any], None], value: Any) -> str:
+    out = bytearray(b"before")
+    writer(out, value)
+    assert out.startswith(b"before")
+    return out[6:].hex()
+
+
+@pytest.mark.parametrize(("name", "value", "text"), INTEGERS)
+def test_an_integer_is_big_endian(name: str, value: int, text: str) -> None:
+    assert _read(getattr(primitives, f"read_{name}"), text) == value
+    assert _written(getattr(primitives, f"write_{name}"), value) == text
+
+
+@pytest.mark.parametrize(("name", "value"), TOO_GREAT)
+def test_an_integer_out_of_range_is_not_written(name: str, value: int) -> None:
+    with pytest.raises(EncodeError, match=f"{value} does not fit {name}"):
+        getattr(primitives, f"write_{name}")(bytearray(), value)
+
+
+def test_an_integer_behind_the_end_tells_what_is_left() -> None:
+    with pytest.raises(BufferUnderflow, match="4 bytes needed, 0 left") as caught:
+        primitives.read_int32(memoryview(b"\x00"), 7)
+    assert caught.value.position == 7
+
+
+@pytest.mark.parametrize(("value", "text"), UNSIGNED_VARINTS)
+def test_unsigned_varint(value: int, text: str) -> None:
+    assert _read(read_unsigned_varint, text) == value
+    assert _written(write_unsigned_varint, value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), VARINTS)
+def test_varint_is_zigzag(value: int, text: str) -> None:
+    assert _read(read_varint, text) == value
+    assert _written(write_varint, value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), VARLONGS)
+def test_varlong_is_zigzag(value: int, text: str) -> None:
+    assert _read(read_varlong, text) == value
+    assert _written(write_varint, value) == text
+
+
+def test_a_varint_written_long_is_read() -> None:
+    assert _read(read_unsigned_varint, "8080808000") == 0
+    assert _read(read_unsigned_varint, "8100") == 1
+
+
+def test_bits_beyond_the_thirty_second_are_lost_as_in_java() -> None:
+    assert _read(read_unsigned_varint, "8080808010") == 0
+    assert _read(read_unsigned_varint, "ffffffff7f") == 2**32 - 1
+    assert _read(read_varint, "8080808010") == 0
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        (read_unsigned_varint, "ffffffffff01"),
+        (read_varint, "ffffffffff01"),
+        (read_varlong, "ffffffffffffffffffff01"),
+    ],
+)
+def test_a_varint_without_an_end_is_refused(
+    reader: Callable[[memoryview, int], tuple[int, int]], text: str
+) -> None:
+    with pytest.raises(InvalidLength, match="varint longer than") as caught:
+        reader(memoryview(bytes.fromhex("00" + text)), 1)
+    assert caught.value.position == 1
+    assert caught.value.shown == bytes.fromhex(text[:-2])
+
+
+def test_a_negative_unsigned_varint_is_not_written() -> None:
+    with pytest.raises(EncodeError, match="-1 is negative"):
+        write_unsigned_varint(bytearray(), -1)
+
+
+def test_read_exactly_takes_neither_more_nor_less() -> None:
+    raw = memoryview(b"abcd")
+
+    assert read_exactly(raw, 1, 2) == (b"bc", 3)
+    assert read_exactly(raw, 4, 0) == (b"", 4)
+    with pytest.raises(BufferUnderflow, match="3 bytes needed, 2 left"):
+        read_exactly(raw, 2, 3)
+    with pytest.raises(BufferUnderflow, match="1 bytes needed, 0 left"):
+        read_exactly(raw, 9, 1)
+    with pytest.raises(InvalidLength, match="negative length -1"):
+        read_exactly(raw, 0, -1)
+
+
+STRINGS = [
+    ("", "0000", "01"),
+    ("t", "000174", "0274"),
+    ("\u00e9\U0001f600", "0006c3a9f09f9880", "07c3a9f09f9880"),
+    ("x" * 127, "007f" + "78" * 127, "8001" + "78" * 127),
+    (None, "ffff", "00"),
+]
+"""Value, classic bytes, flexible bytes."""
+
+
+@pytest.mark.parametrize(("value", "classic", "flexible"), STRINGS)
+def test_string(value: str | None, classic: str, flexible: str) -> None:
+    assert _read(read_nullable_string, classic) == value
+    assert _read(read_compact_nullable_string, flexible) == value
+    assert _written(write_nullable_string, value) == classic
+    assert _written(write_compact_nullable_string, value) == flexible
+
+
+BYTES = [
+    (b"", "00000000", "01"),
+    (b"\x00\xff", "0000000200ff", "0300ff"),
+    (b"x" * 128, "00000080" + "78" * 128, "8101" + "78" * 128),
+    (None, "ffffffff", "00"),
+]
+
+
+@pytest.mark.parametrize(("value", "classic", "flexible"), BYTES)
+def test_bytes(value: bytes | None, classic: str, flexible: str) -> None:
+    assert _read(read_nullable_bytes, classic) == value
+    assert _read(read_compact_nullable_bytes, flexible) == value
+    assert _written(write_nullable_bytes, value) == classic
+    assert _written(write_compact_nullable_bytes, value) == flexible
+
+
+@pytest.mark.parametrize("text", ["fffe", "8000"])
+def test_any_negative_length_of_a_string_is_null_as_in_kafkas_readers(text: str) -> None:
+    assert _read(read_nullable_string, text) is None
+
+
+@pytest.mark.parametrize("text", ["fffffffe", "80000000"])
+def test_any_negative_length_of_bytes_is_null_as_in_kafkas_readers(text: str) -> None:
+    assert _read(read_nullable_bytes, text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("00", -1), ("01", 0), ("8001", 127), ("ffffffff0f", -2), ("8080808008", 2**31 - 1)],
+)
+def test_a_flexible_length_wraps_as_javas_int(text: str, length: int) -> None:
+    assert _read(read_compact_length, text) == length
+
+
+def test_a_flexible_length_of_minus_two_is_null() -> None:
+    assert _read(read_compact_nullable_string, "ffffffff0f") is None
+    assert _read(read_compact_nullable_bytes, "ffffffff0f") is None
+
+
+@pytest.mark.parametrize(
+    ("bits", "value"), [(0, 0), (2**31 - 1, 2**31 - 1), (2**31, -(2**31)), (2**32, 0), (-1, -1)]
+)
+def test_as_int32(bits: int, value: int) -> None:
+    assert as_int32(bits) == value
+
+
+def test_a_flexible_string_is_no_longer_than_a_classic_one() -> None:
+    longest = "808002" + "78" * 32767
+    assert read_compact_nullable_string(memoryview(bytes.fromhex(longest)), 0)[0] == "x" * 32767
+
+    with pytest.raises(InvalidLength, match="string of 32768 bytes"):
+        read_compact_nullable_string(memoryview(bytes.fromhex("818002" + "78" * 32768)), 0)
+
+
+def test_a_length_beyond_the_end_reads_nothing() -> None:
+    with pytest.raises(BufferUnderflow, match="2147483647 bytes needed, 3 left"):
+        read_nullable_bytes(memoryview(bytes.fromhex("7fffffff616263")), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ff",  # no byte of UTF-8
+        "c3",  # cut
+        "c080",  # overlong
+        "eda080",  # a surrogate
+        "f5808080",  # beyond U+10FFFF
+    ],
+)
+def test_a_string_that_is_not_utf_8_tells_where(text: str) -> None:
+    raw = bytes.fromhex(f"00{len(text) // 2 + 2:02x}6162{text}")
+
+    with pytest.raises(InvalidUtf8, match="not UTF-8") as caught:
+        read_nullable_string(memoryview(raw), 0)
+
+    assert caught.value.position == 4
+    assert caught.value.shown == bytes.fromhex(text)
+
+
+def test_an_error_shows_at_most_32_bytes() -> None:
+    with pytest.raises(InvalidUtf8) as caught:
+        read_nullable_string(memoryview(b"\x00\x64" + b"\xff" * 100), 0)
+    assert str(caught.value) == (
+        f"bytes at byte 2: not UTF-8: invalid start byte (bytes {'ff' * 32})"
+    )
+
+
+@pytest.mark.parametrize("writer", [write_nullable_string, write_compact_nullable_string])
+def test_a_string_too_long_or_not_unicode_is_not_written(
+    writer: Callable[[bytearray, str | None], None],
+) -> None:
+    with pytest.raises(EncodeError, match="string of 32768 bytes, at most 32767 fit"):
+        writer(bytearray(), "x" * 32768)
+    with pytest.raises(EncodeError, match="has no UTF-8 form"):
+        writer(bytearray(), "\ud800")
+
+
+def test_uuid_prints_as_kafka_prints_it() -> None:
+    text = "523e709ff16a4d78ab1004af559458d7"
+    topic_id = _read(read_uuid, text)
+
+    assert topic_id == UUID(text)
+    assert uuid_text(topic_id) == "Uj5wn_FqTXirEASvVZRY1w"
+    assert uuid_text(UUID(int=2**128 - 1)) == "_____________________w"
