@@ -37,7 +37,7 @@ VARIABLE: Final = b"COORDINATOR_STATE_KAFKA_SASL_OAUTHBEARER_CLIENT_CREDENTIALS_
 # `run` as it is, but with Spark's pages and everything logged.
 PROGRAM: Final = """
 import logging
-from streaming import session
+from streaming.run import session
 session._SETTINGS |= {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 for name in ("py4j", "kafka", "urllib3", "requests"):
     logging.getLogger(name).setLevel(logging.DEBUG)
