@@ -30,7 +30,7 @@ class SqlLimits:
 
     Args:
         within_s: wall-clock time from question to answer.
-        memory_bytes: address space beyond that of an idle process; DuckDB may use half of it.
+        memory_bytes: address space beyond that of an idle process; DuckDB may use up to half of it.
         answer_bytes: size of the answer in its form.
         most_rows: the rows after so many are left out.
     """

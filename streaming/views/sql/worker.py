@@ -43,6 +43,8 @@ _THREADS: Final = 2
 """Of DuckDB and of Arrow: a query leaves other processors alone."""
 _GRACE_S: Final = 2
 """The starter kills first."""
+_UNCOUNTED_BYTES: Final = 128 << 20
+"""Stacks and heaps of DuckDB's threads."""
 
 
 class _Snapshots:
@@ -116,14 +118,23 @@ def _write(question: Question, file: BinaryIO, snapshots: _Snapshots) -> None:
     if question.form is Form.CHECKED:
         check(question.sql)
         return
-    limits = question.limits
+    snapshot = snapshots.of(question)
     with answering(
         question.sql,
-        snapshots.of(question),
+        snapshot,
         rows_at_once=rows_at_once(question.form),
-        settings={"memory_limit": f"{limits.memory_bytes // 2}B", "threads": _THREADS},
+        settings={"memory_limit": f"{_duckdb_bytes(question.limits)}B", "threads": _THREADS},
     ) as answer:
-        FORMS[question.form](answer, file, limits.most_rows)
+        FORMS[question.form](answer, file, question.limits.most_rows)
+
+
+def _duckdb_bytes(limits: SqlLimits) -> int:
+    """The limit of DuckDB itself, which refuses a query before the kernel refuses memory.
+
+    DuckDB takes more address space than it counts, and where malloc fails some of its code crashes.
+    """
+    taken_bytes = (_address_space_bytes() or 0) - (_idle_bytes() or 0)
+    return max(limits.memory_bytes - taken_bytes - _UNCOUNTED_BYTES, 0) // 2
 
 
 def _refusal(error: Exception, limits: SqlLimits) -> str:
@@ -174,6 +185,10 @@ def _set_limit(which: int, value: int) -> None:
 @cache
 def _idle_bytes() -> int | None:
     """Address space before the first query; None where the system does not tell."""
+    return _address_space_bytes()
+
+
+def _address_space_bytes() -> int | None:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:

@@ -139,6 +139,16 @@ def test_a_query_has_so_much_memory(
         shared.answer(question(tables, sql, little, Form.CSV))
 
 
+def test_duckdb_refuses_before_the_process_fails(
+    tables: CoordinatorTables, shared: SqlProcesses
+) -> None:
+    # Where malloc fails first, DuckDB crashes in about every third process.
+    little = SqlLimits(within_s=60, memory_bytes=400 << 20, answer_bytes=1 << 20, most_rows=10)
+    for _ in range(10):
+        with pytest.raises(ConfigurationError, match="failed to allocate data of size"):
+            shared.answer(question(tables, "SELECT list(range) FROM range(100000000)", little))
+
+
 @pytest.mark.parametrize("form", [Form.ARROW, Form.CSV, Form.PARQUET])
 def test_an_answer_is_no_larger_than_it_may_be(
     tables: CoordinatorTables, shared: SqlProcesses, form: Form
