@@ -1,9 +1,9 @@
-"""What becomes of offsets, over columns, but for keys of transactions that have a tombstone too.
+"""The outcome of each offset, over columns, except for keys with a transaction and a tombstone.
 
-A plain commit takes part at once, and so does a tombstone. One in a transaction waits for the first
+A plain commit or tombstone takes part at once. A transactional commit is pending until the first
 later marker of its producer id in its log partition, unless the same producer commits the key again
-before that.
-`coordinator_state.replay.offsets.OffsetReplay` is where these rules are from, one record at a time.
+before. The rules are those of `coordinator_state.replay.offsets.OffsetReplay`, which goes record by
+record.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of each row, and by which record.
+    """The outcome of each row, and the record that decided it.
 
-    `ended_by` is the number of a row, or that of a marker counted on behind the rows. Of a row that
-    still waits neither tells anything.
+    `ended_by` is the number of a row; numbers from the number of rows on are those of markers.
+    Neither means anything for a row that is pending.
     """
 
     outcome: Integers
     ended_by: Integers
-    is_waiting: Mask
+    is_pending: Mask
 
     @property
     def takes_part(self) -> Mask:
         """Rows whose offsets are committed."""
-        found: Mask = ~self.is_waiting & (self.outcome == _COMMITTED)
+        found: Mask = ~self.is_pending & (self.outcome == _COMMITTED)
         return found
 
     def of(self, outcome: Outcome) -> Mask:
         """Rows with an outcome."""
-        found: Mask = ~self.is_waiting & (self.outcome == _OUTCOMES.index(outcome))
+        found: Mask = ~self.is_pending & (self.outcome == _OUTCOMES.index(outcome))
         return found
 
     def columns(self, rows: pa.Table, markers: pa.Table) -> dict[str, pa.Array]:
-        """The columns of history that tell it."""
+        """The three columns of history."""
         ended_by = pa.array(self.ended_by)
         record_offsets, timestamps = (
             pa.concat_arrays([_one_array(rows[name]), _one_array(markers[name])])
@@ -69,45 +69,55 @@ class Outcomes:
 
 
 def outcomes_of(
-    rows: pa.Table, codes: Integers, waits: Mask, markers: pa.Table, semantics: Semantics
+    rows: pa.Table,
+    key_ids: Integers,
+    is_transactional: Mask,
+    markers: pa.Table,
+    semantics: Semantics,
 ) -> Outcomes:
-    """Tell what becomes of the rows by the markers of the micro-batch.
+    """Find the outcome of each row by the markers of the micro-batch.
 
     Args:
-        rows: offsets, those that waited before among them; none of a key that has both a row that
-            waits and a tombstone.
-        codes: an integer for each row, the same for the same key.
-        waits: which rows are of a transaction.
+        rows: offsets, pending ones among them; none of a key that has both a transactional row and
+            a tombstone.
+        key_ids: an integer for each row, the same for the same key.
+        is_transactional: the rows that wait for a marker.
         markers: of all log partitions.
         semantics: the loader whose rules hold.
     """
-    count = rows.num_rows
-    outcome = np.full(count, _COMMITTED, dtype=np.int64)
-    ended_by = np.arange(count, dtype=np.int64)
-    is_waiting = np.zeros(count, dtype=np.bool_)
-    of_rows = np.flatnonzero(waits)
-    if not len(of_rows):
-        return Outcomes(outcome, ended_by, is_waiting)
-    of_markers = np.flatnonzero(_ends(markers, semantics))
-    some, ends = rows.take(pa.array(of_rows)), markers.take(pa.array(of_markers))
-    producers, offsets = _producers(some, ends), _numbers("record_offset", some, ends)
-    size = len(of_rows)
-    marker = _first_behind(producers, offsets, size)
-    again = _next_commit(codes[of_rows], producers[:size], offsets[:size])
-    has_end, is_again = marker != _NOTHING, again != _NOTHING
-    is_superseded = is_again & (~has_end | (offsets[again] < offsets[marker]))
+    outcome = np.full(rows.num_rows, _COMMITTED, dtype=np.int64)
+    ended_by = np.arange(rows.num_rows, dtype=np.int64)
+    is_pending = np.zeros(rows.num_rows, dtype=np.bool_)
+    commit_rows = np.flatnonzero(is_transactional)
+    if not len(commit_rows):
+        return Outcomes(outcome, ended_by, is_pending)
+    # From here on, commits and markers are numbered one after the other.
+    marker_rows = np.flatnonzero(_ends_transactions(markers, semantics))
+    commits, ends = rows.take(pa.array(commit_rows)), markers.take(pa.array(marker_rows))
+    producer_ids = _producers(commits, ends)
+    record_offsets = _numbers("record_offset", commits, ends)
+    count = len(commit_rows)
+
+    end_marker = _first_marker_behind(producer_ids, record_offsets, count)
+    next_commit = _next_commit(key_ids[commit_rows], producer_ids[:count], record_offsets[:count])
+    has_end, has_next = end_marker != _NOTHING, next_commit != _NOTHING
+    is_superseded = has_next & (
+        ~has_end | (record_offsets[next_commit] < record_offsets[end_marker])
+    )
     is_ended = has_end & ~is_superseded
-    end = marker[is_ended] - size
-    is_commit = _numbers("control_type", ends)[end] == CONTROL_TYPE_COMMIT
-    outcome[of_rows[is_superseded]] = _SUPERSEDED
-    ended_by[of_rows[is_superseded]] = of_rows[again[is_superseded]]
-    outcome[of_rows[is_ended]] = np.where(is_commit, _COMMITTED, _ABORTED)
-    ended_by[of_rows[is_ended]] = count + of_markers[end]
-    is_waiting[of_rows[~is_superseded & ~is_ended]] = True
-    return Outcomes(outcome, ended_by, is_waiting)
+
+    superseded_rows, ended_rows = commit_rows[is_superseded], commit_rows[is_ended]
+    outcome[superseded_rows] = _SUPERSEDED
+    ended_by[superseded_rows] = commit_rows[next_commit[is_superseded]]
+    ending = end_marker[is_ended] - count
+    is_commit = _numbers("control_type", ends)[ending] == CONTROL_TYPE_COMMIT
+    outcome[ended_rows] = np.where(is_commit, _COMMITTED, _ABORTED)
+    ended_by[ended_rows] = rows.num_rows + marker_rows[ending]
+    is_pending[commit_rows[~is_superseded & ~is_ended]] = True
+    return Outcomes(outcome, ended_by, is_pending)
 
 
-def _ends(markers: pa.Table, semantics: Semantics) -> Mask:
+def _ends_transactions(markers: pa.Table, semantics: Semantics) -> Mask:
     """Markers that end a transaction; the Scala loader takes all others for an ABORT."""
     if semantics is Semantics.SCALA:
         return np.ones(markers.num_rows, dtype=np.bool_)
@@ -116,34 +126,39 @@ def _ends(markers: pa.Table, semantics: Semantics) -> Mask:
 
 def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
     """An integer for each row and each marker, the same for a producer id in a log partition."""
-    codes = np.zeros(rows.num_rows + markers.num_rows, dtype=np.int64)
+    ids = np.zeros(rows.num_rows + markers.num_rows, dtype=np.int64)
     for name in ("log_partition", "producer_id"):
-        different, numbers = np.unique(_numbers(name, rows, markers), return_inverse=True)
-        codes = codes * len(different) + numbers
-    return np.unique(codes, return_inverse=True)[1]
+        distinct, numbers = np.unique(_numbers(name, rows, markers), return_inverse=True)
+        ids = ids * len(distinct) + numbers
+    return np.unique(ids, return_inverse=True)[1]
 
 
-def _first_behind(producers: Integers, record_offsets: Integers, rows: int) -> Integers:
-    """For each of so many rows the first of the markers behind it, or `_NOTHING`.
+def _first_marker_behind(
+    producer_ids: Integers, record_offsets: Integers, commit_count: int
+) -> Integers:
+    """For each commit the number of the first marker of its producer behind it, or `_NOTHING`.
 
-    Markers come behind the rows, and are numbered on.
+    The commits come first, then the markers, in the same numbering.
     """
     _, places = np.unique(record_offsets, return_inverse=True)
-    at = producers * (len(places) + 1) + places
-    markers = rows + np.argsort(at[rows:], kind="stable")
-    behind = np.searchsorted(at[markers], at[:rows], side="right")
-    found = np.append(markers, _NOTHING)[behind]
-    is_own = (found != _NOTHING) & (producers[found] == producers[:rows])
+    # Markers of a producer lie side by side in this order, by their place in the log.
+    order_key = producer_ids * (len(places) + 1) + places
+    markers_in_order = commit_count + np.argsort(order_key[commit_count:], kind="stable")
+    first_behind = np.searchsorted(
+        order_key[markers_in_order], order_key[:commit_count], side="right"
+    )
+    found = np.append(markers_in_order, _NOTHING)[first_behind]
+    is_own = (found != _NOTHING) & (producer_ids[found] == producer_ids[:commit_count])
     return np.where(is_own, found, _NOTHING)
 
 
-def _next_commit(codes: Integers, producers: Integers, record_offsets: Integers) -> Integers:
-    """For each row the next one of its producer for the same key, or `_NOTHING`."""
-    order = np.lexsort((record_offsets, producers, codes))
-    one, other = order[:-1], order[1:]
-    is_same = (codes[one] == codes[other]) & (producers[one] == producers[other])
-    found = np.full(len(codes), _NOTHING, dtype=np.int64)
-    found[one[is_same]] = other[is_same]
+def _next_commit(key_ids: Integers, producer_ids: Integers, record_offsets: Integers) -> Integers:
+    """For each commit the next one of its producer for the same key, or `_NOTHING`."""
+    order = np.lexsort((record_offsets, producer_ids, key_ids))
+    earlier, later = order[:-1], order[1:]
+    is_same = (key_ids[earlier] == key_ids[later]) & (producer_ids[earlier] == producer_ids[later])
+    found = np.full(len(key_ids), _NOTHING, dtype=np.int64)
+    found[earlier[is_same]] = later[is_same]
     return found
 
 

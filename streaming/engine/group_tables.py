@@ -9,25 +9,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.group_rows import (
+    MEMBER_STATE_COLUMNS,
+    RAW_RECORD_COLUMNS,
+    decoded_records,
+    restored_groups,
+)
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
-from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, GroupState, described
-from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group
-from coordinator_state.replay.modern_groups import ModernGroup
-from streaming.engine.group_rows import RAW_RECORD, group_ids, read_groups, records_of
-from streaming.engine.groups import GroupChange, GroupId
+from coordinator_state.replay.group_replay import GroupRecord, GroupState
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.tables import delta
+from streaming.tables.columns import in_ms, stored_names
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     GROUPS,
-    TABLES,
     Table,
 )
 
-Row = dict[str, Any]
 _IDENTITY = ["log_partition", "group_id"]
-_TABLES = {table.name: table for table in TABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +42,26 @@ class GroupTables:
     def groups(self, versions: Mapping[str, int]) -> dict[GroupId, GroupState]:
         """Every group as of these versions of the tables."""
 
-        def rows_of(name: str, columns: list[str]) -> pa.Table:
-            return delta.read(self.tables, _TABLES[name], columns, version=versions[name])
+        def rows_of(table: Table, columns: list[str]) -> pa.Table:
+            return delta.read(self.tables, table, columns, version=versions[table.name])
 
-        return read_groups(rows_of(GROUPS.name, GROUPS.schema.names), rows_of)
+        return restored_groups(
+            rows_of(GROUPS, GROUPS.schema.names),
+            rows_of(GROUP_MEMBERS, MEMBER_STATE_COLUMNS),
+            rows_of(COORDINATOR_RECORDS, RAW_RECORD_COLUMNS),
+        )
 
-    def members_gone(
-        self,
-        changes: Mapping[GroupId, GroupChange],
-        members: list[Row],
-    ) -> list[Row]:
-        """Members that the table has of the changed groups and that are not in them any more."""
-        if not changes:
-            return []
-        staying = {(m["log_partition"], m["group_id"], m["member_id"]) for m in members}
-        known = self._rows_of(GROUP_MEMBERS, changes, ["member_id", "client_id", "client_host"])
-        return [
-            {
-                **row,
-                "record_offset": changes[row["log_partition"], row["group_id"]].position,
-                "is_gone": True,
-            }
-            for row in known.to_pylist()
-            if (row["log_partition"], row["group_id"], row["member_id"]) not in staying
-        ]
-
-    def with_offsets(self, groups: set[GroupId]) -> set[GroupId]:
-        """Which of the groups have a row in `group_offsets`, the micro-batch's merge included."""
-        return _identities(self._rows_of(GROUP_OFFSETS, groups, [])) if groups else set()
+    def committed(self, groups: set[GroupId]) -> pa.Table:
+        """The committed offsets of groups (`COMMITTED_SCHEMA`)."""
+        rows = self._rows_of(GROUP_OFFSETS, groups, stored_names(COMMITTED_SCHEMA))
+        return in_ms(rows, COMMITTED_SCHEMA)
 
     def records(self, groups: set[GroupId]) -> dict[GroupId, list[GroupRecord]]:
         """The last record of each key of the groups, in log order."""
-        rows = self._rows_of(COORDINATOR_RECORDS, groups, RAW_RECORD)
+        rows = self._rows_of(COORDINATOR_RECORDS, groups, RAW_RECORD_COLUMNS)
         return {
             identity: sorted(records, key=lambda record: record.record_offset)
-            for identity, records in records_of(groups, rows).items()
+            for identity, records in decoded_records(groups, rows).items()
         }
 
     def record_offsets(self, table: Table, groups: set[GroupId]) -> dict[GroupId, list[int]]:
@@ -94,7 +82,7 @@ class GroupTables:
     def simple_groups(self, groups: set[GroupId]) -> set[GroupId]:
         """Which of the groups are known from their offsets alone."""
         is_simple = pc.field("record_offset") == NO_RECORD_OFFSET
-        return _identities(self._rows_of(GROUPS, groups, [], is_simple))
+        return set(group_ids(self._rows_of(GROUPS, groups, [], is_simple)))
 
     def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
         """Which of the groups have a tombstone as their last GroupMetadata, and where."""
@@ -122,18 +110,12 @@ class GroupTables:
             list(dict.fromkeys([*_IDENTITY, *columns])),
             where=is_theirs if where is None else is_theirs & where,
         )
-        return found.join(group_ids(groups), _IDENTITY, join_type="left semi")
+        return found.join(_as_rows(groups), _IDENTITY, join_type="left semi")
 
 
-def _identities(rows: pa.Table) -> set[GroupId]:
-    return set(zip(rows["log_partition"].to_pylist(), rows["group_id"].to_pylist(), strict=True))
-
-
-def described_groups(
-    changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames
-) -> dict[GroupId, Group]:
-    """The changed groups that are there, with the names of topics that they know by id."""
-    states = {i: change.group for i, change in changes.items() if change.group is not None}
-    unnamed = (s.unnamed_topic_ids() for s in states.values() if isinstance(s, ModernGroup))
-    names = topic_names(set().union(*unnamed))
-    return {identity: described(state, names) for identity, state in states.items()}
+def _as_rows(groups: Collection[GroupId]) -> pa.Table:
+    """Groups as rows to join with."""
+    return pa.Table.from_pylist(
+        [{"log_partition": p, "group_id": group_id} for p, group_id in groups],
+        schema=pa.schema([("log_partition", pa.int32()), ("group_id", pa.string())]),
+    )

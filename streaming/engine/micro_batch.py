@@ -1,7 +1,7 @@
 """What `foreachBatch` does: one micro-batch of log rows into the tables.
 
-The rows are collected once, planned in memory (`apply_offsets`, `apply_groups`) and written table
-by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
+`coordinator_state.apply` makes the changes of all tables out of the rows. They are written table by
+table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
 `group_events`, `quarantine`, `pending_offsets`, last `load_progress`. A table without changes is
 left alone.
 
@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -27,24 +26,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.exact_replay import PendingOffset, RecordCounts
-from coordinator_state.log.log_rows import (
-    ROW_KIND_PROGRESS,
-    ROW_KIND_UNDECODABLE,
-    unpack,
-)
-from coordinator_state.replay.group_replay import AskTopicNames, GroupState
+from coordinator_state.apply.collected import Collected, collect
+from coordinator_state.apply.counts import RecordCounts, by_log_partition
+from coordinator_state.apply.log_partitions import Applied, apply_collected
+from coordinator_state.apply.schemas import GUARD_OFFSET
+from coordinator_state.apply.state import ApplyContext
+from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, unpack
+from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.committed_offsets import CommittedOffsets
-from streaming.engine.group_events import EventPlan
-from streaming.engine.group_tables import GroupTables
-from streaming.engine.groups import GroupId, plan_groups, plan_records
-from streaming.engine.offsets import by_log_partition, is_below, plan_offsets
-from streaming.engine.pending_rows import pending_rows, read_pending
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.engine.reloading import Reloading, Taken
 from streaming.engine.table_writes import TableWrites
-from streaming.tables import delta
+from streaming.engine.tables_state import TablesState
 from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
@@ -84,27 +77,13 @@ class MicroBatchApply:
     topic_names: AskTopicNames = lambda _topic_ids: {}
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
     fault: Callable[[str], None] = lambda _table: None
-    _pending: list[PendingOffset] = field(default_factory=list)
-    _groups: dict[GroupId, GroupState] = field(default_factory=dict)
-    _committed: CommittedOffsets = field(default_factory=CommittedOffsets)
-    _query_id: str = ""
+    _state: TablesState | None = None
+    _topic_names: dict[str, str] = field(default_factory=dict)
+    _unnamed_topics: set[str] = field(default_factory=set)
     _reloading: Reloading = field(init=False)
 
     def __post_init__(self) -> None:
         self._reloading = Reloading(compacts=self.history != "all")
-
-    def load(self, query_id: str) -> None:
-        """Read pending offsets, groups and committed offsets of the snapshot."""
-        self._query_id = query_id
-        tables, versions = self.writer.tables, self.progress.table_versions
-        self._pending = read_pending(
-            delta.read(tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
-        )
-        self._groups = GroupTables(tables).groups(versions)
-        if self._with_history:
-            columns, version = CommittedOffsets.columns(), versions[GROUP_OFFSETS.name]
-            self._committed.load(delta.read(tables, GROUP_OFFSETS, columns, version=version))
-        self.progress.query_id = query_id
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply one micro-batch of a query, whose rows are packed."""
@@ -118,24 +97,25 @@ class MicroBatchApply:
         """Apply the rows (`LOG_ROW_SCHEMA`) of a micro-batch that began at `started`."""
         started = time.monotonic() if started is None else started
         read_at = datetime.now(timezone.utc)
-        is_first = not self._query_id
-        if is_first:
-            self.load(query_id)
+        is_first = self._state is None
+        state = self._begin(query_id) if self._state is None else self._state
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         self.progress.require_no_gap(reports)
         rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
         taken = self._reloading.take(rows, reports, self.progress)
         rows = self._not_applied(taken)
-        counts = RecordCounts()
+        state.forget(taken.replaced)
+        applied = self._planned(rows, state, taken)
         writes = TableWrites(self.writer, self.progress, frozenset(taken.replaced), self.fault)
-        self._forget(taken)
-        self._write(writes, rows, taken, counts, is_first)
+        is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
+        self._write(writes, applied, taken, is_pending_changed=is_pending_changed)
+        state.update(applied)
         self.progress.begin_anew(taken.replaced, read_at)
         read = self.progress.advance(
             taken.reports,
-            counts,
+            applied.counts,
             kept=by_log_partition(rows),
-            waiting=Counter(entry.log_partition for entry in self._pending),
+            waiting=by_log_partition(applied.pending_offsets),
             newest=_newest_timestamps(rows),
             read_at=read_at,
         )
@@ -143,7 +123,19 @@ class MicroBatchApply:
         self.progress.updated_at = datetime.now(timezone.utc)
         self.progress.write(self.writer)
         self.fault(LOAD_PROGRESS.name)
-        self._report(batch_id, counts, read, writes.rows, started)
+        self._report(batch_id, applied.counts, read, writes.rows, started)
+
+    def _begin(self, query_id: str) -> TablesState:
+        """Read the state of the snapshot from which the query continues."""
+        self.progress.query_id = query_id
+        self._state = TablesState.read(
+            self.writer.tables,
+            self.progress.table_versions,
+            self.semantics,
+            keeps_committed=self._with_history,
+        )
+        self._unnamed_topics = self._state.unnamed_topics()
+        return self._state
 
     def _not_applied(self, taken: Taken) -> pa.Table:
         """Leave out records below the next offset of their log partition."""
@@ -158,79 +150,63 @@ class MicroBatchApply:
         )
         return taken.rows.filter(pc.invert(applied)) if pc.any(applied).as_py() else taken.rows
 
-    def _forget(self, taken: Taken) -> None:
-        """What was known of log partitions whose rows are replaced."""
-        if taken.replaced:
-            self._pending = [e for e in self._pending if e.log_partition not in taken.replaced]
-            self._groups = {i: g for i, g in self._groups.items() if i[0] not in taken.replaced}
-            self._committed.forget(taken.replaced)
+    def _planned(self, rows: pa.Table, state: TablesState, taken: Taken) -> Applied:
+        """The changes of a micro-batch."""
+        collected = collect(rows)
+        before = state.before(collected, taken.replaced)
+        applied = apply_collected(
+            collected,
+            before,
+            ApplyContext(
+                semantics=self.semantics,
+                with_history=self._with_history,
+                offsets_retention_ms=self.offsets_retention_ms,
+                topic_names=self._names(collected),
+            ),
+        )
+        for warning in applied.warnings:
+            logger.info(
+                "log partition %(log_partition)s: a broker would not load record offset "
+                "%(record_offset)s: %(reason)s",
+                {
+                    "log_partition": warning.log_partition,
+                    "record_offset": warning.record_offset,
+                    "reason": warning.reason,
+                },
+            )
+        return applied
+
+    def _names(self, collected: Collected) -> Mapping[str, str]:
+        """The names of all topics that records named by id, as far as they are known."""
+        wanted = (collected.topic_ids | self._unnamed_topics) - self._topic_names.keys()
+        self._topic_names.update(self.topic_names(wanted) if wanted else {})
+        self._unnamed_topics = wanted - self._topic_names.keys()
+        return self._topic_names
 
     def _write(
-        self,
-        writes: TableWrites,
-        rows: pa.Table,
-        taken: Taken,
-        counts: RecordCounts,
-        is_first: bool,
+        self, writes: TableWrites, applied: Applied, taken: Taken, *, is_pending_changed: bool
     ) -> None:
-        plan = plan_offsets(
-            rows, self._pending, self.semantics, counts, with_history=self._with_history
-        )
+        """Write the changes table by table."""
         writes.merge(
-            GROUP_OFFSETS,
-            with_timestamps(plan.changes),
-            guard="position",
-            deletes="is_tombstone",
+            GROUP_OFFSETS, applied.group_offsets, guard=GUARD_OFFSET, deletes="is_tombstone"
         )
-        records = plan_records(rows, counts)
-        writes.records(records)
-        planned = self._event_plan()
-        events = planned.events(rows, plan.history, records if self._with_history else [])
-        changes = plan_groups(
-            rows,
-            records,
-            self._groups,
-            self.semantics,
-            plan,
-            GroupTables(self.writer.tables),
-            replayed=planned.replayed,
-            always=is_first,
-        )
-        writes.groups(changes, self.topic_names)
-        for identity, change in changes.items():
-            if change.group is None:
-                self._groups.pop(identity, None)
-            else:
-                self._groups[identity] = change.group
+        writes.records(applied.coordinator_records)
+        writes.groups(applied.groups, applied.group_members)
         for table, history, column in (
-            (OFFSET_COMMITS, plan.history, "outcome_record_offset"),
-            (GROUP_EVENTS, events, "record_offset"),
+            (OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset"),
+            (GROUP_EVENTS, applied.group_events, "record_offset"),
         ):
-            writes.append(table, _history_rows(_lacking(history, column, taken)))
+            writes.append(table, _with_day(_lacking(history, column, taken)))
         writes.quarantine(
-            _quarantine_rows(rows, counts),
-            {r["log_partition"]: r["from_offset"] for r in taken.reports},
+            applied.quarantine, {r["log_partition"]: r["from_offset"] for r in taken.reports}
         )
-        if plan.pending != self._pending or is_first or taken.replaced:
-            writes.overwrite(PENDING_OFFSETS, pending_rows(plan.pending))
+        if is_pending_changed or taken.replaced:
+            writes.overwrite(PENDING_OFFSETS, applied.pending_offsets)
         self.fault(PENDING_OFFSETS.name)
-        self._pending = plan.pending
-        if self._with_history:
-            self._committed.update(plan.changes)
 
     @property
     def _with_history(self) -> bool:
         return self.history != "off"
-
-    def _event_plan(self) -> EventPlan:
-        """From what the groups were before the micro-batch."""
-        return EventPlan(
-            committed=self._committed,
-            groups=self._groups,
-            semantics=self.semantics,
-            topic_names=self.topic_names,
-            retention_ms=self.offsets_retention_ms,
-        )
 
     def _report(
         self,
@@ -274,6 +250,13 @@ class MicroBatchApply:
             self.progress.reported_offset_total = next_offset_total
 
 
+def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
+    """Rows with a record offset in the column below the bound of their log partition."""
+    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
+    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
+    return pc.fill_null(pc.less(rows[column], bound), False)
+
+
 def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
     """The newest timestamp of the records of each log partition."""
     found = with_timestamps(rows.select(["log_partition", "record_timestamp_ms"]))
@@ -295,25 +278,7 @@ def _lacking(history: pa.Table, column: str, taken: Taken) -> pa.Table:
     return history.filter(pc.invert(is_below(history, column, taken.replaced)))
 
 
-def _history_rows(history: pa.Table) -> pa.Table:
-    rows = with_timestamps(history)
-    return rows.append_column("day", rows["record_timestamp"].cast(pa.date32()))
-
-
-def _quarantine_rows(rows: pa.Table, counts: RecordCounts) -> pa.Table:
-    undecodable = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_UNDECODABLE))
-    counts.quarantined.update(by_log_partition(undecodable))
-    return with_timestamps(
-        undecodable.select(
-            [
-                "log_partition",
-                "record_offset",
-                "record_timestamp_ms",
-                "record_type",
-                "reason",
-                "raw_key",
-                "raw_value",
-                "producer_id",
-            ]
-        )
-    )
+def _with_day(history: pa.Table) -> pa.Table:
+    """Rows of history with the day by which their table is partitioned."""
+    at = with_timestamps(history.select(["record_timestamp_ms"]))["record_timestamp"]
+    return history.append_column("day", at.cast(pa.date32()))

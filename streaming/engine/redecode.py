@@ -20,15 +20,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.apply.collected import GroupId, collect, record_rows
+from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
+from coordinator_state.apply.groups import GroupChange
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_OFFSET, ROW_KIND_RECORD
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
+from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.group_tables import GroupTables
-from streaming.engine.groups import GroupChange, GroupId, plan_records
 from streaming.engine.table_writes import TableWrites
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
@@ -84,21 +86,25 @@ def redecode_quarantine(
     tables = writer.tables
     quarantined = _quarantined(tables)
     rows = _decoded(quarantined)
-    records = plan_records(rows, RecordCounts())
-    offsets = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_OFFSET)).to_pylist()
+    collected = collect(rows)
+    records = {(r.log_partition, r.record_offset): r.group for r in collected.group_records}
+    offsets = collected.offsets.to_pylist()
     stored = GroupTables(tables)
     writes = TableWrites(writer, progress)
-    writes.records(records)
-    kept = stored.records({(row["log_partition"], row["group_id"]) for row in records})
+    writes.records(record_rows(collected.group_records))
+    kept = stored.records(set(records.values()))
     places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
-    applied = places & set(map(_place, records))
-    groups = {(r["log_partition"], r["group_id"]) for r in records if _place(r) in applied}
-    writes.groups(_rebuilt(stored, groups, kept, progress.semantics), topic_names)
-    moved = {*map(_place, records), *_superseded(stored, offsets)}
+    applied = places & records.keys()
+    groups = {records[place] for place in applied}
+    before = stored.groups(progress.table_versions)
+    changes = _rebuilt(stored, groups, kept, progress.semantics)
+    described = described_groups(changes, topic_names(_unnamed_topics(changes)))
+    writes.groups(group_rows(changes, described), member_rows(changes, described, before))
+    moved = {*records, *_superseded(stored, offsets)}
     _account(progress, quarantined, moved, applied)
     writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_gone")
     progress.write(writer)
-    decoded = {_place(row) for row in (*records, *offsets)}
+    decoded = {*records, *map(_place, offsets)}
     return Redecoded(
         applied=len(applied),
         superseded=len(moved) - len(applied),
@@ -153,9 +159,15 @@ def _rebuilt(
             waiting=waiting[identity],
             was_simple=identity in simple,
         )
-        position = records[identity][-1].record_offset
-        changes[identity] = GroupChange(group=group, position=position)
+        guard_offset = records[identity][-1].record_offset
+        changes[identity] = GroupChange(group=group, guard_offset=guard_offset)
     return changes
+
+
+def _unnamed_topics(changes: Mapping[GroupId, GroupChange]) -> set[str]:
+    groups = (change.group for change in changes.values())
+    unnamed = (group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup))
+    return set[str]().union(*unnamed)
 
 
 def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.replay.group_replay import AskTopicNames
-from streaming.engine.group_rows import (
-    GROUP_CHANGE_SCHEMA,
-    MEMBER_CHANGE_SCHEMA,
-    group_rows,
-    member_rows,
-)
-from streaming.engine.group_tables import GroupTables, described_groups
-from streaming.engine.groups import GroupChange, GroupId, records_table
+from coordinator_state.apply.schemas import GUARD_OFFSET
 from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
@@ -39,20 +30,20 @@ class TableWrites:
     rows: dict[str, int] = field(default_factory=dict)
 
     def merge(
-        self, table: Table, source: pa.Table, *, guard: str, deletes: str | None = None
+        self, table: Table, rows: pa.Table, *, guard: str, deletes: str | None = None
     ) -> None:
-        """MERGE rows; see `Writer.merge`."""
-        if source.num_rows or self.replaced:
+        """MERGE rows with times in milliseconds; see `Writer.merge`."""
+        if rows.num_rows or self.replaced:
             version = self.writer.merge(
-                table, source, guard=guard, deletes=deletes, replaced=self.replaced
+                table, with_timestamps(rows), guard=guard, deletes=deletes, replaced=self.replaced
             )
-            self._wrote(table, version, source.num_rows)
+            self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
 
     def append(self, table: Table, rows: pa.Table) -> None:
-        """Append rows."""
+        """Append rows with times in milliseconds."""
         if rows.num_rows:
-            version = self.writer.append(table, rows)
+            version = self.writer.append(table, with_timestamps(rows))
             self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
 
@@ -66,35 +57,17 @@ class TableWrites:
 
     def overwrite(self, table: Table, rows: pa.Table) -> None:
         """Replace all rows of a small table."""
-        version = self.writer.overwrite(table, rows)
+        version = self.writer.overwrite(table, with_timestamps(rows))
         self._wrote(table, version, rows.num_rows)
 
-    def records(self, records: list[dict[str, Any]]) -> None:
+    def records(self, rows: pa.Table) -> None:
         """The last record of each key into `coordinator_records`."""
-        self.merge(
-            COORDINATOR_RECORDS,
-            with_timestamps(records_table(records)),
-            guard="record_offset",
-        )
+        self.merge(COORDINATOR_RECORDS, rows, guard="record_offset")
 
-    def groups(self, changes: Mapping[GroupId, GroupChange], topic_names: AskTopicNames) -> None:
+    def groups(self, groups: pa.Table, members: pa.Table) -> None:
         """Changes of groups into `groups` and `group_members`."""
-        groups = described_groups(changes, topic_names)
-        rows = pa.Table.from_pylist(group_rows(changes, groups), GROUP_CHANGE_SCHEMA)
-        self.merge(
-            GROUPS,
-            with_timestamps(rows),
-            guard="position",
-            deletes="is_gone",
-        )
-        members = member_rows(groups)
-        members += GroupTables(self.writer.tables).members_gone(changes, members)
-        self.merge(
-            GROUP_MEMBERS,
-            pa.Table.from_pylist(members, MEMBER_CHANGE_SCHEMA),
-            guard="record_offset",
-            deletes="is_gone",
-        )
+        self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_gone")
+        self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_gone")
 
     def _wrote(self, table: Table, version: int, rows: int) -> None:
         self.progress.table_versions[table.name] = version

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
@@ -226,10 +226,10 @@ class LoadProgress:
             accounted_before = row.records_accounted
             row.records_read += read
             row.bytes_read += report["bytes_read"] if is_new else 0
-            row.records_applied += counts.applied[log_partition]
-            row.records_superseded += counts.superseded[log_partition] + superseded
-            row.records_ignored += counts.ignored[log_partition]
-            row.records_quarantined += counts.quarantined[log_partition]
+            row.records_applied += counts.applied.get(log_partition, 0)
+            row.records_superseded += counts.superseded.get(log_partition, 0) + superseded
+            row.records_ignored += counts.ignored.get(log_partition, 0)
+            row.records_quarantined += counts.quarantined.get(log_partition, 0)
             row.records_pending = waiting.get(log_partition, 0)
             row.next_offset = max(row.next_offset, report["record_offset"])
             row.high_watermark = max(report["high_watermark"], row.next_offset)

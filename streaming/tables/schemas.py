@@ -16,6 +16,17 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from coordinator_state.apply.schemas import (
+    COORDINATOR_RECORD_ROW,
+    GROUP_EVENT_ROW,
+    GROUP_MEMBER_ROW,
+    GROUP_OFFSET_ROW,
+    GROUP_ROW,
+    OFFSET_COMMIT_ROW,
+    PENDING_OFFSET_ROW,
+    QUARANTINE_ROW,
+)
+
 FORMAT_VERSION = "6"
 """Changes when earlier releases can no longer read or must no longer write the tables;
 `streaming.tables.migration` migrates earlier versions."""
@@ -46,6 +57,8 @@ STATE_WAITING = "waiting"
 """It has no leader."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_MS = "_timestamp_ms"
+"""The end of the name of a column of milliseconds that a table stores as a timestamp."""
 
 
 def _column(name: str, column_type: pa.DataType) -> pa.Field:
@@ -54,6 +67,17 @@ def _column(name: str, column_type: pa.DataType) -> pa.Field:
 
 def _nullable(name: str, column_type: pa.DataType) -> pa.Field:
     return pa.field(name, column_type, nullable=True)
+
+
+def _stored(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
+    """The columns of a table out of the rows of micro-batches: times are timestamps."""
+    return pa.schema([*map(_stored_column, row), *columns])
+
+
+def _stored_column(field: pa.Field) -> pa.Field:
+    if field.name.endswith(TIMESTAMP_MS):
+        return pa.field(field.name.removesuffix("_ms"), TIMESTAMP, field.nullable)
+    return field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,227 +97,52 @@ class Table:
 GROUP_OFFSETS = Table(
     name="group_offsets",
     key=("log_partition", "group_id", "topic", "partition"),
-    schema=pa.schema(
-        [
-            _column("group_id", pa.string()),
-            _column("topic", pa.string()),
-            _column("partition", pa.int32()),
-            _column("log_partition", pa.int32()),
-            _column("committed_offset", pa.int64()),
-            _nullable("leader_epoch", pa.int32()),
-            _column("metadata", pa.string()),
-            _column("commit_timestamp", TIMESTAMP),
-            _nullable("expire_timestamp", TIMESTAMP),
-            _nullable("topic_id", pa.string()),
-            _nullable("producer_id", pa.int64()),
-            _column("record_offset", pa.int64()),
-        ]
-    ),
+    schema=_stored(GROUP_OFFSET_ROW),
 )
 
 PENDING_OFFSETS = Table(
     name="pending_offsets",
     key=("log_partition", "producer_id", "group_id", "topic", "partition"),
-    schema=pa.schema(
-        [
-            _column("log_partition", pa.int32()),
-            _column("producer_id", pa.int64()),
-            _column("group_id", pa.string()),
-            _column("topic", pa.string()),
-            _column("partition", pa.int32()),
-            _column("producer_epoch", pa.int32()),
-            _column("committed_offset", pa.int64()),
-            _nullable("leader_epoch", pa.int32()),
-            _column("metadata", pa.string()),
-            _column("commit_timestamp", TIMESTAMP),
-            _nullable("expire_timestamp", TIMESTAMP),
-            _nullable("topic_id", pa.string()),
-            _column("record_offset", pa.int64()),
-            _nullable("record_timestamp", TIMESTAMP),
-        ]
-    ),
+    schema=_stored(PENDING_OFFSET_ROW),
 )
 
 GROUPS = Table(
     name="groups",
     key=("log_partition", "group_id"),
-    schema=pa.schema(
-        [
-            _column("group_id", pa.string()),
-            _column("log_partition", pa.int32()),
-            _column("group_type", pa.string()),
-            _column("state", pa.string()),
-            _column("protocol_type", pa.string()),
-            _nullable("protocol", pa.string()),
-            _nullable("leader", pa.string()),
-            _nullable("generation", pa.int32()),
-            _nullable("group_epoch", pa.int32()),
-            _nullable("assignment_epoch", pa.int32()),
-            _column("member_count", pa.int32()),
-            _nullable("state_timestamp", TIMESTAMP),
-            _nullable("subscribed_topics", pa.list_(pa.string())),
-            _nullable("replay_warning", pa.string()),
-            _column("record_offset", pa.int64()),
-            _nullable("created_record_offset", pa.int64()),
-        ]
-    ),
-)
-
-_TOPIC_PARTITIONS = pa.list_(
-    pa.struct(
-        [
-            _nullable("topic", pa.string()),
-            _nullable("topic_id", pa.string()),
-            _nullable("partition", pa.int32()),
-        ]
-    )
-)
-
-_TASKS = pa.list_(
-    pa.struct(
-        [
-            _nullable("task_type", pa.string()),
-            _nullable("subtopology_id", pa.string()),
-            _nullable("partition", pa.int32()),
-        ]
-    )
+    schema=_stored(GROUP_ROW),
 )
 
 GROUP_MEMBERS = Table(
     name="group_members",
     key=("log_partition", "group_id", "member_id"),
-    schema=pa.schema(
-        [
-            _column("group_id", pa.string()),
-            _column("member_id", pa.string()),
-            _column("log_partition", pa.int32()),
-            _nullable("group_instance_id", pa.string()),
-            _column("client_id", pa.string()),
-            _column("client_host", pa.string()),
-            _nullable("rack_id", pa.string()),
-            _nullable("session_timeout_ms", pa.int32()),
-            _nullable("rebalance_timeout_ms", pa.int32()),
-            _nullable("subscribed_topics", pa.list_(pa.string())),
-            _nullable("subscribed_regex", pa.string()),
-            _nullable("member_epoch", pa.int32()),
-            _nullable("member_state", pa.string()),
-            _nullable("assignment", _TOPIC_PARTITIONS),
-            _nullable("target_assignment", _TOPIC_PARTITIONS),
-            _nullable("pending_revocation", _TOPIC_PARTITIONS),
-            _nullable("tasks", _TASKS),
-            _nullable("target_tasks", _TASKS),
-            _nullable("subscription_bytes", pa.binary()),
-            _nullable("assignment_bytes", pa.binary()),
-            _nullable("subscription_json", pa.string()),
-            _nullable("assignment_json", pa.string()),
-            _column("record_offset", pa.int64()),
-            _nullable("created_record_offset", pa.int64()),
-        ]
-    ),
+    schema=_stored(GROUP_MEMBER_ROW),
 )
 
 COORDINATOR_RECORDS = Table(
     name="coordinator_records",
     key=("log_partition", "group_id", "record_type", "record_key"),
-    schema=pa.schema(
-        [
-            _column("group_id", pa.string()),
-            _column("record_type", pa.int32()),
-            _column("record_type_name", pa.string()),
-            _column("record_key", pa.string()),
-            _column("log_partition", pa.int32()),
-            _nullable("value_version", pa.int32()),
-            _nullable("value", pa.string()),
-            _column("raw_key", pa.binary()),
-            _nullable("raw_value", pa.binary()),
-            _column("is_tombstone", pa.bool_()),
-            _column("record_offset", pa.int64()),
-            _nullable("record_timestamp", TIMESTAMP),
-        ]
-    ),
+    schema=_stored(COORDINATOR_RECORD_ROW),
 )
 
 OFFSET_COMMITS = Table(
     name="offset_commits",
     key=("log_partition", "record_offset"),
     partition_by=("day",),
-    schema=pa.schema(
-        [
-            _column("log_partition", pa.int32()),
-            _column("record_offset", pa.int64()),
-            _nullable("record_timestamp", TIMESTAMP),
-            _column("group_id", pa.string()),
-            _column("topic", pa.string()),
-            _column("partition", pa.int32()),
-            _column("is_tombstone", pa.bool_()),
-            _nullable("committed_offset", pa.int64()),
-            _nullable("leader_epoch", pa.int32()),
-            _nullable("metadata", pa.string()),
-            _nullable("commit_timestamp", TIMESTAMP),
-            _nullable("expire_timestamp", TIMESTAMP),
-            _nullable("topic_id", pa.string()),
-            _nullable("producer_id", pa.int64()),
-            _nullable("producer_epoch", pa.int32()),
-            _column("outcome", pa.string()),
-            _column("outcome_record_offset", pa.int64()),
-            _nullable("outcome_timestamp", TIMESTAMP),
-            _nullable("day", pa.date32()),
-        ]
-    ),
+    schema=_stored(OFFSET_COMMIT_ROW, _nullable("day", pa.date32())),
 )
 
 GROUP_EVENTS = Table(
     name="group_events",
     key=("log_partition", "record_offset", "event_number"),
     partition_by=("day",),
-    schema=pa.schema(
-        [
-            _column("log_partition", pa.int32()),
-            _column("record_offset", pa.int64()),
-            _column("event_number", pa.int32()),
-            _nullable("record_timestamp", TIMESTAMP),
-            _column("event", pa.string()),
-            _column("group_id", pa.string()),
-            _nullable("group_type", pa.string()),
-            _nullable("member_count", pa.int32()),
-            _nullable("epoch_before", pa.int32()),
-            _nullable("epoch_after", pa.int32()),
-            _nullable("member_id", pa.string()),
-            _nullable("group_instance_id", pa.string()),
-            _nullable("client_id", pa.string()),
-            _nullable("client_host", pa.string()),
-            _nullable("assignment_before", _TOPIC_PARTITIONS),
-            _nullable("assignment_after", _TOPIC_PARTITIONS),
-            _nullable("tasks_before", _TASKS),
-            _nullable("tasks_after", _TASKS),
-            _nullable("topic", pa.string()),
-            _nullable("partition", pa.int32()),
-            _nullable("offset_before", pa.int64()),
-            _nullable("offset_after", pa.int64()),
-            _nullable("producer_id", pa.int64()),
-            _nullable("outcome", pa.string()),
-            _nullable("duration_ms", pa.int64()),
-            _nullable("day", pa.date32()),
-        ]
-    ),
+    schema=_stored(GROUP_EVENT_ROW, _nullable("day", pa.date32())),
 )
 """Several things may happen with one record: `event_number` counts them from 0."""
 
 QUARANTINE = Table(
     name="quarantine",
     key=("log_partition", "record_offset"),
-    schema=pa.schema(
-        [
-            _column("log_partition", pa.int32()),
-            _column("record_offset", pa.int64()),
-            _nullable("record_timestamp", TIMESTAMP),
-            _nullable("record_type", pa.int32()),
-            _column("reason", pa.string()),
-            _nullable("raw_key", pa.binary()),
-            _nullable("raw_value", pa.binary()),
-            _nullable("producer_id", pa.int64()),
-        ]
-    ),
+    schema=_stored(QUARANTINE_ROW),
 )
 
 LOAD_PROGRESS = Table(

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from coordinator_state.apply.event_rows import EVENT_SCHEMA
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.log import Written
@@ -24,7 +25,6 @@ from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.group_events import EVENT_SCHEMA
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import WriterFenced
 from streaming.kafka.fetch import LogDescription

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_state.apply.event_rows import event_columns
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.insight.group_events import EventName, GroupEvent, GroupEventReplay
 from coordinator_state.log.log_decoder import decode_record_set
@@ -20,7 +21,6 @@ from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.replay.group_replay import GroupRecord, name_of
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.group_events import event_columns
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.plan_tables import LOG_PARTITION, RETENTION_MS, PlanTables

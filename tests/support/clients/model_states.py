@@ -16,7 +16,7 @@ from coordinator_state.model.topics import Assigned
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import CONSUMER, Group
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import CommittedOffset, PendingOffsets, Semantics
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, PendingOffsets, Semantics
 from coordinator_state.wire.primitives import uuid_text
 from tests.support.tables.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
@@ -211,7 +211,12 @@ def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Rand
         "offsets": {
             key: tuple(row[name] for name in OFFSET_VALUES) for key, row in tables.offsets.items()
         },
-        "pending": {(e.record.producer_id, e.key): _values(e.record) for e in tables.pending},
+        "pending": {
+            (row["producer_id"], OffsetKey(row["group_id"], row["topic"], row["partition"])): tuple(
+                row[name] for name in OFFSET_VALUES
+            )
+            for row in tables.pending.to_pylist()
+        },
         "groups": {g: _found(described(state)) for (_, g), state in tables.groups.items()},
     }
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
-from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.replay.offsets import Semantics
 from streaming.dashboard.app import create_app
 from streaming.engine import micro_batch
-from streaming.engine.groups import plan_records
 from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
 from streaming.tables import folder as tables_folder
@@ -123,11 +123,12 @@ def test_one_too_many_does_not_make_up_for_one_too_few(
 ) -> None:
     apply_rows(tables, 0, 0, {**commit(0, 2), "row_kind": LOST})
 
-    def counts_twice(rows: pa.Table, counts: RecordCounts) -> list[Row]:
-        counts.applied[LOG_PARTITION] += 1
-        return plan_records(rows, counts)
+    def counting_one_too_many(*given: Any) -> Applied:
+        applied = apply_collected(*given)
+        one = RecordCounts(applied={LOG_PARTITION: 1})
+        return replace(applied, counts=RecordCounts.total([applied.counts, one]))
 
-    monkeypatch.setattr(micro_batch, "plan_records", counts_twice)
+    monkeypatch.setattr(micro_batch, "apply_collected", counting_one_too_many)
     apply_rows(tables, 1, 1, commit(1, 3))
 
     row = shown(tables)

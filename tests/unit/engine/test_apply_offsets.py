@@ -12,14 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator_state.apply.exact_replay import PendingOffset
-from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
-from streaming.engine.offsets import (
-    HISTORY_SCHEMA,
-    OFFSET_CHANGE_SCHEMA,
-    by_log_partition,
-    is_below,
-)
+from coordinator_state.apply.counts import by_log_partition
+from coordinator_state.apply.offsets import HISTORY_SCHEMA
+from coordinator_state.apply.schemas import OFFSET_CHANGE_SCHEMA
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.engine.micro_batch import is_below
 from tests.support.logs.log_rows import (
     ABORT,
     KEY,
@@ -47,7 +44,7 @@ def test_nothing_changes_nothing(semantics: Semantics) -> None:
 
     assert plan.changes.equals(OFFSET_CHANGE_SCHEMA.empty_table())
     assert plan.history.equals(HISTORY_SCHEMA.empty_table())
-    assert (plan.pending, plan.unwaiting) == ([], set())
+    assert (plan.pending.num_rows, plan.resolved_groups) == (0, set())
 
 
 @both
@@ -64,7 +61,7 @@ def test_the_last_plain_record_of_a_key_wins_in_whatever_order_rows_come(
     )
 
     assert tables.committed() == {KEY: 3}
-    assert {c["partition"]: c["position"] for c in plan.changes.to_pylist()} == {0: 12, 1: 14}
+    assert {c["partition"]: c["guard_offset"] for c in plan.changes.to_pylist()} == {0: 12, 1: 14}
     assert tables.counted() == (2, 3, 0)
     # To history each of them counts: it was what the group had committed for a while.
     assert outcomes(plan) == {offset: ("committed", offset) for offset in range(10, 15)}
@@ -97,7 +94,7 @@ def test_a_change_carries_what_the_record_says(semantics: Semantics) -> None:
     }
 
     plain = only_change(Tables(semantics).apply(commit(3, 100, **columns)))
-    assert plain == {**expected, "position": 3, "record_offset": 3, "producer_id": None}
+    assert plain == {**expected, "guard_offset": 3, "record_offset": 3, "producer_id": None}
     ended = Tables(semantics).apply(commit(3, 100, producer_id=9, **columns), marker(4, 9))
     assert only_change(ended) == {**plain, "producer_id": 9}
 
@@ -120,7 +117,7 @@ def test_a_tombstone_and_a_commit_marker_after_a_waiting_and_a_stored_offset(
 
     plan = tables.apply(commit(6, None), marker(7, 9))
 
-    assert only_change(plan)["position"] == 6
+    assert only_change(plan)["guard_offset"] == 6
     assert tables.committed() == committed
     assert tables.waiting() == set()
     assert outcomes(plan) == {3: outcome, 6: ("committed", 6)}
@@ -163,7 +160,7 @@ def test_a_waiting_key_whose_plain_commit_comes_later(semantics: Semantics) -> N
 
     plan = tables.apply(marker(5, 9))
 
-    assert only_change(plan)["position"] == 3
+    assert only_change(plan)["guard_offset"] == 3
     assert tables.committed() == {KEY: 4}
     assert outcomes(plan) == {3: ("committed", 5)}
 
@@ -188,22 +185,22 @@ def test_what_waits_is_carried_on_until_its_marker(semantics: Semantics) -> None
     tables.apply(commit(4, 4, key=OTHER))
     tables.apply()
 
-    assert tables.pending == before
-    assert before == [
-        PendingOffset(
-            log_partition=LOG_PARTITION,
-            key=KEY,
-            record=CommittedOffset(
-                committed_offset=3,
-                leader_epoch=5,
-                metadata="m",
-                commit_timestamp_ms=NOW_MS - 1,
-                record_offset=3,
-                producer_id=9,
-                producer_epoch=2,
-            ),
-            record_timestamp_ms=NOW_MS + 3,
-        )
+    assert tables.pending.equals(before)
+    assert before.to_pylist() == [
+        {
+            "log_partition": LOG_PARTITION,
+            "producer_id": 9,
+            **KEY._asdict(),
+            "producer_epoch": 2,
+            "committed_offset": 3,
+            "leader_epoch": 5,
+            "metadata": "m",
+            "commit_timestamp_ms": NOW_MS - 1,
+            "expire_timestamp_ms": None,
+            "topic_id": None,
+            "record_offset": 3,
+            "record_timestamp_ms": NOW_MS + 3,
+        }
     ]
 
 
@@ -232,7 +229,7 @@ def test_another_type_of_marker_ends_a_transaction_under_scala_only(
     tables = Tables(semantics)
     tables.apply(commit(3, 3, producer_id=9), marker(4, 9, LEADER_CHANGE))
 
-    assert bool(tables.pending) is still_waits
+    assert bool(tables.pending.num_rows) is still_waits
     assert tables.committed() == {}
 
 

@@ -7,37 +7,26 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from coordinator_state.apply.exact_replay import RecordCounts
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_value
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.wire.primitives import uuid_text
-from streaming.engine.committed_offsets import CommittedOffsets
-from streaming.engine.group_events import EventPlan
-from streaming.engine.groups import plan_records
-from streaming.engine.offsets import plan_offsets
 from tests.support.logs.group_log import T, record_type, value
 from tests.support.logs.log_rows import NOW_MS, commit, marker, record, table_of
 from tests.support.tables.offset_tables import OTHER
+from tests.support.tables.plan_tables import PlanTables
 
 Row = dict[str, Any]
 
 
-def plan_of(committed: CommittedOffsets | None = None) -> EventPlan:
-    return EventPlan(
-        committed=committed or CommittedOffsets(),
-        groups={},
-        semantics=Semantics.COORDINATOR,
-        topic_names=lambda ids: {topic_id: f"name of {topic_id}" for topic_id in ids},
-        retention_ms=1_000,
-    )
+TOPIC_ID = uuid_text(UUID(int=11))
 
 
 def told(rows: pa.Table) -> list[Row]:
-    counts = RecordCounts()
-    history = plan_offsets(rows, [], Semantics.COORDINATOR, counts).history
-    return plan_of().events(rows, history, plan_records(rows, counts)).to_pylist()
+    tables = PlanTables(Semantics.COORDINATOR, topic_names={TOPIC_ID: "orders"})
+    tables.apply(rows, end=0)
+    return tables.events
 
 
 def test_a_transaction_that_hung_is_told_when_it_ends_once_for_each_group() -> None:
@@ -82,14 +71,13 @@ def test_events_of_one_record_are_numbered_and_topics_have_names() -> None:
         (2, 0, "rebalance"),
         (3, 0, "assignment_changed"),
     ]
-    topic_id = uuid_text(UUID(int=11))
     assert events[-1]["assignment_after"] == [
-        {"topic": f"name of {topic_id}", "topic_id": topic_id, "partition": 3}
+        {"topic": "orders", "topic_id": TOPIC_ID, "partition": 3}
     ]
 
 
-def test_what_is_committed_is_kept_in_mind_as_the_tables_keep_it() -> None:
-    committed = CommittedOffsets()
+def test_commits_are_compared_with_the_offsets_before_the_micro_batch() -> None:
+    tables = PlanTables(Semantics.COORDINATOR)
     for rows, expected in (
         (table_of([commit(1, 10)]), []),
         (table_of([commit(2, 20)]), []),
@@ -97,8 +85,6 @@ def test_what_is_committed_is_kept_in_mind_as_the_tables_keep_it() -> None:
         (table_of([commit(5, None)]), [("offset_deleted", 30, None)]),
         (table_of([commit(6, 1)]), []),
     ):
-        plan = plan_offsets(rows, [], Semantics.COORDINATOR, RecordCounts())
-        events = plan_of(committed).events(rows, plan.history, []).to_pylist()
+        events = tables.apply(rows, end=0).group_events.to_pylist()
         found = [(e["event"], e["offset_before"], e["offset_after"]) for e in events]
         assert found == expected
-        committed.update(plan.changes)

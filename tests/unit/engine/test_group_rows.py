@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from coordinator_state.apply.group_rows import group_rows, member_rows
 from coordinator_state.records.consumer_protocol import encode_subscription
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import EMPTY, STABLE
-from streaming.engine.group_rows import group_rows, member_rows
 from tests.support.logs.log_rows import LOG_PARTITION, record
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, group_record_value, group_value
 from tests.support.tables.group_tables import COORDINATOR, Tables
@@ -13,20 +13,20 @@ from tests.support.tables.group_tables import COORDINATOR, Tables
 
 def test_rows_of_groups_and_members() -> None:
     tables = Tables(COORDINATOR)
-    changes = tables.apply(
+    changes = tables.apply_rows(
         record(1, group_value(["m1", "m2"], generation=4)),
         record(2, group_value(["n1"], protocol_type="connect"), group="connect"),
         record(3, group_record_value(3), 3, groupId="consumer"),
         record(4, None, group="gone"),
     )
     present = {i: described(state) for i, state in tables.groups.items()}
-    groups = {r["group_id"]: r for r in group_rows(changes, present)}
+    groups = {r["group_id"]: r for r in group_rows(changes, present).to_pylist()}
 
     assert groups["g"] == {
         "log_partition": LOG_PARTITION,
         "group_id": "g",
         "is_gone": False,
-        "position": 1,
+        "guard_offset": 1,
         "group_type": "classic",
         "state": STABLE,
         "protocol_type": "consumer",
@@ -37,21 +37,23 @@ def test_rows_of_groups_and_members() -> None:
         "assignment_epoch": None,
         "member_count": 2,
         "state_timestamp_ms": BASE_TIMESTAMP_MS,
-        "subscribed_topics": ("t",),
+        "subscribed_topics": ["t"],
         "replay_warning": None,
         "record_offset": 1,
         "created_record_offset": None,
     }
-    assert groups["gone"] == {
+    assert {name: value for name, value in groups["gone"].items() if value is not None} == {
         "log_partition": LOG_PARTITION,
         "group_id": "gone",
         "is_gone": True,
-        "position": 4,
+        "guard_offset": 4,
     }
     assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, EMPTY)
     assert (groups["consumer"]["group_epoch"], groups["consumer"]["assignment_epoch"]) == (5, 0)
 
-    members = {(r["group_id"], r["member_id"]): r for r in member_rows(present)}
+    members = {
+        (r["group_id"], r["member_id"]): r for r in member_rows(changes, present, {}).to_pylist()
+    }
     assert set(members) == {("g", "m1"), ("g", "m2"), ("connect", "n1")}
     assert members["g", "m2"] == {
         "log_partition": LOG_PARTITION,
@@ -63,7 +65,7 @@ def test_rows_of_groups_and_members() -> None:
         "rack_id": None,
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
-        "subscribed_topics": ("t",),
+        "subscribed_topics": ["t"],
         "subscribed_regex": None,
         "member_epoch": None,
         "member_state": None,
@@ -78,6 +80,7 @@ def test_rows_of_groups_and_members() -> None:
         '"ownedPartitions": [], "generationId": -1, "rackId": null}',
         "assignment_json": '{"version": 3, "assignedPartitions": '
         '[{"topic": "t", "partitions": [1]}], "userData": null}',
+        "is_gone": None,
         "record_offset": 1,
         "created_record_offset": None,
     }

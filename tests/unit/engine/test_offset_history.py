@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator_state.apply.exact_replay import RecordCounts
+from coordinator_state.apply.collected import collect
+from coordinator_state.apply.offsets import HISTORY_SCHEMA, apply_offsets
+from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.offsets import HISTORY_SCHEMA, plan_offsets
 from tests.support.logs.log_rows import ABORT, KEY, LOG_PARTITION, NOW_MS, commit, marker, table_of
 from tests.support.tables.offset_tables import COORDINATOR, OTHER, Tables, both, outcomes
 
@@ -27,7 +28,7 @@ def test_outcomes_and_what_decided_them(semantics: Semantics) -> None:
         3: ("committed", 6),
         4: ("committed", 6),
     }
-    assert second.unwaiting == {(LOG_PARTITION, "g")}
+    assert second.resolved_groups == {(LOG_PARTITION, "g")}
     assert tables.committed() == {KEY: 3, OTHER: 4}
     # Two markers and two commits took part; one commit was superseded, one dropped.
     assert tables.counted() == (4, 1, 1)
@@ -39,7 +40,7 @@ def test_a_cleared_offset_is_told_with_what_cleared_it() -> None:
     plan = tables.apply(commit(3, None), marker(4, 7))
 
     assert outcomes(plan) == {1: ("cleared", 3), 3: ("committed", 3)}
-    assert plan.unwaiting == {(LOG_PARTITION, "g")}
+    assert plan.resolved_groups == {(LOG_PARTITION, "g")}
     (cleared,) = (told for told in plan.history.to_pylist() if told["outcome"] == "cleared")
     assert cleared == {
         "log_partition": LOG_PARTITION,
@@ -80,7 +81,7 @@ def test_every_record_is_counted_once(semantics: Semantics) -> None:
     for rows in MICRO_BATCHES:
         tables.apply(*rows)
         read += len(rows)
-        assert sum(tables.counted()) + len(tables.pending) == read
+        assert sum(tables.counted()) + tables.pending.num_rows == read
 
 
 @both
@@ -91,7 +92,7 @@ def test_every_offset_record_has_one_outcome(semantics: Semantics) -> None:
         for rows in MICRO_BATCHES
         for record_offset in tables.apply(*rows).history["record_offset"].to_pylist()
     ]
-    waiting = [entry.record.record_offset for entry in tables.pending]
+    waiting = tables.pending["record_offset"].to_pylist()
     offset_rows = [
         row["record_offset"]
         for rows in MICRO_BATCHES
@@ -107,11 +108,11 @@ def test_planning_a_micro_batch_again_changes_nothing(semantics: Semantics) -> N
     """After a crash behind the MERGE the plan is made again from the pinned `pending_offsets`."""
     tables = Tables(semantics)
     for rows in MICRO_BATCHES:
-        again = plan_offsets(table_of(rows), tables.pending, semantics, RecordCounts())
+        again = apply_offsets(collect(table_of(rows)), tables.pending, semantics, with_history=True)
         plan = tables.apply(*rows)
         after = dict(tables.offsets)
         assert again.changes.equals(plan.changes)
-        assert again.pending == plan.pending
+        assert again.pending.equals(plan.pending)
 
         tables.merge(again)
         assert tables.offsets == after
@@ -131,7 +132,9 @@ def test_one_micro_batch_or_many_end_alike(semantics: Semantics) -> None:
 @both
 def test_history_is_made_on_request(semantics: Semantics) -> None:
     rows = table_of([commit(1, 1), commit(2, 2, producer_id=9, key=OTHER), marker(3, 9)])
-    plan = plan_offsets(rows, [], semantics, RecordCounts(), with_history=False)
+    plan = apply_offsets(
+        collect(rows), PENDING_OFFSET_ROW.empty_table(), semantics, with_history=False
+    )
 
     assert plan.history.equals(HISTORY_SCHEMA.empty_table())
     assert plan.changes.num_rows == 2

@@ -1,0 +1,216 @@
+"""Stage 1, collect: the rows of a micro-batch by kind, its group records decoded."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW
+from coordinator_state.log.log_rows import (
+    ROW_KIND_MARKER,
+    ROW_KIND_OFFSET,
+    ROW_KIND_RECORD,
+    ROW_KIND_UNDECODABLE,
+)
+from coordinator_state.records.message_formatter import fields_json, key_json
+from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
+from coordinator_state.replay.group_replay import GroupRecord, name_of
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.wire.primitives import uuid_text
+
+GroupId = tuple[int, str]
+"""Log partition and group id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedGroupRecord:
+    """A group record, decoded once: of any type but offset commits.
+
+    `replayed` is the record in the form of the replay. `record_key` is the key as JSON. `is_last`
+    says that no later record of the micro-batch has the same key.
+    """
+
+    log_partition: int
+    key: DecodedKey
+    value: DecodedValue | None
+    replayed: GroupRecord
+    record_timestamp_ms: int | None
+    record_key: str
+    raw_key: bytes
+    raw_value: bytes | None
+    is_last: bool
+
+    @property
+    def group(self) -> GroupId:
+        """The group that the record is of."""
+        return self.log_partition, self.replayed.group_id
+
+    @property
+    def record_offset(self) -> int:
+        """The place of the record in the log."""
+        return self.replayed.record_offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """The rows of a micro-batch: offsets, markers and undecodable records as log rows."""
+
+    offsets: pa.Table
+    markers: pa.Table
+    undecodable: pa.Table
+    group_records: Sequence[DecodedGroupRecord]
+
+    @cached_property
+    def records_of_groups(self) -> Mapping[GroupId, Sequence[DecodedGroupRecord]]:
+        """The group records by group, in log order."""
+        found: dict[GroupId, list[DecodedGroupRecord]] = defaultdict(list)
+        for record in self.group_records:
+            found[record.group].append(record)
+        return found
+
+    @cached_property
+    def groups_with_offsets(self) -> set[GroupId]:
+        """The groups that a commit or a tombstone of an offset is of."""
+        return set(group_ids(self.offsets))
+
+    @cached_property
+    def transactional_groups(self) -> set[GroupId]:
+        """The groups that a transactional offset is of."""
+        return set(group_ids(self.offsets.filter(self.offsets["is_transactional"])))
+
+    def first_commits(self, known: Container[GroupId]) -> dict[GroupId, list[int]]:
+        """Record offsets of commits that may create a group, in order.
+
+        That is one commit of a group that is not known, and the first one after each of a group's
+        own records: the group then exists for later commits.
+        """
+        commits = self.offsets.filter(pc.invert(pc.fill_null(self.offsets["is_tombstone"], True)))
+        by_group = commits.group_by(["log_partition", "group_id"]).aggregate(
+            [("record_offset", "list")]
+        )
+        found: dict[GroupId, list[int]] = {}
+        for group, record_offsets in zip(
+            group_ids(by_group), by_group["record_offset_list"], strict=True
+        ):
+            if group in self.records_of_groups:
+                own = [record.record_offset for record in self.records_of_groups[group]]
+                in_order = np.sort(record_offsets.values.to_numpy())
+                firsts = np.unique(np.searchsorted(in_order, [NO_RECORD_OFFSET, *own]))
+                found[group] = in_order[firsts[firsts < in_order.size]].tolist()
+            elif group not in known:
+                found[group] = [record_offsets.values[0].as_py()]
+        return found
+
+    @cached_property
+    def topic_ids(self) -> set[str]:
+        """The topics that group records name by id."""
+        values = (record.value.fields for record in self.group_records if record.value)
+        return {uuid_text(topic_id) for fields in values for topic_id in _topic_ids(fields)}
+
+    @property
+    def counts(self) -> RecordCounts:
+        """The group records: the last of each key applies. The others are superseded."""
+        is_last = [Counter[int](), Counter[int]()]
+        for record in self.group_records:
+            is_last[record.is_last][record.log_partition] += 1
+        superseded, applied = is_last
+        return RecordCounts(applied=applied, superseded=superseded)
+
+
+def collect(rows: pa.Table) -> Collected:
+    """Split log rows (`LOG_ROW_SCHEMA`) by kind, in any order, and decode the group records.
+
+    Rows of kind `progress` are ignored.
+    """
+
+    def of_kind(kind: str) -> pa.Table:
+        return rows.filter(pc.equal(rows["row_kind"], kind))
+
+    return Collected(
+        offsets=of_kind(ROW_KIND_OFFSET),
+        markers=of_kind(ROW_KIND_MARKER),
+        undecodable=of_kind(ROW_KIND_UNDECODABLE),
+        group_records=decode_group_records(of_kind(ROW_KIND_RECORD).to_pylist()),
+    )
+
+
+def decode_group_records(rows: Sequence[Mapping[str, Any]]) -> list[DecodedGroupRecord]:
+    """Decode `record` rows. They come out in log order."""
+    later: set[tuple[int, str, int, str]] = set()
+    found = []
+    for row in sorted(rows, key=lambda row: (row["log_partition"], -row["record_offset"])):
+        key = decode_key(row["raw_key"])
+        raw_value = None if row["is_tombstone"] else row["raw_value"]
+        value = None if raw_value is None else decode_value(key.record_type, raw_value)
+        record_key = json.dumps(key_json(key), ensure_ascii=False)
+        identity = row["log_partition"], row["group_id"], key.record_type.id, record_key
+        found.append(
+            DecodedGroupRecord(
+                log_partition=row["log_partition"],
+                key=key,
+                value=value,
+                replayed=GroupRecord(
+                    record_type=key.record_type.id,
+                    group_id=row["group_id"],
+                    name=name_of(key.fields),
+                    value=None if value is None else value.fields,
+                    record_offset=row["record_offset"],
+                ),
+                record_timestamp_ms=row["record_timestamp_ms"],
+                record_key=record_key,
+                raw_key=row["raw_key"],
+                raw_value=raw_value,
+                is_last=identity not in later,
+            )
+        )
+        later.add(identity)
+    return sorted(found, key=lambda record: (record.log_partition, record.record_offset))
+
+
+def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:
+    """The last record of each key as rows of `coordinator_records`."""
+    rows = [
+        {
+            "group_id": record.replayed.group_id,
+            "record_type": record.replayed.record_type,
+            "record_type_name": record.key.record_type.name,
+            "record_key": record.record_key,
+            "log_partition": record.log_partition,
+            "value_version": record.value and record.value.version,
+            "value": record.value and json.dumps(fields_json(record.value), ensure_ascii=False),
+            "raw_key": record.raw_key,
+            "raw_value": record.raw_value,
+            "is_tombstone": record.value is None,
+            "record_offset": record.record_offset,
+            "record_timestamp_ms": record.record_timestamp_ms,
+        }
+        for record in records
+        if record.is_last
+    ]
+    return pa.Table.from_pylist(rows, schema=COORDINATOR_RECORD_ROW)
+
+
+def group_ids(rows: pa.Table) -> Iterator[GroupId]:
+    """The group of each row."""
+    return zip(rows["log_partition"].to_pylist(), rows["group_id"].to_pylist(), strict=True)
+
+
+def _topic_ids(fields: Mapping[str, Any]) -> Iterator[UUID]:
+    """The values of `topicId` in a record and in the structs within it."""
+    for name, value in fields.items():
+        if name == "topicId":
+            yield value
+        elif isinstance(value, list | tuple):
+            for element in value:
+                if isinstance(element, Mapping):
+                    yield from _topic_ids(element)

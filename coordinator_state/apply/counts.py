@@ -1,0 +1,43 @@
+"""Numbers of records, by their fate and by log partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCounts:
+    """Records of a micro-batch with a final fate; a pending commit has none yet.
+
+    Each field maps a log partition to a number of records.
+    """
+
+    applied: Mapping[int, int] = field(default_factory=dict)
+    superseded: Mapping[int, int] = field(default_factory=dict)
+    ignored: Mapping[int, int] = field(default_factory=dict)
+    quarantined: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def total(cls, counts: Iterable[RecordCounts]) -> RecordCounts:
+        """The sum of several counts."""
+        parts = list(counts)
+        summed: dict[str, Counter[int]] = {one.name: Counter() for one in fields(cls)}
+        for name, counter in summed.items():
+            for part in parts:
+                counter.update(getattr(part, name))
+        return cls(**summed)
+
+
+def by_log_partition(rows: pa.Table, mask: np.ndarray[Any, Any] | None = None) -> dict[int, int]:
+    """The number of rows of each log partition, of those that the mask selects."""
+    column = rows["log_partition"]
+    found = (column if mask is None else column.filter(pa.array(mask))).value_counts()
+    return dict(
+        zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
+    )

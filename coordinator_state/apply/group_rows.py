@@ -1,0 +1,216 @@
+"""Groups and members as rows of `groups` and `group_members`, and groups out of these rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.groups import GroupChange
+from coordinator_state.apply.schemas import (
+    GROUP_CHANGE_SCHEMA,
+    GROUP_ROW,
+    GUARD_OFFSET,
+    MEMBER_CHANGE_SCHEMA,
+)
+from coordinator_state.records.member_json import member_json_columns
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.replay.classic_groups import classic_group
+from coordinator_state.replay.group_replay import (
+    GroupRecord,
+    GroupState,
+    described,
+    name_of,
+    restored_group,
+)
+from coordinator_state.replay.groups import (
+    NO_RECORD_OFFSET,
+    Group,
+    GroupMember,
+    as_columns,
+    simple_group,
+)
+from coordinator_state.replay.modern_groups import ModernMember
+
+Row = dict[str, Any]
+
+_MEMBER_FIELDS = [field.name for field in fields(GroupMember)]
+_STRUCT_LISTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
+_GROUP_FIELDS = [name for name in GROUP_ROW.names if hasattr(Group, name)]
+
+
+def group_rows(changes: Mapping[GroupId, GroupChange], groups: Mapping[GroupId, Group]) -> pa.Table:
+    """Changes as rows of `groups`; `groups` are the changed groups that exist, described."""
+    rows = [
+        {
+            **({} if change.group is None else _group_columns(groups[group])),
+            "log_partition": group[0],
+            "group_id": group[1],
+            "is_gone": change.group is None,
+            GUARD_OFFSET: change.guard_offset,
+        }
+        for group, change in changes.items()
+    ]
+    return pa.Table.from_pylist(rows, schema=GROUP_CHANGE_SCHEMA)
+
+
+def _group_columns(group: Group) -> Row:
+    columns = {name: getattr(group, name) for name in _GROUP_FIELDS}
+    return {**columns, "member_count": len(group.members)}
+
+
+def member_rows(
+    changes: Mapping[GroupId, GroupChange],
+    groups: Mapping[GroupId, Group],
+    before: Mapping[GroupId, GroupState],
+) -> pa.Table:
+    """The members of the changed groups, and those that are in them no more.
+
+    Args:
+        changes: the changed groups.
+        groups: those that exist, described.
+        before: the groups before the changes.
+    """
+    rows = [
+        _member_columns(group, found, member)
+        for group, found in groups.items()
+        for member in found.members
+    ]
+    for group, change in changes.items():
+        staying = {member.member_id for member in groups[group].members} if change.group else ()
+        rows += [
+            {
+                "log_partition": group[0],
+                "group_id": group[1],
+                "member_id": member.member_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "record_offset": change.guard_offset,
+                "is_gone": True,
+            }
+            for member in _members_besides(before.get(group), staying)
+        ]
+    return pa.Table.from_pylist(rows, schema=MEMBER_CHANGE_SCHEMA)
+
+
+def _member_columns(group: GroupId, found: Group, member: GroupMember) -> Row:
+    return {
+        "log_partition": group[0],
+        "group_id": group[1],
+        "record_offset": found.record_offset,
+        **{name: getattr(member, name) for name in _MEMBER_FIELDS},
+        **{name: as_columns(getattr(member, name)) for name in _STRUCT_LISTS},
+        **member_json_columns(
+            found.protocol_type, found.protocol, member.subscription_bytes, member.assignment_bytes
+        ),
+    }
+
+
+def _members_besides(state: GroupState | None, member_ids: Iterable[str]) -> list[GroupMember]:
+    """The members of a group besides these."""
+    if state is None:
+        return []
+    if isinstance(state, Group):
+        members = {member.member_id: member for member in state.members}
+        return [member for name, member in members.items() if name not in member_ids]
+    found = (state.described_member(name) for name in state.members if name not in member_ids)
+    return [member for member in found if member is not None]
+
+
+MEMBER_STATE_COLUMNS = [
+    *("log_partition", "group_id", "member_id"),
+    *("created_record_offset", "member_epoch", "member_state"),
+]
+RAW_RECORD_COLUMNS = ["log_partition", "group_id", "record_offset", "raw_key", "raw_value"]
+
+
+def restored_groups(
+    groups: pa.Table, members: pa.Table, records: pa.Table
+) -> dict[GroupId, GroupState]:
+    """The groups of the tables, for a replay to continue.
+
+    Args:
+        groups: rows of `groups`.
+        members: `MEMBER_STATE_COLUMNS` of `group_members`.
+        records: `RAW_RECORD_COLUMNS` of `coordinator_records`.
+    """
+    rows = dict(zip(group_ids(groups), groups.to_pylist(), strict=True))
+    members_of = _members_of(rows, members)
+    records_of = decoded_records(rows, records)
+    return {
+        group: _restored(row, members_of[group], records_of[group]) for group, row in rows.items()
+    }
+
+
+def _restored(
+    row: Mapping[str, Any], members: dict[str, ModernMember], records: list[GroupRecord]
+) -> GroupState:
+    group_id, record_offset = row["group_id"], row["record_offset"]
+    warning = row["replay_warning"]
+    if row["created_record_offset"] is not None:
+        return restored_group(
+            group_id,
+            row["group_type"],
+            created_record_offset=row["created_record_offset"],
+            record_offset=record_offset,
+            replay_warning=warning,
+            members=members,
+            records=records,
+        )
+    if record_offset == NO_RECORD_OFFSET:
+        return replace(simple_group(group_id), replay_warning=warning)
+    (value,) = (one.value for one in records if one.record_type == GROUP_METADATA_TYPE)
+    if value is None:
+        raise ValueError(f"group {group_id} exists, but its last GroupMetadata is a tombstone")
+    return replace(classic_group(group_id, value, record_offset), replay_warning=warning)
+
+
+def _members_of(
+    groups: Iterable[GroupId], rows: pa.Table
+) -> dict[GroupId, dict[str, ModernMember]]:
+    found: dict[GroupId, dict[str, ModernMember]] = {group: {} for group in groups}
+    for row in rows.to_pylist():
+        group = row["log_partition"], row["group_id"]
+        if group in found:
+            found[group][row["member_id"]] = ModernMember(
+                member_id=row["member_id"],
+                created_record_offset=row["created_record_offset"],
+                epoch=row["member_epoch"],
+                state=row["member_state"],
+            )
+    return found
+
+
+def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
+    """Rows of `coordinator_records` (`RAW_RECORD_COLUMNS`), decoded, by group."""
+    found: dict[GroupId, list[GroupRecord]] = {group: [] for group in groups}
+    for row in rows.to_pylist():
+        group = row["log_partition"], row["group_id"]
+        if group in found:
+            key, raw_value = decode_key(row["raw_key"]), row["raw_value"]
+            value = None if raw_value is None else decode_value(key.record_type, raw_value).fields
+            found[group].append(
+                GroupRecord(
+                    record_type=key.record_type.id,
+                    group_id=row["group_id"],
+                    name=name_of(key.fields),
+                    value=value,
+                    record_offset=row["record_offset"],
+                )
+            )
+    return found
+
+
+def described_groups(
+    changes: Mapping[GroupId, GroupChange], topic_names: Mapping[str, str]
+) -> dict[GroupId, Group]:
+    """The changed groups that exist, with the names of topics that they know by id."""
+    return {
+        group: described(change.group, topic_names)
+        for group, change in changes.items()
+        if change.group is not None
+    }

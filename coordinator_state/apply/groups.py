@@ -1,0 +1,243 @@
+"""Stage 4, groups: group records, commits and moves replayed in log order, group by group.
+
+One replay of a group gives both its state after the micro-batch and its events. Under `scala`
+semantics the state follows other rules: the last GroupMetadata of a group counts, and without one
+the offsets of the group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_state.apply.collected import Collected, DecodedGroupRecord, GroupId, group_ids
+from coordinator_state.apply.committed import merged
+from coordinator_state.apply.moves import OffsetMove
+from coordinator_state.apply.offsets import OffsetChanges
+from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.replay.group_replay import (
+    GroupReplay,
+    GroupState,
+    active_group_unloaded,
+)
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """A group after the micro-batch, None if it is gone; `guard_offset` guards the MERGE."""
+
+    group: GroupState | None
+    guard_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayWarning:
+    """A record that a broker would refuse to load."""
+
+    log_partition: int
+    record_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedEvent:
+    """An event with its log partition and its time."""
+
+    log_partition: int
+    timestamp_ms: int | None
+    event: GroupEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChanges:
+    """The effect of a micro-batch on groups."""
+
+    changes: Mapping[GroupId, GroupChange]
+    events: Sequence[PlacedEvent]
+    warnings: Sequence[ReplayWarning]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit that may create its group."""
+
+    record_offset: int
+
+
+_Step = _Commit | DecodedGroupRecord | OffsetMove
+
+
+def apply_to_groups(
+    collected: Collected,
+    offsets: OffsetChanges,
+    moves: Sequence[OffsetMove],
+    state: ApplyState,
+    context: ApplyContext,
+) -> GroupChanges:
+    """Replay the groups of a micro-batch."""
+    is_scala = context.semantics is Semantics.SCALA
+    commits = {} if is_scala else collected.first_commits(state.groups)
+    steps: dict[GroupId, list[_Step]] = defaultdict(list)
+    for record in collected.group_records:
+        if not is_scala or record.replayed.record_type == GROUP_METADATA_TYPE:
+            steps[record.group].append(record)
+    for group, record_offsets in commits.items():
+        steps[group] += map(_Commit, record_offsets)
+    for move in moves:
+        steps[move.group].append(move)
+    replays = {
+        group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
+    }
+    if is_scala:
+        changes = _scala_changes(collected, offsets, state)
+    else:
+        of_replays = {group: replay.after for group, replay in replays.items()}
+        touched = collected.records_of_groups.keys() | commits.keys()
+        changes = _coordinator_changes(touched, collected, of_replays, state)
+    return GroupChanges(
+        changes=changes,
+        events=[event for replay in replays.values() for event in replay.events],
+        warnings=[warning for replay in replays.values() for warning in replay.warnings],
+    )
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The replay of one group."""
+
+    group: GroupId
+    replay: GroupEventReplay
+    context: ApplyContext
+    events: list[PlacedEvent] = field(default_factory=list)
+    warnings: list[ReplayWarning] = field(default_factory=list)
+    _offsets: dict[OffsetKey, CommittedOffset | None] = field(default_factory=dict)
+
+    @property
+    def after(self) -> GroupState | None:
+        """The group now."""
+        return self.replay.groups.states.get(self.group[1])
+
+    def step(self, step: _Step) -> None:
+        """Replay a step."""
+        match step:
+            case _Commit():
+                self.replay.groups.replay_offset_commit(self.group[1])
+            case DecodedGroupRecord() if not self.context.with_history:
+                self.replay.groups.replay(step.replayed)
+            case DecodedGroupRecord():
+                for event in self.replay.replay_record(step.replayed):
+                    self._tell(event, step.record_timestamp_ms)
+            case OffsetMove():
+                moved = self._move(step)
+                if moved is not None:
+                    self._tell(moved, step.timestamp_ms)
+
+    def _tell(self, event: GroupEvent, timestamp_ms: int | None) -> None:
+        placed = PlacedEvent(log_partition=self.group[0], timestamp_ms=timestamp_ms, event=event)
+        self.events.append(placed)
+
+    def _move(self, move: OffsetMove) -> GroupEvent | None:
+        before = self._offsets.get(move.key, move.before)
+        if move.after is None:
+            self._offsets[move.key] = None
+            if before is None:
+                return None
+            return self.replay.replay_tombstone(
+                move.key,
+                before,
+                move.record_offset,
+                timestamp_ms=move.timestamp_ms,
+                retention_ms=self.context.offsets_retention_ms,
+            )
+        if before is not None and before.record_offset > move.after.record_offset:
+            self._offsets[move.key] = before
+            return None
+        self._offsets[move.key] = move.after
+        names = self.context.topic_names
+        return self.replay.replay_commit(
+            move.key, before, move.after, move.record_offset, lambda _topic_ids: names
+        )
+
+
+def _replayed(
+    group: GroupId, steps: list[_Step], state: ApplyState, context: ApplyContext
+) -> _Replay:
+    """The replay of a group with all steps, those of the same place in the given order."""
+    log_partition, group_id = group
+    warnings: list[ReplayWarning] = []
+
+    def warn(record_offset: int, reason: str) -> None:
+        warnings.append(
+            ReplayWarning(log_partition=log_partition, record_offset=record_offset, reason=reason)
+        )
+
+    before = state.groups.get(group)
+    groups = GroupReplay({} if before is None else {group_id: before}, on_warning=warn)
+    replay = _Replay(group, GroupEventReplay(groups), context, warnings=warnings)
+    for step in sorted(steps, key=lambda step: step.record_offset):
+        replay.step(step)
+    return replay
+
+
+def _coordinator_changes(
+    touched: set[GroupId],
+    collected: Collected,
+    after: Mapping[GroupId, GroupState | None],
+    state: ApplyState,
+) -> dict[GroupId, GroupChange]:
+    changes = {}
+    for group in touched:
+        found = after[group]
+        if found is None or found is not state.groups.get(group):
+            records = collected.records_of_groups.get(group)
+            guard_offset = records[-1].record_offset if records else NO_RECORD_OFFSET
+            changes[group] = GroupChange(group=found, guard_offset=guard_offset)
+    return changes
+
+
+def _scala_changes(
+    collected: Collected, offsets: OffsetChanges, state: ApplyState
+) -> dict[GroupId, GroupChange]:
+    """Groups by their last GroupMetadata, else by their offsets."""
+    changes: dict[GroupId, GroupChange] = {}
+    guard_offsets: dict[GroupId, int] = {}
+    tombstones = dict(state.tombstones)
+    for group, records in collected.records_of_groups.items():
+        own = [one for one in records if one.replayed.record_type == GROUP_METADATA_TYPE]
+        if not own:
+            continue
+        tombstones.pop(group, None)
+        replay = GroupReplay()
+        replay.replay(own[-1].replayed)
+        found = replay.states.get(group[1])
+        if found is None:
+            guard_offsets[group] = tombstones[group] = own[-1].record_offset
+        else:
+            changes[group] = GroupChange(group=found, guard_offset=own[-1].record_offset)
+    for group in (collected.groups_with_offsets | offsets.resolved_groups) - changes.keys():
+        before = state.groups.get(group)
+        if group not in guard_offsets and (
+            before is None or before.record_offset == NO_RECORD_OFFSET
+        ):
+            guard_offsets[group] = NO_RECORD_OFFSET
+    with_pending = set(group_ids(offsets.pending))
+    with_committed = set(group_ids(merged(state.committed, offsets.changes)))
+    for group, guard_offset in guard_offsets.items():
+        after: GroupState | None = None
+        if group in with_committed:
+            after = simple_group(group[1])
+        elif group in with_pending:
+            is_unloaded = group in tombstones
+            after = (
+                active_group_unloaded(group[1], tombstones[group])
+                if is_unloaded
+                else simple_group(group[1])
+            )
+        if state.groups.get(group) != after or group in collected.records_of_groups:
+            changes[group] = GroupChange(group=after, guard_offset=guard_offset)
+    return changes

@@ -1,0 +1,102 @@
+"""One micro-batch as a pure function: log rows and the state before them give all changes.
+
+Stages: collect the rows by kind; find the changes of offsets; find the moves that may be events;
+replay the groups; write both down as rows. Log partitions are independent: a set of them gives what
+each alone gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from coordinator_state.apply.collected import Collected, collect, record_rows
+from coordinator_state.apply.counts import RecordCounts, by_log_partition
+from coordinator_state.apply.event_rows import EVENT_SCHEMA, event_rows, hung_transactions
+from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
+from coordinator_state.apply.groups import GroupChanges, ReplayWarning, apply_to_groups
+from coordinator_state.apply.moves import offset_moves
+from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
+from coordinator_state.apply.schemas import QUARANTINE_ROW
+from coordinator_state.apply.state import ApplyContext, ApplyState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The changes of each table by a micro-batch, with times in milliseconds.
+
+    `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.schemas`):
+    rows to insert, to update or to delete. `coordinator_records`, `offset_commits`, `group_events`
+    and `quarantine` are new rows. `pending_offsets` are all rows after the micro-batch.
+    """
+
+    group_offsets: pa.Table
+    coordinator_records: pa.Table
+    groups: pa.Table
+    group_members: pa.Table
+    offset_commits: pa.Table
+    group_events: pa.Table
+    quarantine: pa.Table
+    pending_offsets: pa.Table
+    group_changes: GroupChanges
+    counts: RecordCounts
+
+    @property
+    def warnings(self) -> Sequence[ReplayWarning]:
+        """Records that a broker would refuse to load."""
+        return self.group_changes.warnings
+
+
+def apply_log_partitions(rows: pa.Table, state: ApplyState, context: ApplyContext) -> Applied:
+    """Apply one micro-batch of any set of log partitions.
+
+    Args:
+        rows: log rows (`LOG_ROW_SCHEMA`) in any order, none of them applied before.
+        state: the state before the micro-batch.
+        context: the rules.
+    """
+    return apply_collected(collect(rows), state, context)
+
+
+def apply_collected(collected: Collected, state: ApplyState, context: ApplyContext) -> Applied:
+    """Apply collected rows, for a caller that looks up `Collected.topic_ids` in between."""
+    offsets = apply_offsets(
+        collected, state.pending, context.semantics, with_history=context.with_history
+    )
+    moves = offset_moves(
+        offsets.history,
+        state.committed,
+        state.groups,
+        with_records=set(collected.records_of_groups),
+        semantics=context.semantics,
+    )
+    groups = apply_to_groups(collected, offsets, moves, state, context)
+    described = described_groups(groups.changes, context.topic_names)
+    quarantine = collected.undecodable.select(QUARANTINE_ROW.names)
+    return Applied(
+        group_offsets=offsets.changes,
+        coordinator_records=record_rows(collected.group_records),
+        groups=group_rows(groups.changes, described),
+        group_members=member_rows(groups.changes, described, state.groups),
+        offset_commits=offsets.history,
+        group_events=_events(groups, offsets, context),
+        quarantine=quarantine,
+        pending_offsets=offsets.pending,
+        group_changes=groups,
+        counts=RecordCounts.total(
+            [
+                offsets.counts,
+                collected.counts,
+                RecordCounts(quarantined=by_log_partition(quarantine)),
+            ]
+        ),
+    )
+
+
+def _events(groups: GroupChanges, offsets: OffsetChanges, context: ApplyContext) -> pa.Table:
+    if not context.with_history:
+        return EVENT_SCHEMA.empty_table()
+    events = [*hung_transactions(offsets.history), *groups.events]
+    return event_rows(events, context.topic_names)

@@ -1,0 +1,137 @@
+"""Stage 3, moves: offsets that a micro-batch moved in a way that may be an event.
+
+Most commits move an offset forward, and nothing happened. The keys of which something may have to
+be told are found over columns: those with a tombstone, with a lower offset than before, with a
+transaction that ended out of order, or of a group that may have no members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.committed import values_before
+from coordinator_state.apply.offsets import distinct_keys
+from coordinator_state.apply.schemas import OFFSET_KEY
+from coordinator_state.replay.group_replay import GroupState
+from coordinator_state.replay.groups import Group
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
+
+Mask = np.ndarray[Any, Any]
+Row = Mapping[str, Any]
+_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetMove:
+    """A commit or a tombstone that took part at `record_offset`.
+
+    `before` is the committed offset before the micro-batch. `after` is None for a tombstone.
+    """
+
+    group: GroupId
+    key: OffsetKey
+    record_offset: int
+    timestamp_ms: int | None
+    before: CommittedOffset | None
+    after: CommittedOffset | None
+
+
+def offset_moves(
+    history: pa.Table,
+    committed: pa.Table,
+    groups: Mapping[GroupId, GroupState],
+    with_records: set[GroupId],
+    semantics: Semantics,
+) -> list[OffsetMove]:
+    """All moves of the keys of which something may have to be told, by key, then by place.
+
+    Args:
+        history: that of the micro-batch (`OFFSET_COMMIT_ROW`).
+        committed: the committed offsets before it (`COMMITTED_SCHEMA`).
+        groups: the groups before it.
+        with_records: the groups with a record in it, which may have lost their members.
+        semantics: the loader whose rules hold.
+    """
+    takes_part = pc.equal(history["outcome"], Outcome.COMMITTED.value)
+    if semantics is Semantics.SCALA:
+        # A transactional tombstone leaves the committed offset as it is.
+        is_transactional = pc.is_valid(history["producer_id"])
+        takes_part = pc.and_not(takes_part, pc.and_(history["is_tombstone"], is_transactional))
+    rows = history.filter(takes_part)
+    if not rows.num_rows:
+        return []
+    key_ids = distinct_keys(rows.select(list(OFFSET_KEY)))
+    own_places = rows["record_offset"].to_numpy()
+    order = np.lexsort((own_places, rows["outcome_record_offset"].to_numpy(), key_ids))
+    rows, key_ids, own_places = rows.take(pa.array(order)), key_ids[order], own_places[order]
+    is_first = np.append(True, key_ids[1:] != key_ids[:-1])
+    # The committed offset before the micro-batch, for each key and then for each row.
+    of_keys = values_before(committed, rows.filter(pa.array(is_first)))
+    of_rows = of_keys.take(pa.array(np.cumsum(is_first) - 1))
+
+    def previous(values: Any, stored: str) -> Any:
+        """The value of the row before it of the same key, or the stored one."""
+        return np.where(is_first, _filled(of_rows[stored]), np.roll(values, 1))
+
+    offsets = _filled(rows["committed_offset"])
+    previous_offsets = previous(offsets, "committed_offset")
+    is_told = offsets < previous_offsets
+    is_told |= own_places < previous(own_places, "record_offset")
+    is_told |= (offsets != previous_offsets) & _of_empty_groups(rows, groups, with_records)
+    told = pa.array(np.isin(key_ids, key_ids[is_told]))
+    return [
+        _move(row, before)
+        for row, before in zip(
+            rows.filter(told).to_pylist(), of_rows.filter(told).to_pylist(), strict=True
+        )
+    ]
+
+
+def _move(row: Row, before: Row) -> OffsetMove:
+    return OffsetMove(
+        group=(row["log_partition"], row["group_id"]),
+        key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
+        record_offset=row["outcome_record_offset"],
+        timestamp_ms=row["outcome_timestamp_ms"],
+        before=None if before["record_offset"] is None else CommittedOffset(**before),
+        after=None
+        if row["is_tombstone"]
+        else CommittedOffset(
+            committed_offset=row["committed_offset"],
+            leader_epoch=row["leader_epoch"],
+            commit_timestamp_ms=row["commit_timestamp_ms"],
+            expire_timestamp_ms=row["expire_timestamp_ms"],
+            record_offset=row["record_offset"],
+            producer_id=row["producer_id"],
+        ),
+    )
+
+
+def _of_empty_groups(
+    rows: pa.Table, groups: Mapping[GroupId, GroupState], with_records: set[GroupId]
+) -> Mask:
+    """Rows of groups that have no members, or may have had none at some moment."""
+    names = [
+        group[1]
+        for group in group_ids(rows.group_by(["log_partition", "group_id"]).aggregate([]))
+        if group in with_records or _has_no_members(groups.get(group))
+    ]
+    found: Mask = pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()
+    return found
+
+
+def _has_no_members(state: GroupState | None) -> bool:
+    if state is None or (isinstance(state, Group) and state.is_simple):
+        return False
+    return not state.members
+
+
+def _filled(column: pa.ChunkedArray) -> Any:
+    return pc.fill_null(column, _NOTHING).to_numpy()

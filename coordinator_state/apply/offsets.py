@@ -1,0 +1,200 @@
+"""Stage 2, offsets: commits, tombstones and markers of a micro-batch as changes of offsets.
+
+The outcome of each offset is found over columns (`outcomes`). Of those of a key that take part, the
+one with the greatest record offset wins. A key with both a transaction and a tombstone in the
+micro-batch is replayed record by record (`exact_offsets`). Both ways give the state of the
+reference loader; a property test compares them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.collected import Collected, GroupId, group_ids
+from coordinator_state.apply.counts import RecordCounts, by_log_partition
+from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
+from coordinator_state.apply.outcomes import Outcomes, outcomes_of
+from coordinator_state.apply.schemas import (
+    GUARD_OFFSET,
+    OFFSET_CHANGE_SCHEMA,
+    OFFSET_COMMIT_ROW,
+    OFFSET_KEY,
+    PENDING_OFFSET_ROW,
+)
+from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.records.record_types import NO_PRODUCER_ID
+from coordinator_state.replay.offsets import Outcome, Semantics
+
+Integers = np.ndarray[Any, Any]
+
+_COLUMNS = (*PENDING_OFFSET_ROW.names, "is_tombstone")
+_OFFSETS = pa.schema(
+    [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in _COLUMNS]
+    + [pa.field("waits", pa.bool_())]
+)
+"""Offsets of a micro-batch and pending ones alike; `waits` marks those of a transaction."""
+HISTORY_SCHEMA = pa.schema([field.with_nullable(True) for field in OFFSET_COMMIT_ROW])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChanges:
+    """The effect of a micro-batch on offsets.
+
+    `changes` has one row for each key (`OFFSET_CHANGE_SCHEMA`), `history` one for each record whose
+    outcome is known now (`OFFSET_COMMIT_ROW`; none without history). `pending` are all offsets that
+    are pending after the micro-batch (`PENDING_OFFSET_ROW`). `resolved_groups` had a pending offset
+    that is neither pending nor applied any more.
+    """
+
+    changes: pa.Table
+    history: pa.Table
+    pending: pa.Table
+    resolved_groups: set[GroupId]
+    counts: RecordCounts
+
+
+def apply_offsets(
+    collected: Collected, pending: pa.Table, semantics: Semantics, *, with_history: bool
+) -> OffsetChanges:
+    """Apply the offsets and markers of a micro-batch to the offsets that are pending before it."""
+    offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
+    key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
+    waits = _numpy(offsets["waits"])
+    is_exact = np.isin(
+        key_ids, np.intersect1d(key_ids[waits], key_ids[_numpy(offsets["is_tombstone"])])
+    )
+    is_of_pending = np.arange(offsets.num_rows) >= collected.offsets.num_rows
+    exact = replay_exactly(
+        offsets.filter(pa.array(is_exact & ~is_of_pending)),
+        offsets.filter(pa.array(is_exact & is_of_pending)),
+        collected.markers,
+        semantics,
+    )
+    if is_exact.any():
+        offsets = offsets.filter(pa.array(~is_exact))
+        key_ids, waits = key_ids[~is_exact], waits[~is_exact]
+    outcomes = outcomes_of(offsets, key_ids, waits, collected.markers, semantics)
+    return _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
+
+
+def _changes(
+    offsets: pa.Table,
+    key_ids: Integers,
+    outcomes: Outcomes,
+    markers: pa.Table,
+    exact: ExactOffsets,
+    with_history: bool,
+) -> OffsetChanges:
+    takes_part, is_pending = outcomes.takes_part, outcomes.is_pending
+    committed = offsets.filter(pa.array(takes_part))
+    winners = _last_of_each_key(committed, key_ids[takes_part])
+    history = [HISTORY_SCHEMA.empty_table()]
+    if with_history:
+        history += [_history(offsets, outcomes, markers), exact.history]
+    waits = _numpy(offsets["waits"])
+    resolved = offsets.filter(pa.array(waits & ~is_pending))
+    still_pending = offsets.filter(pa.array(is_pending)).select(PENDING_OFFSET_ROW.names)
+    return OffsetChanges(
+        changes=pa.concat_tables([_as_changes(winners), exact.changes]),
+        history=pa.concat_tables(history),
+        pending=pa.concat_tables([exact.pending, still_pending.cast(PENDING_OFFSET_ROW)]),
+        resolved_groups=exact.resolved_groups | set(group_ids(resolved)),
+        counts=RecordCounts.total(
+            [
+                exact.counts,
+                _counts(committed, winners),
+                RecordCounts(
+                    ignored=by_log_partition(offsets, outcomes.of(Outcome.ABORTED)),
+                    superseded=by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)),
+                ),
+                _marker_counts(markers, outcomes, offsets.num_rows, exact.applied_markers),
+            ]
+        ),
+    )
+
+
+def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
+    """Offsets of the log. Only transactional ones keep the producer of their batch."""
+    if semantics is Semantics.COORDINATOR:
+        waits = pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID)
+    else:
+        waits = offsets["is_transactional"]
+    offsets = offsets.select(list(_COLUMNS))
+    for name in ("producer_id", "producer_epoch"):
+        index = offsets.schema.get_field_index(name)
+        offsets = offsets.set_column(index, name, pc.if_else(waits, offsets[name], None))
+    return offsets.append_column("waits", waits).cast(_OFFSETS)
+
+
+def _pending(pending: pa.Table) -> pa.Table:
+    """Pending offsets in the columns of the others."""
+    count = pending.num_rows
+    pending = pending.append_column("is_tombstone", pa.repeat(False, count))
+    return pending.append_column("waits", pa.repeat(True, count)).cast(_OFFSETS)
+
+
+def _counts(committed: pa.Table, winners: pa.Table) -> RecordCounts:
+    read, applied = by_log_partition(committed), by_log_partition(winners)
+    superseded = {p: count - applied.get(p, 0) for p, count in read.items()}
+    return RecordCounts(applied=applied, superseded=superseded)
+
+
+def _marker_counts(
+    markers: pa.Table, outcomes: Outcomes, offset_count: int, applied_exactly: set[MarkerId]
+) -> RecordCounts:
+    """A marker that ended something is applied. The others are ignored."""
+    is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
+    deciding = outcomes.ended_by[outcomes.ended_by >= offset_count]
+    is_applied[deciding - offset_count] = True
+    if applied_exactly:
+        places = zip(
+            markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
+        )
+        is_applied |= np.array([place in applied_exactly for place in places])
+    return RecordCounts(
+        applied=by_log_partition(markers, is_applied),
+        ignored=by_log_partition(markers, ~is_applied),
+    )
+
+
+def distinct_keys(keys: pa.Table) -> Integers:
+    """One integer for each key (`OFFSET_KEY`), the same for the same key."""
+    ids = np.zeros(keys.num_rows, dtype=np.int64)
+    for name in ("group_id", "topic", "partition", "log_partition"):
+        column = keys[name].combine_chunks().dictionary_encode()
+        indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        ids = ids * max(1, len(column.dictionary)) + indices
+        # Back to small numbers, so that the next product cannot overflow.
+        _, ids = np.unique(ids, return_inverse=True)
+    return ids
+
+
+def _last_of_each_key(offsets: pa.Table, key_ids: Integers) -> pa.Table:
+    """The row with the greatest record offset of each key."""
+    order = np.lexsort((_numpy(offsets["record_offset"]), key_ids))
+    is_last = np.ones(len(order), dtype=bool)
+    is_last[:-1] = key_ids[order[1:]] != key_ids[order[:-1]]
+    return offsets.take(pa.array(order[is_last]))
+
+
+def _as_changes(winners: pa.Table) -> pa.Table:
+    changes = winners.append_column(GUARD_OFFSET, winners["record_offset"])
+    return changes.select(OFFSET_CHANGE_SCHEMA.names).cast(OFFSET_CHANGE_SCHEMA)
+
+
+def _history(offsets: pa.Table, outcomes: Outcomes, markers: pa.Table) -> pa.Table:
+    for name, column in outcomes.columns(offsets, markers).items():
+        offsets = offsets.append_column(name, column)
+    if outcomes.is_pending.any():
+        offsets = offsets.filter(pa.array(~outcomes.is_pending))
+    return offsets.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
+
+
+def _numpy(column: pa.ChunkedArray) -> Integers:
+    found: Integers = column.combine_chunks().to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,105 @@
+"""The state of a tables folder that micro-batches depend on, kept in memory between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from coordinator_state.apply.collected import Collected, GroupId, group_ids
+from coordinator_state.apply.committed import COMMITTED_SCHEMA, merged, without
+from coordinator_state.apply.log_partitions import Applied
+from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
+from coordinator_state.apply.state import ApplyState
+from coordinator_state.replay.group_replay import GroupState
+from coordinator_state.replay.modern_groups import ModernGroup
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.group_tables import GroupTables
+from streaming.tables import delta
+from streaming.tables.columns import in_ms, stored_names
+from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
+
+
+@dataclass(slots=True, kw_only=True)
+class TablesState:
+    """The state after the newest micro-batch.
+
+    `keeps_committed` says whether committed offsets are kept: with history, each micro-batch is
+    compared with them, and reading the whole table each time would take long.
+    """
+
+    tables: str
+    semantics: Semantics
+    keeps_committed: bool
+    pending: pa.Table
+    _committed: pa.Table
+    _groups: dict[GroupId, GroupState]
+
+    @classmethod
+    def read(
+        cls,
+        tables: str,
+        versions: Mapping[str, int],
+        semantics: Semantics,
+        *,
+        keeps_committed: bool,
+    ) -> TablesState:
+        """Read the state of a snapshot, which is given by the versions of its tables."""
+        committed = COMMITTED_SCHEMA.empty_table()
+        if keeps_committed:
+            columns, version = stored_names(COMMITTED_SCHEMA), versions[GROUP_OFFSETS.name]
+            found = delta.read(tables, GROUP_OFFSETS, columns, version=version)
+            committed = in_ms(found, COMMITTED_SCHEMA)
+        pending = delta.read(tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
+        return cls(
+            tables=tables,
+            semantics=semantics,
+            keeps_committed=keeps_committed,
+            pending=in_ms(pending, PENDING_OFFSET_ROW),
+            _committed=committed,
+            _groups=GroupTables(tables).groups(versions),
+        )
+
+    def unnamed_topics(self) -> set[str]:
+        """The topics that groups know by id only."""
+        groups = (state for state in self._groups.values() if isinstance(state, ModernGroup))
+        return set[str]().union(*(group.unnamed_topic_ids() for group in groups))
+
+    def forget(self, log_partitions: Collection[int]) -> None:
+        """Drop the state of log partitions whose rows are replaced."""
+        if log_partitions:
+            self.pending = without(self.pending, log_partitions)
+            self._committed = without(self._committed, log_partitions)
+            for group in [group for group in self._groups if group[0] in log_partitions]:
+                del self._groups[group]
+
+    def before(self, collected: Collected, replaced: Collection[int]) -> ApplyState:
+        """The state before a micro-batch, without the rows of the log partitions `replaced`."""
+        state = ApplyState(committed=self._committed, pending=self.pending, groups=self._groups)
+        if self.semantics is Semantics.COORDINATOR:
+            return state
+        # Under `scala` semantics a group without GroupMetadata exists as long as it has offsets.
+        with_pending = set(group_ids(self.pending)) | collected.transactional_groups
+        touched = with_pending | collected.groups_with_offsets | collected.records_of_groups.keys()
+        stored = GroupTables(self.tables)
+
+        def kept(groups: set[GroupId]) -> set[GroupId]:
+            return {group for group in groups if group[0] not in replaced}
+
+        return replace(
+            state,
+            tombstones=stored.tombstones(kept(with_pending)),
+            committed=state.committed if self.keeps_committed else stored.committed(kept(touched)),
+        )
+
+    def update(self, applied: Applied) -> None:
+        """Go on to the state after a micro-batch."""
+        self.pending = applied.pending_offsets
+        if self.keeps_committed:
+            self._committed = merged(self._committed, applied.group_offsets)
+        for group, change in applied.group_changes.changes.items():
+            if change.group is None:
+                self._groups.pop(group, None)
+            else:
+                self._groups[group] = change.group
