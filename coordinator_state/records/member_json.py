@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Final
 
 from coordinator_state.errors import DecodeError
@@ -167,15 +166,9 @@ def member_json_columns(
 ) -> dict[str, str | None]:
     """The columns `subscription_json` and `assignment_json` of a member of a classic group."""
     return {
-        "subscription_json": _subscription_text(protocol_type, protocol, subscription),
+        "subscription_json": _json_text(subscription_json(protocol_type, protocol, subscription)),
         "assignment_json": _json_text(assignment_json(protocol_type, protocol, assignment)),
     }
-
-
-# The members of a group mostly subscribe to the same.
-@lru_cache(maxsize=1_000)
-def _subscription_text(protocol_type: str, protocol: str | None, raw: bytes | None) -> str | None:
-    return _json_text(subscription_json(protocol_type, protocol, raw))
 
 
 def _json_text(found: dict[str, Any] | None) -> str | None:

@@ -92,7 +92,7 @@ def refusal(group_id: str, value: Fields) -> str | None:
     return None
 
 
-# A group comes again and again with much the same members.
+# Successive records of a group repeat its members.
 @lru_cache(maxsize=_MEMBERS_KEPT)
 def _member(
     protocol_type: str,
@@ -152,7 +152,7 @@ def _subscribed_topics(
     return tuple(sorted(topics))
 
 
-# The members of a group mostly subscribe to the same.
+# The members of a group mostly subscribe to the same topics.
 @lru_cache(maxsize=_MEMBERS_KEPT)
 def _subscription(subscription_bytes: bytes) -> tuple[tuple[str, ...], str | None]:
     """Topics and rack id; raises DecodeError."""

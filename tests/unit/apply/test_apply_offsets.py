@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from coordinator_state.apply.counts import by_log_partition
 from coordinator_state.apply.offsets import HISTORY_SCHEMA
 from coordinator_state.apply.schemas import OFFSET_CHANGE_SCHEMA
 from coordinator_state.replay.offsets import OffsetKey, Semantics
-from streaming.engine.micro_batch import is_below
 from tests.support.logs.log_rows import (
     ABORT,
     KEY,
@@ -26,6 +24,7 @@ from tests.support.logs.log_rows import (
     Row,
     commit,
     marker,
+    places,
 )
 from tests.support.tables.offset_tables import (
     COORDINATOR,
@@ -270,23 +269,6 @@ def test_a_transactional_tombstone_under_coordinator_takes_effect_at_once() -> N
 
     assert tables.committed() == {}
     assert tables.waiting() == set()
-
-
-def places(*found: tuple[int, int]) -> pa.Table:
-    """Rows of (log partition, record offset)."""
-    schema = pa.schema([("log_partition", pa.int32()), ("record_offset", pa.int64())])
-    names = schema.names
-    return pa.Table.from_pylist([dict(zip(names, place, strict=True)) for place in found], schema)
-
-
-def test_each_row_has_the_bound_of_its_own_log_partition() -> None:
-    rows = places((0, 5), (7, 5), (3, 0), (0, 4), (7, 2**40), (49, 0))
-    rows = pa.concat_tables([rows, rows.slice(1)])
-    expected = [False, True, False, True, False, False]
-    bounds = {0: 5, 7: 6, 49: 0, 1: 100}
-    assert is_below(rows, "record_offset", bounds).to_pylist() == expected + expected[1:]
-    assert not any(is_below(rows, "record_offset", {}).to_pylist())
-    assert is_below(rows.slice(0, 0), "record_offset", bounds).to_pylist() == []
 
 
 def test_rows_are_counted_by_log_partition() -> None:
