@@ -190,7 +190,7 @@ class _LogPartitionReplay:
 
     def _replay_commit(self, record: _Offset) -> None:
         is_pending = record.is_transactional
-        resolved = self.offsets.replay_commit(record.key, record.value, waits=is_pending)
+        resolved = self.offsets.replay_commit(record.key, record.value, is_transactional=is_pending)
         if not is_pending:
             self._apply(record)
             self._guards[record.key] = record.record_offset
@@ -199,7 +199,7 @@ class _LogPartitionReplay:
     def _replay_tombstone(self, record: _Offset) -> None:
         producer_id = NO_PRODUCER_ID if record.producer_id is None else record.producer_id
         resolved = self.offsets.replay_tombstone(
-            record.key, producer_id=producer_id, waits=record.is_transactional
+            record.key, producer_id=producer_id, is_transactional=record.is_transactional
         )
         self._apply(record)
         if not (record.is_transactional and self.offsets.semantics is Semantics.SCALA):
@@ -262,7 +262,7 @@ def _offset(row: Row) -> _Offset:
     found: _Offset = _Offset.of(
         row,
         key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
-        is_transactional=row["waits"],
+        is_transactional=row["is_transactional"],
         is_tombstone=row["is_tombstone"],
         value=CommittedOffset(**{name: row[name] for name in _VALUES}),
     )

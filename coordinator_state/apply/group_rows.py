@@ -50,7 +50,7 @@ def group_rows(changes: Mapping[GroupId, GroupChange], groups: Mapping[GroupId, 
             **({} if change.group is None else _group_columns(groups[group])),
             "log_partition": group[0],
             "group_id": group[1],
-            "is_gone": change.group is None,
+            "is_deleted": change.group is None,
             GUARD_OFFSET: change.guard_offset,
         }
         for group, change in changes.items()
@@ -90,7 +90,7 @@ def member_rows(
                 "client_id": member.client_id,
                 "client_host": member.client_host,
                 "record_offset": change.guard_offset,
-                "is_gone": True,
+                "is_deleted": True,
             }
             for member in _members_besides(before.get(group), staying)
         ]

@@ -35,9 +35,9 @@ Integers = np.ndarray[Any, Any]
 _COLUMNS = (*PENDING_OFFSET_ROW.names, "is_tombstone")
 _OFFSETS = pa.schema(
     [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in _COLUMNS]
-    + [pa.field("waits", pa.bool_())]
+    + [pa.field("is_transactional", pa.bool_())]
 )
-"""Offsets of a micro-batch and pending ones alike; `waits` marks those of a transaction."""
+"""Offsets of a micro-batch and pending ones alike; `is_transactional`: of a transaction."""
 HISTORY_SCHEMA = pa.schema([field.with_nullable(True) for field in OFFSET_COMMIT_ROW])
 
 
@@ -64,9 +64,9 @@ def apply_offsets(
     """Apply the offsets and markers of a micro-batch to the offsets that are pending before it."""
     offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
-    waits = _numpy(offsets["waits"])
+    is_transactional = _numpy(offsets["is_transactional"])
     is_exact = np.isin(
-        key_ids, np.intersect1d(key_ids[waits], key_ids[_numpy(offsets["is_tombstone"])])
+        key_ids, np.intersect1d(key_ids[is_transactional], key_ids[_numpy(offsets["is_tombstone"])])
     )
     is_of_pending = np.arange(offsets.num_rows) >= collected.offsets.num_rows
     exact = replay_exactly(
@@ -77,8 +77,8 @@ def apply_offsets(
     )
     if is_exact.any():
         offsets = offsets.filter(pa.array(~is_exact))
-        key_ids, waits = key_ids[~is_exact], waits[~is_exact]
-    outcomes = outcomes_of(offsets, key_ids, waits, collected.markers, semantics)
+        key_ids, is_transactional = key_ids[~is_exact], is_transactional[~is_exact]
+    outcomes = outcomes_of(offsets, key_ids, is_transactional, collected.markers, semantics)
     return _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
 
 
@@ -96,8 +96,8 @@ def _changes(
     history = [HISTORY_SCHEMA.empty_table()]
     if with_history:
         history += [_history(offsets, outcomes, markers), exact.history]
-    waits = _numpy(offsets["waits"])
-    resolved = offsets.filter(pa.array(waits & ~is_pending))
+    is_transactional = _numpy(offsets["is_transactional"])
+    resolved = offsets.filter(pa.array(is_transactional & ~is_pending))
     still_pending = offsets.filter(pa.array(is_pending)).select(PENDING_OFFSET_ROW.names)
     return OffsetChanges(
         changes=pa.concat_tables([_as_changes(winners), exact.changes]),
@@ -121,21 +121,21 @@ def _changes(
 def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
     """Offsets of the log. Only transactional ones keep the producer of their batch."""
     if semantics is Semantics.COORDINATOR:
-        waits = pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID)
+        is_transactional = pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID)
     else:
-        waits = offsets["is_transactional"]
+        is_transactional = offsets["is_transactional"]
     offsets = offsets.select(list(_COLUMNS))
     for name in ("producer_id", "producer_epoch"):
         index = offsets.schema.get_field_index(name)
-        offsets = offsets.set_column(index, name, pc.if_else(waits, offsets[name], None))
-    return offsets.append_column("waits", waits).cast(_OFFSETS)
+        offsets = offsets.set_column(index, name, pc.if_else(is_transactional, offsets[name], None))
+    return offsets.append_column("is_transactional", is_transactional).cast(_OFFSETS)
 
 
 def _pending(pending: pa.Table) -> pa.Table:
     """Pending offsets in the columns of the others."""
     count = pending.num_rows
     pending = pending.append_column("is_tombstone", pa.repeat(False, count))
-    return pending.append_column("waits", pa.repeat(True, count)).cast(_OFFSETS)
+    return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
 
 
 def _counts(committed: pa.Table, winners: pa.Table) -> RecordCounts:

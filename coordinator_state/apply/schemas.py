@@ -213,7 +213,7 @@ OFFSET_CHANGE_SCHEMA = _changes(
     GROUP_OFFSET_ROW, pa.field("is_tombstone", pa.bool_()), pa.field(GUARD_OFFSET, pa.int64())
 )
 GROUP_CHANGE_SCHEMA = _changes(
-    GROUP_ROW, pa.field("is_gone", pa.bool_()), pa.field(GUARD_OFFSET, pa.int64())
+    GROUP_ROW, pa.field("is_deleted", pa.bool_()), pa.field(GUARD_OFFSET, pa.int64())
 )
-MEMBER_CHANGE_SCHEMA = _changes(GROUP_MEMBER_ROW, pa.field("is_gone", pa.bool_()))
+MEMBER_CHANGE_SCHEMA = _changes(GROUP_MEMBER_ROW, pa.field("is_deleted", pa.bool_()))
 OFFSET_KEY = ("log_partition", "group_id", "topic", "partition")

@@ -90,11 +90,11 @@ class LogHistories:
         self.state = np.full(count, None, object)
         last = _last_of_each(samples.log)
         self.state[samples.log[last]] = samples.state[last]
-        is_gone = self.state == GONE
+        is_deleted = self.state == GONE
         self.unknown = np.full(count, None, object)
         self.unknown[:] = NO_SAMPLE
-        self.unknown[is_gone] = TOPIC_GONE
-        is_present = (samples.state == PRESENT) & ~is_gone[samples.log]
+        self.unknown[is_deleted] = TOPIC_GONE
+        is_present = (samples.state == PRESENT) & ~is_deleted[samples.log]
         present = samples if is_present.all() else samples.only(is_present)
         self.is_known = np.zeros(count, np.bool_)
         self.is_known[present.log] = True

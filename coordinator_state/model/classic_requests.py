@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.rebalance import Rebalances
@@ -56,7 +56,7 @@ class ClassicRequests:
         if refusal is not ErrorCode.NONE or group is None:
             reply.complete(SyncGroupResponse(error_code=refusal))
             return reply
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             reply.complete(self.mixed.sync_group(group, request))
             return reply
         error_code = _validate_sync(group, request)
@@ -115,7 +115,7 @@ class ClassicRequests:
         group = self.shard.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             return self.mixed.heartbeat(group, member_id, generation_id, group_instance_id)
         if group.is_in(_DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -137,7 +137,7 @@ class ClassicRequests:
         group = self.shard.groups.get(group_id)
         if group is None:
             return LeaveGroupResponse(members=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(members))
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             return self.mixed.leave_group(group, members)
         if group.is_in(_DEAD):
             return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.consumer_member import LEAVE_EPOCH, ConsumerMember, MemberState
 from coordinator_state.model.consumer_records import (
     CURRENT,
@@ -29,13 +29,13 @@ class Change(NamedTuple):
     """A record, and what becomes of the group once it is appended."""
 
     record: KeyAndValue
-    replay: Callable[[ConsumerGroup], None]
+    replay: Callable[[LiveConsumerGroup], None]
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
     """ConsumerGroupMetadata: the group's epoch."""
 
-    def replay(group: ConsumerGroup) -> None:
+    def replay(group: LiveConsumerGroup) -> None:
         group.group_epoch, group.metadata_hash = epoch, metadata_hash
 
     value = {"epoch": epoch, "metadataHash": metadata_hash}
@@ -45,7 +45,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
 def target_epoch(group_id: str, epoch: int) -> Change:
     """ConsumerGroupTargetAssignmentMetadata: the epoch that the target assignment is of."""
 
-    def replay(group: ConsumerGroup) -> None:
+    def replay(group: LiveConsumerGroup) -> None:
         group.target_epoch = epoch
 
     value = {"assignmentEpoch": epoch}
@@ -55,7 +55,7 @@ def target_epoch(group_id: str, epoch: int) -> Change:
 def member_subscription(group_id: str, member: ConsumerMember) -> Change:
     """ConsumerGroupMemberMetadata: who a member is and what it subscribes to."""
 
-    def replay(group: ConsumerGroup) -> None:
+    def replay(group: LiveConsumerGroup) -> None:
         known = group.members.get(member.member_id) or ConsumerMember(member_id=member.member_id)
         group.members[member.member_id] = replace(
             member,
@@ -91,7 +91,7 @@ def member_subscription(group_id: str, member: ConsumerMember) -> Change:
 def target_assignment(group_id: str, member_id: str, target: Assigned) -> Change:
     """ConsumerGroupTargetAssignmentMember: what a member is to have."""
 
-    def replay(group: ConsumerGroup) -> None:
+    def replay(group: LiveConsumerGroup) -> None:
         group.targets[member_id] = target
 
     value = {"topicPartitions": _topic_partitions(target)}
@@ -101,7 +101,7 @@ def target_assignment(group_id: str, member_id: str, target: Assigned) -> Change
 def current_assignment(group_id: str, member: ConsumerMember) -> Change:
     """ConsumerGroupCurrentMemberAssignment: what a member has."""
 
-    def replay(group: ConsumerGroup) -> None:
+    def replay(group: LiveConsumerGroup) -> None:
         group.members[member.member_id] = replace(
             group.members[member.member_id],
             member_epoch=member.member_epoch,
@@ -124,7 +124,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> Change:
 def removed_member(group_id: str, member_id: str) -> list[Change]:
     """The tombstones of a member."""
 
-    def disown(group: ConsumerGroup) -> None:
+    def disown(group: LiveConsumerGroup) -> None:
         member = group.members.get(member_id)
         if member is not None:
             group.members[member_id] = replace(

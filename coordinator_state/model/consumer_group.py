@@ -36,7 +36,7 @@ class ConsumerGroupState(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class ConsumerGroup:
+class LiveConsumerGroup:
     """A consumer group; `targets` are the assignments that members are on their way to."""
 
     group_id: str
@@ -46,9 +46,9 @@ class ConsumerGroup:
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Assigned] = field(default_factory=dict)
 
-    def copy(self) -> ConsumerGroup:
+    def copy(self) -> LiveConsumerGroup:
         """The same group, to be changed on its own; members and assignments never change."""
-        return ConsumerGroup(
+        return LiveConsumerGroup(
             group_id=self.group_id,
             group_epoch=self.group_epoch,
             target_epoch=self.target_epoch,

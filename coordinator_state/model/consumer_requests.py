@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from coordinator_state.model.assignors import ASSIGNORS
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_changes import Change, current_assignment
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
+from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdate, ConsumerGroupUpdates
 from coordinator_state.model.consumer_member import (
     AWAY_EPOCH,
     JOIN_EPOCH,
@@ -24,7 +25,6 @@ from coordinator_state.model.consumer_member import (
 )
 from coordinator_state.model.conversion import changes_to, consumer_group_of
 from coordinator_state.model.error_codes import ErrorCode, Refused
-from coordinator_state.model.group_change import GroupChange, GroupChanges
 from coordinator_state.model.requests import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -39,7 +39,7 @@ class ConsumerRequests:
     """What members of consumer groups ask of their coordinator."""
 
     shard: Shard
-    changes: GroupChanges
+    changes: ConsumerGroupUpdates
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """A member is there, or is not any more."""
@@ -112,20 +112,20 @@ class ConsumerRequests:
             assigned=after.assigned if is_told else None,
         )
 
-    def _group_of(self, request: ConsumerGroupHeartbeatRequest) -> GroupChange:
+    def _group_of(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
         """The group; who joins makes it, or makes it one out of a classic group."""
         group = self.shard.groups.get(request.group_id)
         joins = request.member_epoch == JOIN_EPOCH
-        if isinstance(group, ConsumerGroup):
-            return GroupChange(group=group, start=group)
+        if isinstance(group, LiveConsumerGroup):
+            return ConsumerGroupUpdate(group=group, start=group)
         if not joins:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-        new = ConsumerGroup(group_id=request.group_id)
+        new = LiveConsumerGroup(group_id=request.group_id)
         if group is None:
-            return GroupChange(group=new, start=new)
+            return ConsumerGroupUpdate(group=new, start=new)
         gone = [Change(record, _nothing) for record in group.tombstones()]
         if group.is_empty:
-            return GroupChange(group=new, start=new, changes=gone)
+            return ConsumerGroupUpdate(group=new, start=new, changes=gone)
         is_large = len(group.members) > self.shard.config.consumer_group_max_size
         if is_large or not group.uses_consumer_protocol:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -133,10 +133,12 @@ class ConsumerRequests:
         converted = consumer_group_of(group, self.shard.topics)
         for member in converted.members.values():
             self.changes.expect(group.group_id, member)
-        return GroupChange(group=converted, start=new, changes=[*gone, *changes_to(converted)])
+        return ConsumerGroupUpdate(
+            group=converted, start=new, changes=[*gone, *changes_to(converted)]
+        )
 
     def _member_of(
-        self, change: GroupChange, request: ConsumerGroupHeartbeatRequest
+        self, change: ConsumerGroupUpdate, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerMember:
         group, joins = change.group, request.member_epoch == JOIN_EPOCH
         if request.group_instance_id is None:
@@ -163,7 +165,7 @@ class ConsumerRequests:
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         group = self.shard.groups.get(request.group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, LiveConsumerGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
@@ -176,7 +178,9 @@ class ConsumerRequests:
         if request.group_instance_id is not None and request.member_epoch == AWAY_EPOCH:
             away = replace(member, member_epoch=AWAY_EPOCH, pending_revocation={})
             leaves = [current_assignment(group.group_id, away)]
-            error_code = self.changes.append(GroupChange(group=group, start=group, changes=leaves))
+            error_code = self.changes.append(
+                ConsumerGroupUpdate(group=group, start=group, changes=leaves)
+            )
         else:
             error_code = self.changes.fence(group, [member])
         if error_code is not ErrorCode.NONE:
@@ -184,7 +188,9 @@ class ConsumerRequests:
         return answer
 
 
-def _static_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
+def _static_member(
+    group: LiveConsumerGroup, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerMember:
     member = group.static_member(request.group_instance_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -219,5 +225,5 @@ def _send_to_rejoin(group: ClassicGroup) -> None:
         member.answer_sync(SyncGroupResponse(error_code=rejoin))
 
 
-def _nothing(_group: ConsumerGroup) -> None:
+def _nothing(_group: LiveConsumerGroup) -> None:
     """The tombstone of a classic group: the consumer group is another one."""

@@ -22,7 +22,7 @@ from coordinator_state.model.consumer_changes import (
     target_assignment,
     target_epoch,
 )
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember
 from coordinator_state.model.error_codes import ErrorCode, Refused
 from coordinator_state.model.topics import Topics
@@ -36,7 +36,7 @@ from coordinator_state.records.consumer_protocol import (
 _VERSION_BYTES = 2
 
 
-def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
+def consumer_group_of(classic: ClassicGroup, topics: Topics) -> LiveConsumerGroup:
     """The consumer group that a classic one becomes: everybody has what the leader gave them.
 
     Raises:
@@ -46,7 +46,7 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> ConsumerGroup:
     if classic.members and classic.protocol_name is None:
         # Nobody has ever joined; a broker trips over it.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    group = ConsumerGroup(
+    group = LiveConsumerGroup(
         group_id=classic.group_id,
         group_epoch=classic.generation_id,
         target_epoch=classic.generation_id,
@@ -92,7 +92,7 @@ def _consumer_member(member: ClassicMember, group: ClassicGroup, topics: Topics)
     )
 
 
-def changes_to(group: ConsumerGroup) -> list[Change]:
+def changes_to(group: LiveConsumerGroup) -> list[Change]:
     """The records that make a consumer group out of nothing."""
     group_id, members = group.group_id, group.members.values()
     return [
@@ -105,7 +105,7 @@ def changes_to(group: ConsumerGroup) -> list[Change]:
 
 
 def classic_group_of(
-    group: ConsumerGroup,
+    group: LiveConsumerGroup,
     leaving: Collection[ConsumerMember],
     joining: ConsumerMember | None,
     topics: Topics,

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from coordinator_state.model.classic_requests import ClassicRequests
+from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdates
 from coordinator_state.model.consumer_requests import ConsumerRequests
 from coordinator_state.model.error_codes import ErrorCode
-from coordinator_state.model.group_change import GroupChanges
 from coordinator_state.model.joining import Joining
 from coordinator_state.model.log import CoordinatorLog, Producer
 from coordinator_state.model.mixed_requests import MixedRequests
@@ -72,7 +72,7 @@ class GroupCoordinator:
         )
         self.shard.choose.seed(seed)
         rebalances = Rebalances(self.shard)
-        changes = GroupChanges(self.shard, rebalances)
+        changes = ConsumerGroupUpdates(self.shard, rebalances)
         mixed = MixedRequests(self.shard, changes)
         self._joining = Joining(self.shard, rebalances, mixed)
         self._classic = ClassicRequests(self.shard, rebalances, mixed)

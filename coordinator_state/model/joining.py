@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from coordinator_state.model.classic_group import ClassicGroup, DurableGroup
 from coordinator_state.model.classic_member import ClassicMember
 from coordinator_state.model.classic_states import ClassicState
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.mixed_requests import MixedRequests
 from coordinator_state.model.rebalance import Rebalances
@@ -48,8 +48,8 @@ class Joining:
             return reply
         is_new_member = request.member_id == UNKNOWN_MEMBER_ID
         group = self.shard.groups.get(request.group_id)
-        gone: ConsumerGroup | None = None
-        if isinstance(group, ConsumerGroup):
+        gone: LiveConsumerGroup | None = None
+        if isinstance(group, LiveConsumerGroup):
             if not group.is_empty:
                 reply.complete(self.mixed.join_group(group, request))
                 return reply
@@ -91,7 +91,7 @@ class Joining:
         return None
 
     def _store_new_group(
-        self, group: ClassicGroup, gone: ConsumerGroup | None, reply: JoinReply
+        self, group: ClassicGroup, gone: LiveConsumerGroup | None, reply: JoinReply
     ) -> None:
         """Kafka 4 writes of a new group that it is there, before anybody is in it.
 

@@ -15,11 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coordinator_state.errors import DecodeError
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
+from coordinator_state.model.consumer_group_updates import (
+    REJOIN,
+    RESYNC,
+    ConsumerGroupUpdate,
+    ConsumerGroupUpdates,
+)
 from coordinator_state.model.consumer_member import ClassicProtocol, ConsumerMember, MemberState
 from coordinator_state.model.conversion import protocol_version
 from coordinator_state.model.error_codes import ErrorCode, Refused
-from coordinator_state.model.group_change import REJOIN, RESYNC, GroupChange, GroupChanges
 from coordinator_state.model.requests import (
     UNKNOWN_MEMBER_ID,
     JoinGroupRequest,
@@ -44,18 +49,18 @@ class MixedRequests:
     """What members of the classic protocol ask of a consumer group."""
 
     shard: Shard
-    changes: GroupChanges
+    changes: ConsumerGroupUpdates
 
     # --- JoinGroup
 
-    def join_group(self, group: ConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
+    def join_group(self, group: LiveConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
         """A member takes its next step; answered at once."""
         try:
             return self._join(group, request)
         except Refused as refused:
             return JoinGroupResponse(error_code=refused.error_code)
 
-    def _join(self, group: ConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
+    def _join(self, group: LiveConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
         is_new = request.member_id == UNKNOWN_MEMBER_ID
         member_id = uuid_text(self.shard.new_id()) if is_new else request.member_id
         self.changes.refuse_more_members(group, member_id)
@@ -64,7 +69,7 @@ class MixedRequests:
         instance_id = request.group_instance_id
         if is_new and instance_id is None and request.requires_known_member_id:
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        change = GroupChange(group=group, start=group)
+        change = ConsumerGroupUpdate(group=group, start=group)
         known = group.static_member(instance_id)
         before = self._member_of(change, request, member_id, known)
         try:
@@ -99,7 +104,7 @@ class MixedRequests:
 
     def _member_of(
         self,
-        change: GroupChange,
+        change: ConsumerGroupUpdate,
         request: JoinGroupRequest,
         member_id: str,
         known: ConsumerMember | None,
@@ -116,13 +121,17 @@ class MixedRequests:
             raise Refused(ErrorCode.FENCED_INSTANCE_ID)
         return known
 
-    def _is_classic_but_for(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+    def _is_classic_but_for(self, group: LiveConsumerGroup, member: ConsumerMember) -> bool:
         others = [m for m in group.members.values() if m.member_id != member.member_id]
         is_small = len(group.members) <= self.shard.config.group_max_size
         return is_small and all(other.classic is not None for other in others)
 
     def _convert(
-        self, change: GroupChange, before: ConsumerMember, member: ConsumerMember, owned: Assigned
+        self,
+        change: ConsumerGroupUpdate,
+        before: ConsumerMember,
+        member: ConsumerMember,
+        owned: Assigned,
     ) -> tuple[ConsumerMember, ErrorCode]:
         """The last member of the new protocol is back with the classic one."""
         group = change.group
@@ -146,7 +155,7 @@ class MixedRequests:
 
     # --- SyncGroup
 
-    def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+    def sync_group(self, group: LiveConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """A member asks for what it has."""
         try:
             member, classic = _member(group, request.member_id, request.group_instance_id)
@@ -179,7 +188,7 @@ class MixedRequests:
     # --- Heartbeat
 
     def heartbeat(
-        self, group: ConsumerGroup, member_id: str, generation_id: int, instance_id: str | None
+        self, group: LiveConsumerGroup, member_id: str, generation_id: int, instance_id: str | None
     ) -> ErrorCode:
         """A member is alive, and asks whether there is another step to take."""
         try:
@@ -207,7 +216,7 @@ class MixedRequests:
     # --- LeaveGroup
 
     def leave_group(
-        self, group: ConsumerGroup, members: Sequence[MemberIdentity]
+        self, group: LiveConsumerGroup, members: Sequence[MemberIdentity]
     ) -> LeaveGroupResponse:
         """Members of either protocol are out."""
         error_codes, leaving = [], {}
@@ -226,7 +235,7 @@ class MixedRequests:
 
 
 def _member(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
+    group: LiveConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicProtocol]:
     member = group.members.get(member_id)
     if instance_id is not None:
@@ -239,7 +248,7 @@ def _member(
 
 
 def _leaving(
-    group: ConsumerGroup, identity: MemberIdentity
+    group: LiveConsumerGroup, identity: MemberIdentity
 ) -> tuple[ErrorCode, ConsumerMember | None]:
     if identity.group_instance_id is None:
         member = group.members.get(identity.member_id)

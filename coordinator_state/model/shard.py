@@ -11,7 +11,7 @@ from uuid import UUID
 from coordinator_state.log.record_batch import NO_SEQUENCE
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndValue, Producer
 from coordinator_state.model.timers import Timers
@@ -20,7 +20,7 @@ from coordinator_state.replay.offsets import Semantics
 
 _E = ErrorCode
 
-LiveGroup = ClassicGroup | ConsumerGroup
+LiveGroup = ClassicGroup | LiveConsumerGroup
 """A group of any type, as a coordinator holds it."""
 
 

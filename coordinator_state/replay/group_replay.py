@@ -74,7 +74,7 @@ def rebuilt_group(
     semantics: Semantics,
     *,
     committed: Collection[int],
-    waiting: Collection[int],
+    pending: Collection[int],
     was_simple: bool,
 ) -> GroupState | None:
     """A group from what a compacted log has of it, tombstones included; None where there is none.
@@ -84,7 +84,7 @@ def rebuilt_group(
         records: the last record of each of its keys, in log order.
         semantics: the loader whose rules hold.
         committed: the record offsets of its committed offsets.
-        waiting: the record offsets of its waiting transactional offsets.
+        pending: the record offsets of its pending transactional offsets.
         was_simple: whether it was known as a simple group, by a commit that may be gone since.
     """
     replay = GroupReplay()
@@ -92,11 +92,11 @@ def rebuilt_group(
         for record in records:
             if record.record_type == GROUP_METADATA_TYPE:
                 replay.replay(record)
-        if group_id in replay.tombstones and waiting and not committed:
+        if group_id in replay.tombstones and pending and not committed:
             return active_group_unloaded(group_id, replay.tombstones[group_id])
-        has_offsets = bool(committed or waiting)
+        has_offsets = bool(committed or pending)
         return replay.states.get(group_id) or (simple_group(group_id) if has_offsets else None)
-    replay.replay_in_order(group_id, [*committed, *waiting], records)
+    replay.replay_in_order(group_id, [*committed, *pending], records)
     return replay.states.get(group_id) or (simple_group(group_id) if was_simple else None)
 
 
@@ -189,7 +189,7 @@ class GroupReplay:
             record.record_offset,
             lambda reason: self._warn(record, reason),
         )
-        if group.is_gone:
+        if group.is_deleted:
             del self.states[record.group_id]
 
     def _group_for(self, kind: type[ModernGroup], record: GroupRecord) -> ModernGroup | None:

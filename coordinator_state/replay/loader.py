@@ -89,13 +89,13 @@ class ReferenceLoader:
         if self.semantics is Semantics.COORDINATOR:
             return self._groups.groups
         committed = {key.group_id for key in self.offsets}
-        waiting = {key.group_id for waiting in self.pending.values() for key in waiting}
+        pending = {key.group_id for keys in self.pending.values() for key in keys}
         tombstones = self._groups.tombstones
         return {
-            **{group_id: simple_group(group_id) for group_id in committed | waiting},
+            **{group_id: simple_group(group_id) for group_id in committed | pending},
             **{
                 group_id: active_group_unloaded(group_id, tombstones[group_id])
-                for group_id in waiting - committed
+                for group_id in pending - committed
                 if group_id in tombstones
             },
             **self._groups.groups,
@@ -225,19 +225,21 @@ class ReferenceLoader:
             decoded.fields["topic"],
             decoded.fields["partition"],
         )
-        waits = self._offsets.is_transactional(producer_id, is_transactional)
+        is_transactional = self._offsets.is_transactional(producer_id, is_transactional)
         if fields is None:
-            self._offsets.replay_tombstone(key, producer_id=producer_id, waits=waits)
+            self._offsets.replay_tombstone(
+                key, producer_id=producer_id, is_transactional=is_transactional
+            )
             return
         if self.semantics is Semantics.COORDINATOR:
             self._groups.replay_offset_commit(key.group_id)
         record = committed_offset(
             fields,
             record_offset=record_offset,
-            producer_id=producer_id if waits else None,
-            producer_epoch=producer_epoch if waits else None,
+            producer_id=producer_id if is_transactional else None,
+            producer_epoch=producer_epoch if is_transactional else None,
         )
-        self._offsets.replay_commit(key, record, waits=waits)
+        self._offsets.replay_commit(key, record, is_transactional=is_transactional)
 
     def _warn_of_replay(self, record_offset: int, reason: str) -> None:
         if self.strict:

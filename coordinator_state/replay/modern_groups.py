@@ -80,7 +80,7 @@ class ModernGroup(ABC):
     """A group of one of the three types, replayed record by record.
 
     `created_record_offset` is that of the record that made it: earlier records of the group count
-    no more. `is_gone` after its metadata tombstone.
+    no more. `is_deleted` after its metadata tombstone.
     """
 
     group_type: ClassVar[str]
@@ -99,7 +99,7 @@ class ModernGroup(ABC):
     created_record_offset: int
     record_offset: int
     replay_warning: str | None = None
-    is_gone: bool = False
+    is_deleted: bool = False
     epoch: int = 0
     assignment_epoch: int = 0
     members: dict[str, ModernMember] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class ModernGroup(ABC):
         reason = self._why_not_to_delete()
         if reason is not None:
             warn(f"Received a tombstone record to delete group {self.group_id} but {reason}")
-        self.is_gone = True
+        self.is_deleted = True
 
     def _why_not_to_delete(self) -> str | None:
         if self.members:

@@ -133,24 +133,24 @@ class OffsetReplay:
         return is_transactional
 
     def replay_commit(
-        self, key: OffsetKey, record: CommittedOffset, *, waits: bool
+        self, key: OffsetKey, record: CommittedOffset, *, is_transactional: bool
     ) -> list[Resolved]:
         """Store a plain commit, or let a transactional one wait."""
-        if not waits:
+        if not is_transactional:
             self.offsets[key] = record
             return []
         producer_id = _producer_id(record)
-        waiting = self.pending.setdefault(producer_id, {})
-        replaced = waiting.get(key)
-        waiting[key] = record
+        pending = self.pending.setdefault(producer_id, {})
+        replaced = pending.get(key)
+        pending[key] = record
         return [] if replaced is None else [Resolved(key, replaced, Outcome.SUPERSEDED)]
 
     def replay_tombstone(
-        self, key: OffsetKey, *, producer_id: int = NO_PRODUCER_ID, waits: bool = False
+        self, key: OffsetKey, *, producer_id: int = NO_PRODUCER_ID, is_transactional: bool = False
     ) -> list[Resolved]:
         """Remove a key, by the rule of the loader."""
         if self.semantics is Semantics.SCALA:
-            if waits:
+            if is_transactional:
                 return self._clear_pending(key, (producer_id,))
             self.offsets.pop(key, None)
             return []
@@ -166,23 +166,23 @@ class OffsetReplay:
             and control_type != CONTROL_TYPE_ABORT
         ):
             return []
-        waiting = self.pending.pop(producer_id, {})
+        pending = self.pending.pop(producer_id, {})
         if is_commit:
-            for key, record in waiting.items():
+            for key, record in pending.items():
                 stored = self.offsets.get(key)
                 if stored is None or record.record_offset > stored.record_offset:
                     self.offsets[key] = record
         outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
-        return [Resolved(key, record, outcome) for key, record in waiting.items()]
+        return [Resolved(key, record, outcome) for key, record in pending.items()]
 
     def _clear_pending(self, key: OffsetKey, producer_ids: Iterable[int]) -> list[Resolved]:
         cleared = []
         for producer_id in producer_ids:
-            waiting = self.pending.get(producer_id, {})
-            record = waiting.pop(key, None)
+            pending = self.pending.get(producer_id, {})
+            record = pending.pop(key, None)
             if record is not None:
                 cleared.append(Resolved(key, record, Outcome.CLEARED))
-                if not waiting:
+                if not pending:
                     del self.pending[producer_id]
         return cleared
 

@@ -88,8 +88,8 @@ class GroupTables:
         """Which of the groups have a tombstone as their last GroupMetadata, and where."""
         if not groups:
             return {}
-        is_gone = (pc.field("record_type") == GROUP_METADATA_TYPE) & pc.field("is_tombstone")
-        rows = self._rows_of(COORDINATOR_RECORDS, groups, ["record_offset"], is_gone)
+        is_deleted = (pc.field("record_type") == GROUP_METADATA_TYPE) & pc.field("is_tombstone")
+        rows = self._rows_of(COORDINATOR_RECORDS, groups, ["record_offset"], is_deleted)
         return {
             (row["log_partition"], row["group_id"]): row["record_offset"]
             for row in rows.to_pylist()

@@ -71,7 +71,7 @@ class MicroBatchApply:
 
     writer: Writer
     semantics: Semantics
-    history: str
+    history_mode: str
     progress: LoadProgress
     on_progress: OnProgress | None = None
     topic_names: AskTopicNames = lambda _topic_ids: {}
@@ -83,7 +83,7 @@ class MicroBatchApply:
     _reloading: Reloading = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reloading = Reloading(compacts=self.history != "all")
+        self._reloading = Reloading(compacts=self.history_mode != "all")
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Apply one micro-batch of a query, whose rows are packed."""
@@ -110,12 +110,12 @@ class MicroBatchApply:
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
         self._write(writes, applied, taken, is_pending_changed=is_pending_changed)
         state.update(applied)
-        self.progress.begin_anew(taken.replaced, read_at)
+        self.progress.finish_reload(taken.replaced, read_at)
         read = self.progress.advance(
             taken.reports,
             applied.counts,
             kept=by_log_partition(rows),
-            waiting=by_log_partition(applied.pending_offsets),
+            pending=by_log_partition(applied.pending_offsets),
             newest=_newest_timestamps(rows),
             read_at=read_at,
         )
@@ -206,7 +206,7 @@ class MicroBatchApply:
 
     @property
     def _with_history(self) -> bool:
-        return self.history != "off"
+        return self.history_mode != "off"
 
     def _report(
         self,

@@ -102,7 +102,7 @@ def redecode_quarantine(
     writes.groups(group_rows(changes, described), member_rows(changes, described, before))
     moved = {*records, *_superseded(stored, offsets)}
     _account(progress, quarantined, moved, applied)
-    writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_gone")
+    writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_deleted")
     progress.write(writer)
     decoded = {*records, *map(_place, offsets)}
     return Redecoded(
@@ -147,7 +147,7 @@ def _rebuilt(
     semantics: Semantics,
 ) -> dict[GroupId, GroupChange]:
     committed = stored.record_offsets(GROUP_OFFSETS, groups)
-    waiting = stored.record_offsets(PENDING_OFFSETS, groups)
+    pending = stored.record_offsets(PENDING_OFFSETS, groups)
     simple = stored.simple_groups(groups)
     changes = {}
     for identity in groups:
@@ -156,7 +156,7 @@ def _rebuilt(
             records[identity],
             semantics,
             committed=committed[identity],
-            waiting=waiting[identity],
+            pending=pending[identity],
             was_simple=identity in simple,
         )
         guard_offset = records[identity][-1].record_offset
@@ -200,12 +200,12 @@ def _account(
 
 def _places_table(places: set[Place]) -> pa.Table:
     return pa.Table.from_pylist(
-        [{"log_partition": p, "record_offset": at, "is_gone": True} for p, at in sorted(places)],
+        [{"log_partition": p, "record_offset": at, "is_deleted": True} for p, at in sorted(places)],
         schema=pa.schema(
             [
                 ("log_partition", pa.int32()),
                 ("record_offset", pa.int64()),
-                ("is_gone", pa.bool_()),
+                ("is_deleted", pa.bool_()),
             ]
         ),
     )

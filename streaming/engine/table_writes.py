@@ -66,8 +66,8 @@ class TableWrites:
 
     def groups(self, groups: pa.Table, members: pa.Table) -> None:
         """Changes of groups into `groups` and `group_members`."""
-        self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_gone")
-        self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_gone")
+        self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_deleted")
+        self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_deleted")
 
     def _wrote(self, table: Table, version: int, rows: int) -> None:
         self.progress.table_versions[table.name] = version

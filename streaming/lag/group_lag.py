@@ -239,13 +239,13 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
-    waiting = reader.read("pending_offsets", columns, wanted)
-    waiting = waiting.group_by(["log_partition", *_KEY]).aggregate(
+    pending = reader.read("pending_offsets", columns, wanted)
+    pending = pending.group_by(["log_partition", *_KEY]).aggregate(
         [("committed_offset", "max"), ("commit_timestamp", "min")]
     )
-    waiting = waiting.rename_columns(["log_partition", *_KEY, "pending_offset", "pending_since"])
+    pending = pending.rename_columns(["log_partition", *_KEY, "pending_offset", "pending_since"])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
-    found = found.join(waiting, ["log_partition", *_KEY], join_type="left outer")
+    found = found.join(pending, ["log_partition", *_KEY], join_type="left outer")
     found = found.join(owners(reader, wanted), ["log_partition", *_KEY], join_type="left outer")
     return found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 

@@ -39,7 +39,7 @@ from streaming.tables.writer import Writer
 logger = logging.getLogger(__name__)
 
 
-def begin_reload(
+def finish_reload(
     writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
 ) -> None:
     """Record in the tables that log partitions are reloaded.
@@ -107,8 +107,8 @@ def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
 
 def _quarantine_gone(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
     """Say which records are gone; a reload that starts again says it once."""
-    is_gone = pc.starts_with(pc.field("reason"), GONE)
-    known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_gone)
+    is_lost = pc.starts_with(pc.field("reason"), GONE)
+    known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
     said = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
     rows = [
         {"log_partition": p, "record_offset": NO_RECORD_OFFSET, "reason": doubt.gone}

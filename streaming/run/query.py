@@ -243,7 +243,7 @@ class _Queries:
             apply = MicroBatchApply(
                 writer=self.writer,
                 semantics=start.progress.semantics,
-                history=self.settings.history,
+                history_mode=self.settings.history,
                 progress=start.progress,
                 on_progress=partial(self._loaded, start.progress),
                 topic_names=topic_names,

@@ -22,8 +22,8 @@ from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.tables.durations import parse_interval
 from streaming.tables.file_systems import local_path
 
-Semantics = Literal["auto", "coordinator", "scala"]
-History = Literal["off", "sampled", "all"]
+SemanticsOption = Literal["auto", "coordinator", "scala"]
+HistoryMode = Literal["off", "sampled", "all"]
 
 _DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
@@ -90,8 +90,8 @@ class RunSettings(BaseModel):
     checkpoint: str = ""
     trigger: Annotated[str, AfterValidator(_checked_interval)] = "1 second"
     available_now: bool = False
-    semantics: Semantics = "auto"
-    history: History = "sampled"
+    semantics: SemanticsOption = "auto"
+    history: HistoryMode = "sampled"
     max_records_per_trigger: int | None = Field(default=None, gt=0)
     max_bytes_per_trigger: int | None = Field(default=None, gt=0)
     log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None

@@ -188,7 +188,7 @@ class LoadProgress:
             self.rows.setdefault(log_partition, Progress()).state = STATE_WAITING
         return before != set(log_partitions)
 
-    def begin_anew(self, log_partitions: Iterable[int], reloaded_at: datetime) -> None:
+    def finish_reload(self, log_partitions: Iterable[int], reloaded_at: datetime) -> None:
         """Log partitions whose rows are now those of all of their log."""
         for log_partition in log_partitions:
             self.rows[log_partition] = Progress(
@@ -201,7 +201,7 @@ class LoadProgress:
         counts: RecordCounts,
         *,
         kept: Mapping[int, int],
-        waiting: Mapping[int, int],
+        pending: Mapping[int, int],
         newest: Mapping[int, datetime],
         read_at: datetime,
     ) -> int:
@@ -211,7 +211,7 @@ class LoadProgress:
             reports: the reader's `progress` rows.
             counts: what became of the micro-batch's rows.
             kept: rows per log partition that were not applied before.
-            waiting: transactional offsets that wait now, per log partition.
+            pending: pending offsets now, by log partition.
             newest: the newest timestamp of the micro-batch's records, per log partition.
             read_at: when the micro-batch began; it was planned just before.
         """
@@ -230,7 +230,7 @@ class LoadProgress:
             row.records_superseded += counts.superseded.get(log_partition, 0) + superseded
             row.records_ignored += counts.ignored.get(log_partition, 0)
             row.records_quarantined += counts.quarantined.get(log_partition, 0)
-            row.records_pending = waiting.get(log_partition, 0)
+            row.records_pending = pending.get(log_partition, 0)
             row.next_offset = max(row.next_offset, report["record_offset"])
             row.high_watermark = max(report["high_watermark"], row.next_offset)
             row.leader_epoch = report["log_leader_epoch"]

@@ -68,8 +68,8 @@ def merge_rows(
         key = list(table.key)
         there = _places(rows, key, "row", rows[guard]).join(keys, key, join_type="left semi")
         is_there = pc.is_in(pa.array(np.arange(rows.num_rows)), there["row"].combine_chunks())
-        is_gone = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
-        rows = rows.filter(pc.or_(pc.invert(is_gone), is_there))
+        is_deleted = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
+        rows = rows.filter(pc.or_(pc.invert(is_deleted), is_there))
     values = {name: f"s.{name}" for name in table.schema.names}
     gone = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
     are_theirs = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"

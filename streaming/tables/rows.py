@@ -26,7 +26,7 @@ class Task(TypedDict):
     partition: int | None
 
 
-class Told(TypedDict):
+class LastNotice(TypedDict):
     """What a sink was told last of an alert."""
 
     sink: str
@@ -35,7 +35,7 @@ class Told(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class CommittedOffsetRow:
     """An offset that a group has committed."""
 
     group_id: str
@@ -53,7 +53,7 @@ class CommittedOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingOffset:
+class PendingOffsetRow:
     """An offset that waits for the end of a transaction."""
 
     log_partition: int
@@ -73,7 +73,7 @@ class PendingOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GroupRow:
     """A group as its coordinator has it."""
 
     group_id: str
@@ -95,7 +95,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class MemberRow:
     """A member of a group."""
 
     group_id: str
@@ -125,7 +125,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorRecord:
+class CoordinatorRecordRow:
     """The last record of a key, of a type that has no table of its own."""
 
     group_id: str
@@ -143,7 +143,7 @@ class CoordinatorRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommit:
+class OffsetCommitRow:
     """A record of a commit, applied or not."""
 
     log_partition: int
@@ -168,7 +168,7 @@ class OffsetCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvent:
+class GroupEventRow:
     """Something that happened to a group or to one of its offsets."""
 
     log_partition: int
@@ -200,7 +200,7 @@ class GroupEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantinedRecord:
+class QuarantinedRecordRow:
     """A record that could not be read."""
 
     log_partition: int
@@ -214,7 +214,7 @@ class QuarantinedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
+class LoadProgressRow:
     """How far a log partition is materialised."""
 
     log_partition: int
@@ -244,7 +244,7 @@ class LoadProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSample:
+class LogSampleRow:
     """The ends of a topic partition, as sampled."""
 
     topic: str
@@ -260,7 +260,7 @@ class LogSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
+class AlertRow:
     """What the rules found of one thing."""
 
     rule: str
@@ -275,11 +275,11 @@ class Alert:
     value: float | None
     reason: str
     muted_by: str | None
-    sent: list[Told]
+    sent: list[LastNotice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLag:
+class GroupLagRow:
     """How far a group is behind in a partition."""
 
     group_id: str
@@ -314,7 +314,7 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagTotals:
+class LagTotalsRow:
     """How far a group is behind, in all or in one topic: sums, maxima and minima."""
 
     group_id: str
@@ -336,7 +336,7 @@ class LagTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStatus:
+class GroupStatusRow:
     """In what state a group is, and why."""
 
     group_id: str
@@ -353,7 +353,7 @@ class GroupStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStatus:
+class PartitionStatusRow:
     """In what state a group is with a partition, and why."""
 
     group_id: str
@@ -364,7 +364,7 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiringOffset:
+class ExpiringOffsetRow:
     """When a committed offset expires."""
 
     group_id: str
@@ -380,7 +380,7 @@ class ExpiringOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleGroup:
+class SimpleGroupRow:
     """A group that only its offsets tell of: its consumers `assign()` and never join."""
 
     log_partition: int
@@ -390,7 +390,7 @@ class SimpleGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangingTransaction:
+class HangingTransactionRow:
     """A transaction that holds offsets of a group back for longer than any should."""
 
     log_partition: int

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.topics import Assigned, Topics
@@ -33,7 +33,7 @@ def model_answers(
     for coordinator in coordinators:
         known = topic_names(coordinator.shard.topics) if names is None else names
         for group_id, group in coordinator.groups.items():
-            if isinstance(group, ConsumerGroup):
+            if isinstance(group, LiveConsumerGroup):
                 found |= _consumer_group(group, known)
             else:
                 found |= _classic_group(group)
@@ -70,7 +70,7 @@ def _classic_group(group: ClassicGroup) -> Answers:
     return found
 
 
-def _consumer_group(group: ConsumerGroup, names: Mapping[str, str]) -> Answers:
+def _consumer_group(group: LiveConsumerGroup, names: Mapping[str, str]) -> Answers:
     found: dict[AnswerKey, Fields] = {}
     found[AnswerKey("group", group.group_id)] = {
         "group_type": CONSUMER,

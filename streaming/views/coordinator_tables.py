@@ -135,90 +135,90 @@ class CoordinatorTables:
         """The tables as they are by now."""
         return CoordinatorTables(self.reader.tables, consistent=self.reader.is_consistent)
 
-    def groups(self, group: str | None = None) -> Rows[rows.Group]:
+    def groups(self, group: str | None = None) -> Rows[rows.GroupRow]:
         """Groups as their coordinator has them."""
-        return self._table("groups", rows.Group, group)
+        return self._table("groups", rows.GroupRow, group)
 
-    def members(self, group: str | None = None) -> Rows[rows.Member]:
+    def members(self, group: str | None = None) -> Rows[rows.MemberRow]:
         """Members of groups."""
-        return self._table("group_members", rows.Member, group)
+        return self._table("group_members", rows.MemberRow, group)
 
-    def offsets(self, group: str | None = None) -> Rows[rows.CommittedOffset]:
+    def offsets(self, group: str | None = None) -> Rows[rows.CommittedOffsetRow]:
         """Committed offsets as they are in the log; `offset_fetch` answers as a broker."""
-        return self._table("group_offsets", rows.CommittedOffset, group)
+        return self._table("group_offsets", rows.CommittedOffsetRow, group)
 
-    def pending_offsets(self, group: str | None = None) -> Rows[rows.PendingOffset]:
+    def pending_offsets(self, group: str | None = None) -> Rows[rows.PendingOffsetRow]:
         """Offsets that wait for the end of a transaction."""
-        return self._table("pending_offsets", rows.PendingOffset, group)
+        return self._table("pending_offsets", rows.PendingOffsetRow, group)
 
-    def history(self, group: str | None = None) -> Rows[rows.OffsetCommit]:
+    def history(self, group: str | None = None) -> Rows[rows.OffsetCommitRow]:
         """Every commit that the tables kept, applied or not."""
-        return self._table("offset_commits", rows.OffsetCommit, group)
+        return self._table("offset_commits", rows.OffsetCommitRow, group)
 
-    def events(self, group: str | None = None) -> Rows[rows.GroupEvent]:
+    def events(self, group: str | None = None) -> Rows[rows.GroupEventRow]:
         """What happened to groups and to their offsets."""
-        return self._table("group_events", rows.GroupEvent, group)
+        return self._table("group_events", rows.GroupEventRow, group)
 
-    def records(self, group: str | None = None) -> Rows[rows.CoordinatorRecord]:
+    def records(self, group: str | None = None) -> Rows[rows.CoordinatorRecordRow]:
         """The last record of each key, of the types that have no table of their own."""
-        return self._table("coordinator_records", rows.CoordinatorRecord, group)
+        return self._table("coordinator_records", rows.CoordinatorRecordRow, group)
 
-    def alerts(self, group: str | None = None) -> Rows[rows.Alert]:
+    def alerts(self, group: str | None = None) -> Rows[rows.AlertRow]:
         """What `alert run` found, as it is now."""
-        return self._table("alerts", rows.Alert, group)
+        return self._table("alerts", rows.AlertRow, group)
 
-    def quarantine(self) -> Rows[rows.QuarantinedRecord]:
+    def quarantine(self) -> Rows[rows.QuarantinedRecordRow]:
         """Records that could not be read."""
-        return self._table("quarantine", rows.QuarantinedRecord)
+        return self._table("quarantine", rows.QuarantinedRecordRow)
 
-    def progress(self) -> Rows[rows.LoadProgress]:
+    def progress(self) -> Rows[rows.LoadProgressRow]:
         """How far each log partition is materialised."""
-        return self._table("load_progress", rows.LoadProgress)
+        return self._table("load_progress", rows.LoadProgressRow)
 
-    def log_samples(self) -> Rows[rows.LogSample]:
+    def log_samples(self) -> Rows[rows.LogSampleRow]:
         """The ends of topic partitions, as they were sampled."""
-        return self._table("log_offsets", rows.LogSample)
+        return self._table("log_offsets", rows.LogSampleRow)
 
-    def lag(self, group: str | None = None) -> Rows[rows.GroupLag]:
+    def lag(self, group: str | None = None) -> Rows[rows.GroupLagRow]:
         """How far groups are behind in each partition."""
-        return Rows(group_lag(self.reader, group_ids=_only(group)), rows.GroupLag)
+        return Rows(group_lag(self.reader, group_ids=_only(group)), rows.GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
-    ) -> Rows[rows.LagTotals]:
+    ) -> Rows[rows.LagTotalsRow]:
         """The same, put together by group, or by group and topic."""
         lags = group_lag(self.reader, group_ids=_only(group))
-        return Rows(lag_totals(lags, by), rows.LagTotals)
+        return Rows(lag_totals(lags, by), rows.LagTotalsRow)
 
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[rows.GroupStatus]:
+    ) -> Rows[rows.GroupStatusRow]:
         """In what state each group is, and why."""
         judged = burrow_group_statuses if rules == "burrow" else group_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), rows.GroupStatus)
+        return Rows(judged(self.reader, group_ids=_only(group)), rows.GroupStatusRow)
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[rows.PartitionStatus]:
+    ) -> Rows[rows.PartitionStatusRow]:
         """In what state each group is with each partition, and why."""
         judged = burrow_partition_statuses if rules == "burrow" else partition_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), rows.PartitionStatus)
+        return Rows(judged(self.reader, group_ids=_only(group)), rows.PartitionStatusRow)
 
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None
-    ) -> Rows[rows.ExpiringOffset]:
+    ) -> Rows[rows.ExpiringOffsetRow]:
         """When committed offsets expire, soonest first; `retention` in place of the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
-        return Rows(found, rows.ExpiringOffset)
+        return Rows(found, rows.ExpiringOffsetRow)
 
-    def simple_groups(self, group: str | None = None) -> Rows[rows.SimpleGroup]:
+    def simple_groups(self, group: str | None = None) -> Rows[rows.SimpleGroupRow]:
         """Groups that only their offsets tell of: `assign()` without joining."""
-        return self._view("simple_groups", rows.SimpleGroup, group)
+        return self._view("simple_groups", rows.SimpleGroupRow, group)
 
-    def hanging_transactions(self, group: str | None = None) -> Rows[rows.HangingTransaction]:
+    def hanging_transactions(self, group: str | None = None) -> Rows[rows.HangingTransactionRow]:
         """Transactions that have held offsets of a group back for more than 15 minutes."""
-        return self._view("hanging_transactions", rows.HangingTransaction, group)
+        return self._view("hanging_transactions", rows.HangingTransactionRow, group)
 
     def offset_fetch(
         self,

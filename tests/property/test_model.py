@@ -12,7 +12,7 @@ from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.classic_states import ClassicState
 from coordinator_state.model.cleaner import clean
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.log import Producer
@@ -274,11 +274,11 @@ class CoordinatorMachine(ConsumerRules):
         Who joins it with an id of before has Kafka 4 forget it, and write nothing.
         """
         group = self.coordinator.groups.get(group_id)
-        return isinstance(group, ConsumerGroup) and group.is_empty
+        return isinstance(group, LiveConsumerGroup) and group.is_empty
 
     def _generation(self, group_id: str, member_id: str) -> int:
         group = self.coordinator.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             member = group.members.get(member_id)
             return 0 if member is None else member.member_epoch
         return 0 if group is None else group.generation_id

@@ -70,7 +70,7 @@ def simulated_tables(
         apply = MicroBatchApply(
             writer=writer,
             semantics=semantics,
-            history=history,
+            history_mode=history,
             progress=progress,
         )
         yield SimulatedTables(writer, apply, history == "all")

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.consumer_member import ConsumerMember
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import ConsumerGroupHeartbeatRequest
@@ -77,7 +77,7 @@ class ConsumerRules(RuleBasedStateMachine):
 
     def _consumer(self, group_id: str, member_id: str) -> ConsumerMember | None:
         group = self.coordinator.groups.get(group_id)
-        return group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        return group.members.get(member_id) if isinstance(group, LiveConsumerGroup) else None
 
     def _go_on(self, group_id: str, member: ConsumerMember, **request: Any) -> None:
         epoch = max(member.member_epoch, 1)

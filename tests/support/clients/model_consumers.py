@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
@@ -54,9 +54,9 @@ def wait(coordinator: GroupCoordinator, ms: int) -> None:
     coordinator.advance(coordinator.shard.now_ms + ms)
 
 
-def consumer_group(coordinator: GroupCoordinator) -> ConsumerGroup:
+def consumer_group(coordinator: GroupCoordinator) -> LiveConsumerGroup:
     group = coordinator.groups[GROUP]
-    assert isinstance(group, ConsumerGroup)
+    assert isinstance(group, LiveConsumerGroup)
     return group
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.topics import Assigned
 from coordinator_state.replay.group_replay import described
@@ -32,7 +32,7 @@ def expected_state(coordinator: GroupCoordinator) -> State:
     with_offsets |= {key.group_id for keys in coordinator.pending.values() for key in keys}
     found = {}
     for group_id, group in coordinator.shard.groups.items():
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             found[group_id] = _consumer_group(group)
         elif group.durable is not None:
             found[group_id] = _durable(group)
@@ -74,7 +74,7 @@ def _durable(group: ClassicGroup) -> tuple[Any, ...]:
     )
 
 
-def _consumer_group(group: ConsumerGroup) -> tuple[Any, ...]:
+def _consumer_group(group: LiveConsumerGroup) -> tuple[Any, ...]:
     return (
         group.state.value,
         group.protocol_type,

@@ -143,7 +143,7 @@ class PlanTables:
                 self.groups[group] = change.group
         for row in applied.group_members.to_pylist():
             key = row["log_partition"], row["group_id"], row["member_id"]
-            if row["is_gone"]:
+            if row["is_deleted"]:
                 assert self.members.pop(key), "only members of the table go"
             else:
                 self.members[key] = row

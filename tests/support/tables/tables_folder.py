@@ -60,7 +60,7 @@ def start_apply(
     return MicroBatchApply(
         writer=writer,
         semantics=progress.semantics,
-        history=history,
+        history_mode=history,
         progress=progress,
         fault=after,
         **options,

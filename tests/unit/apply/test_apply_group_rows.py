@@ -25,7 +25,7 @@ def test_rows_of_groups_and_members() -> None:
     assert groups["g"] == {
         "log_partition": LOG_PARTITION,
         "group_id": "g",
-        "is_gone": False,
+        "is_deleted": False,
         "guard_offset": 1,
         "group_type": "classic",
         "state": STABLE,
@@ -45,7 +45,7 @@ def test_rows_of_groups_and_members() -> None:
     assert {name: value for name, value in groups["gone"].items() if value is not None} == {
         "log_partition": LOG_PARTITION,
         "group_id": "gone",
-        "is_gone": True,
+        "is_deleted": True,
         "guard_offset": 4,
     }
     assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, EMPTY)
@@ -80,7 +80,7 @@ def test_rows_of_groups_and_members() -> None:
         '"ownedPartitions": [], "generationId": -1, "rackId": null}',
         "assignment_json": '{"version": 3, "assignedPartitions": '
         '[{"topic": "t", "partitions": [1]}], "userData": null}',
-        "is_gone": None,
+        "is_deleted": None,
         "record_offset": 1,
         "created_record_offset": None,
     }

@@ -41,7 +41,7 @@ def record(record_offset: int, committed_offset: int, **fields: Any) -> Committe
 
 def replay_plain(replay: OffsetReplay, key: OffsetKey, commit: CommittedOffset) -> None:
     """A plain commit takes effect at once and decides about nothing else."""
-    assert replay.replay_commit(key, commit, waits=False) == []
+    assert replay.replay_commit(key, commit, is_transactional=False) == []
     assert replay.offsets[key] == commit
 
 
@@ -51,7 +51,7 @@ def replay_transactional(
     """A transactional commit waits and leaves the stored offset alone."""
     stored = replay.offsets.get(key)
     commit = record(record_offset, committed, producer_id=producer_id, producer_epoch=0)
-    replay.replay_commit(key, commit, waits=True)
+    replay.replay_commit(key, commit, is_transactional=True)
     assert replay.pending[producer_id][key] == commit
     assert replay.offsets.get(key) == stored
     return commit
@@ -213,7 +213,7 @@ def test_a_producer_that_commits_a_key_again_supersedes_itself_only(semantics: S
     of_8 = replay_transactional(replay, 8, BAR_0, 1, 2)
     again = record(2, 3, producer_id=7)
 
-    assert replay.replay_commit(BAR_0, again, waits=True) == [
+    assert replay.replay_commit(BAR_0, again, is_transactional=True) == [
         Resolved(BAR_0, first, Outcome.SUPERSEDED)
     ]
     assert replay.pending == {7: {BAR_0: again}, 8: {BAR_0: of_8}}
@@ -222,9 +222,11 @@ def test_a_producer_that_commits_a_key_again_supersedes_itself_only(semantics: S
 @both
 def test_the_epoch_of_a_producer_decides_nothing(semantics: Semantics) -> None:
     replay = OffsetReplay(semantics)
-    replay.replay_commit(BAR_0, record(0, 1, producer_id=7, producer_epoch=3), waits=True)
+    replay.replay_commit(
+        BAR_0, record(0, 1, producer_id=7, producer_epoch=3), is_transactional=True
+    )
     late = record(1, 2, producer_id=7, producer_epoch=2)
-    replay.replay_commit(BAR_1, late, waits=True)
+    replay.replay_commit(BAR_1, late, is_transactional=True)
 
     replay.replay_end_transaction_marker(7, CONTROL_TYPE_COMMIT)
 
@@ -274,7 +276,7 @@ def test_a_transactional_tombstone_takes_effect_at_once_under_coordinator() -> N
     replay_plain(replay, BAR_0, record(0, 1))
     of_8 = replay_transactional(replay, 8, BAR_0, 1, 2)
 
-    assert replay.replay_tombstone(BAR_0, producer_id=7, waits=True) == [
+    assert replay.replay_tombstone(BAR_0, producer_id=7, is_transactional=True) == [
         Resolved(BAR_0, of_8, Outcome.CLEARED)
     ]
     assert replay.replay_end_transaction_marker(7, CONTROL_TYPE_ABORT) == []
@@ -287,12 +289,12 @@ def test_a_transactional_tombstone_touches_only_its_own_producer_under_scala() -
     of_7 = replay_transactional(replay, 7, BAR_0, 1, 2)
     of_8 = replay_transactional(replay, 8, BAR_0, 2, 3)
 
-    cleared = replay.replay_tombstone(BAR_0, producer_id=7, waits=True)
+    cleared = replay.replay_tombstone(BAR_0, producer_id=7, is_transactional=True)
 
     assert cleared == [Resolved(BAR_0, of_7, Outcome.CLEARED)]
     assert committed_offsets(replay) == {BAR_0: 1}
     assert replay.pending == {8: {BAR_0: of_8}}
-    assert replay.replay_tombstone(BAR_1, producer_id=7, waits=True) == []
+    assert replay.replay_tombstone(BAR_1, producer_id=7, is_transactional=True) == []
 
 
 @both
@@ -300,7 +302,7 @@ def test_a_tombstone_of_an_unknown_key_is_nothing(semantics: Semantics) -> None:
     replay = OffsetReplay(semantics)
 
     assert replay.replay_tombstone(BAR_0) == []
-    assert replay.replay_tombstone(BAR_0, producer_id=7, waits=True) == []
+    assert replay.replay_tombstone(BAR_0, producer_id=7, is_transactional=True) == []
     assert (replay.offsets, replay.pending) == ({}, {})
 
 
@@ -337,7 +339,7 @@ def test_what_makes_a_record_transactional(
 
 def test_a_transactional_commit_without_a_producer_id_waits_for_a_marker_without_one() -> None:
     replay = OffsetReplay(Semantics.SCALA)
-    replay.replay_commit(BAR_0, record(0, 1), waits=True)
+    replay.replay_commit(BAR_0, record(0, 1), is_transactional=True)
 
     assert replay.pending == {NO_PRODUCER_ID: {BAR_0: record(0, 1)}}
     replay.replay_end_transaction_marker(NO_PRODUCER_ID, CONTROL_TYPE_COMMIT)

@@ -41,7 +41,7 @@ def test_a_classic_group_is_what_its_last_value_says(semantics: Semantics) -> No
 
 def test_under_coordinator_a_commit_behind_the_tombstone_makes_a_simple_group() -> None:
     assert rebuilt(COORDINATOR, tombstone(4), committed=[2]) is None
-    assert rebuilt(COORDINATOR, tombstone(4), committed=[2], waiting=[5]) == simple_group("g")
+    assert rebuilt(COORDINATOR, tombstone(4), committed=[2], pending=[5]) == simple_group("g")
     assert rebuilt(COORDINATOR, tombstone(4), was_simple=True) == simple_group("g")
 
 
@@ -54,7 +54,7 @@ def test_a_commit_between_the_records_of_a_group_changes_nothing() -> None:
 def test_scala_knows_classic_groups_and_those_that_offsets_make() -> None:
     assert rebuilt(SCALA, epoch(4)) is None
     assert rebuilt(SCALA, epoch(4), committed=[2]) == simple_group("g")
-    assert rebuilt(SCALA, tombstone(4), committed=[2], waiting=[3]) == simple_group("g")
-    unloaded = rebuilt(SCALA, tombstone(4), waiting=[3])
+    assert rebuilt(SCALA, tombstone(4), committed=[2], pending=[3]) == simple_group("g")
+    unloaded = rebuilt(SCALA, tombstone(4), pending=[3])
     assert unloaded.replay_warning == ("record offset 4: Unexpected unload of active group g")
-    assert rebuilt(SCALA, waiting=[3]) == simple_group("g")
+    assert rebuilt(SCALA, pending=[3]) == simple_group("g")

@@ -27,23 +27,23 @@ from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
 ROWS = {
-    "alerts": (rows.Alert, "alerts"),
-    "coordinator_records": (rows.CoordinatorRecord, "records"),
-    "expiring_offsets": (rows.ExpiringOffset, "expiring_offsets"),
-    "group_events": (rows.GroupEvent, "events"),
-    "group_lag": (rows.GroupLag, "lag"),
-    "group_members": (rows.Member, "members"),
-    "group_offsets": (rows.CommittedOffset, "offsets"),
-    "group_status": (rows.GroupStatus, "status"),
-    "groups": (rows.Group, "groups"),
-    "hanging_transactions": (rows.HangingTransaction, "hanging_transactions"),
-    "load_progress": (rows.LoadProgress, "progress"),
-    "log_offsets": (rows.LogSample, "log_samples"),
-    "offset_commits": (rows.OffsetCommit, "history"),
-    "partition_status": (rows.PartitionStatus, "partition_status"),
-    "pending_offsets": (rows.PendingOffset, "pending_offsets"),
-    "quarantine": (rows.QuarantinedRecord, "quarantine"),
-    "simple_groups": (rows.SimpleGroup, "simple_groups"),
+    "alerts": (rows.AlertRow, "alerts"),
+    "coordinator_records": (rows.CoordinatorRecordRow, "records"),
+    "expiring_offsets": (rows.ExpiringOffsetRow, "expiring_offsets"),
+    "group_events": (rows.GroupEventRow, "events"),
+    "group_lag": (rows.GroupLagRow, "lag"),
+    "group_members": (rows.MemberRow, "members"),
+    "group_offsets": (rows.CommittedOffsetRow, "offsets"),
+    "group_status": (rows.GroupStatusRow, "status"),
+    "groups": (rows.GroupRow, "groups"),
+    "hanging_transactions": (rows.HangingTransactionRow, "hanging_transactions"),
+    "load_progress": (rows.LoadProgressRow, "progress"),
+    "log_offsets": (rows.LogSampleRow, "log_samples"),
+    "offset_commits": (rows.OffsetCommitRow, "history"),
+    "partition_status": (rows.PartitionStatusRow, "partition_status"),
+    "pending_offsets": (rows.PendingOffsetRow, "pending_offsets"),
+    "quarantine": (rows.QuarantinedRecordRow, "quarantine"),
+    "simple_groups": (rows.SimpleGroupRow, "simple_groups"),
 }
 OF_ARROW = [
     (pa.types.is_string, str),
@@ -84,14 +84,14 @@ def python_type(of: pa.DataType) -> type:
 def test_every_table_and_view_has_a_class() -> None:
     assert ROWS.keys() == SCHEMAS.keys()
     classes = {one for one in vars(rows).values() if isinstance(one, type) and is_dataclass(one)}
-    assert classes == {row_type for row_type, _ in ROWS.values()} | {rows.LagTotals}
+    assert classes == {row_type for row_type, _ in ROWS.values()} | {rows.LagTotalsRow}
 
 
 @pytest.mark.parametrize(
     ("schema", "row_type"),
     [
         *((SCHEMAS[name], row_type) for name, (row_type, _) in ROWS.items()),
-        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, rows.LagTotals),
+        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, rows.LagTotalsRow),
     ],
 )
 def test_a_class_has_the_columns(schema: pa.Schema, row_type: type) -> None:

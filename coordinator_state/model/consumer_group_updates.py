@@ -24,7 +24,7 @@ from coordinator_state.model.consumer_changes import (
     target_assignment,
     target_epoch,
 )
-from coordinator_state.model.consumer_group import ConsumerGroup
+from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.consumer_member import JOIN_EPOCH, ConsumerMember, MemberState
 from coordinator_state.model.consumer_records import removed_group
 from coordinator_state.model.conversion import classic_group_of
@@ -43,22 +43,22 @@ _RETRY_MS: Final = 500
 
 
 @dataclass(slots=True, kw_only=True)
-class GroupChange:
+class ConsumerGroupUpdate:
     """`group` is as the request finds it; `changes` are replayed on `start` once appended."""
 
-    group: ConsumerGroup
-    start: ConsumerGroup
+    group: LiveConsumerGroup
+    start: LiveConsumerGroup
     changes: list[Change] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class GroupChanges:
+class ConsumerGroupUpdates:
     """How the consumer groups of a coordinator change."""
 
     shard: Shard
     rebalances: Rebalances
 
-    def append(self, change: GroupChange) -> ErrorCode:
+    def append(self, change: ConsumerGroupUpdate) -> ErrorCode:
         """Append what was collected; only then the group is as it says."""
         if not change.changes:
             return ErrorCode.NONE
@@ -73,7 +73,7 @@ class GroupChanges:
             self.shard.groups[after.group_id] = after
         return error_code
 
-    def refuse_more_members(self, group: ConsumerGroup, member_id: str) -> None:
+    def refuse_more_members(self, group: LiveConsumerGroup, member_id: str) -> None:
         """Whether a group is full.
 
         Raises:
@@ -86,7 +86,7 @@ class GroupChanges:
     # --- a member comes or changes
 
     def replace_static(
-        self, change: GroupChange, known: ConsumerMember, member_id: str
+        self, change: ConsumerGroupUpdate, known: ConsumerMember, member_id: str
     ) -> ConsumerMember:
         """A static member is back under another id: with what it had, in epoch 0."""
         group_id = change.group.group_id
@@ -104,7 +104,7 @@ class GroupChanges:
 
     def update(
         self,
-        change: GroupChange,
+        change: ConsumerGroupUpdate,
         before: ConsumerMember,
         member: ConsumerMember,
         owned: Assigned | None,
@@ -119,7 +119,7 @@ class GroupChanges:
         return self.reconcile(change, member, epoch, target, owned, has_changed=has_changed)
 
     def subscribe(
-        self, change: GroupChange, before: ConsumerMember, member: ConsumerMember
+        self, change: ConsumerGroupUpdate, before: ConsumerMember, member: ConsumerMember
     ) -> tuple[bool, int]:
         """Whether a member's topics have changed, and the epoch that the group then is in."""
         group = change.group
@@ -136,7 +136,9 @@ class GroupChanges:
             change.changes.append(group_epoch(group.group_id, epoch, metadata_hash))
         return has_changed, epoch
 
-    def _new_target(self, change: GroupChange, member: ConsumerMember, epoch: int) -> Assigned:
+    def _new_target(
+        self, change: ConsumerGroupUpdate, member: ConsumerMember, epoch: int
+    ) -> Assigned:
         group, topics = change.group, self.shard.topics
         members = group.members_with(member)
         subscribers = {
@@ -156,7 +158,7 @@ class GroupChanges:
 
     def reconcile(
         self,
-        change: GroupChange,
+        change: ConsumerGroupUpdate,
         member: ConsumerMember,
         epoch: int,
         target: Assigned,
@@ -179,7 +181,7 @@ class GroupChanges:
 
     # --- members go
 
-    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> ErrorCode:
+    def fence(self, group: LiveConsumerGroup, members: Sequence[ConsumerMember]) -> ErrorCode:
         """Members are out; the group becomes a classic one if only such members are left.
 
         Raises:
@@ -189,8 +191,8 @@ class GroupChanges:
             return ErrorCode.NONE
         left = len(group.members) - len(members)
         if group.is_classic_without(members) and left <= self.shard.config.group_max_size:
-            return self.convert_to_classic(GroupChange(group=group, start=group), members)
-        change = GroupChange(group=group, start=group)
+            return self.convert_to_classic(ConsumerGroupUpdate(group=group, start=group), members)
+        change = ConsumerGroupUpdate(group=group, start=group)
         away = {member.member_id for member in members}
         for member in members:
             change.changes += removed_member(group.group_id, member.member_id)
@@ -210,7 +212,7 @@ class GroupChanges:
 
     def convert_to_classic(
         self,
-        change: GroupChange,
+        change: ConsumerGroupUpdate,
         leaving: Sequence[ConsumerMember],
         joining: ConsumerMember | None = None,
         *,
@@ -282,7 +284,7 @@ class GroupChanges:
 
         def fence() -> None:
             group = self.shard.groups.get(group_id)
-            if not isinstance(group, ConsumerGroup):
+            if not isinstance(group, LiveConsumerGroup):
                 return
             member = group.members.get(member_id)
             if member is None or not still(member):
