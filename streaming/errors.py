@@ -64,3 +64,8 @@ class LogTruncated(LogChanged):
 
 class SparkError(Exception):
     """Something failed in Spark's JVM; the text is the Java exception's own."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text; the name of its class if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

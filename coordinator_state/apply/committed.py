@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.merge import merged
 from coordinator_state.apply.schemas import GROUP_OFFSET_ROW, GUARD_OFFSET, OFFSET_KEY
 
 _KEY = list(OFFSET_KEY)
@@ -27,16 +28,9 @@ def values_before(committed: pa.Table, keys: pa.Table) -> pa.Table:
     return found.sort_by("row").select(_VALUES)
 
 
-def merged(committed: pa.Table, changes: pa.Table) -> pa.Table:
-    """The committed offsets after changes (`OFFSET_CHANGE_SCHEMA`), by the rule of the MERGE."""
-    if not changes.num_rows:
-        return committed
-    stored = values_before(committed, changes)["record_offset"]
-    applies = pc.greater_equal(changes[GUARD_OFFSET], pc.fill_null(stored, -1))
-    changes = changes.filter(applies)
-    rest = committed.join(changes.select(_KEY), _KEY, join_type="left anti")
-    new = changes.filter(pc.invert(changes["is_tombstone"])).select(COMMITTED_SCHEMA.names)
-    return pa.concat_tables([rest.select(COMMITTED_SCHEMA.names), new.cast(COMMITTED_SCHEMA)])
+def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:
+    """The committed offsets after changes (`OFFSET_CHANGE_SCHEMA`)."""
+    return merged(committed, changes, key=_KEY, guard=GUARD_OFFSET, deletes="is_tombstone")
 
 
 def without(rows: pa.Table, log_partitions: Iterable[int]) -> pa.Table:

@@ -264,7 +264,7 @@ def _offset(row: Row) -> _Offset:
         key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
         is_transactional=row["is_transactional"],
         is_tombstone=row["is_tombstone"],
-        value=CommittedOffset(**{name: row[name] for name in _VALUES}),
+        value=CommittedOffset.from_row(row),
     )
     return found
 

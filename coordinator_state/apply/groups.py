@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_state.apply.collected import Collected, DecodedGroupRecord, GroupId, group_ids
-from coordinator_state.apply.committed import merged
+from coordinator_state.apply.committed import committed_after
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
 from coordinator_state.apply.state import ApplyContext, ApplyState
@@ -226,7 +226,7 @@ def _scala_changes(
         ):
             guard_offsets[group] = NO_RECORD_OFFSET
     with_pending = set(group_ids(offsets.pending))
-    with_committed = set(group_ids(merged(state.committed, offsets.changes)))
+    with_committed = set(group_ids(committed_after(state.committed, offsets.changes)))
     for group, guard_offset in guard_offsets.items():
         after: GroupState | None = None
         if group in with_committed:

@@ -100,17 +100,8 @@ def _move(row: Row, before: Row) -> OffsetMove:
         key=OffsetKey(row["group_id"], row["topic"], row["partition"]),
         record_offset=row["outcome_record_offset"],
         timestamp_ms=row["outcome_timestamp_ms"],
-        before=None if before["record_offset"] is None else CommittedOffset(**before),
-        after=None
-        if row["is_tombstone"]
-        else CommittedOffset(
-            committed_offset=row["committed_offset"],
-            leader_epoch=row["leader_epoch"],
-            commit_timestamp_ms=row["commit_timestamp_ms"],
-            expire_timestamp_ms=row["expire_timestamp_ms"],
-            record_offset=row["record_offset"],
-            producer_id=row["producer_id"],
-        ),
+        before=None if before["record_offset"] is None else CommittedOffset.from_row(before),
+        after=None if row["is_tombstone"] else CommittedOffset.from_row(row),
     )
 
 

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import pyarrow as pa
 
@@ -38,14 +37,14 @@ from coordinator_state.log.record_batch import (
     read_frame,
 )
 from coordinator_state.log.record_set import END_OF_LOG, Rest, frame_record_set
+from coordinator_state.records.offset_commit_value import offset_commit_values
 from coordinator_state.records.record_types import (
     GROUP_METADATA_TYPE,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     OFFSET_COMMIT_TYPES,
 )
 from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
-from coordinator_state.wire.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.wire.primitives import read_int16
 
 MIN_TIMESTAMP_MS: Final = -62_135_596_800_000
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
@@ -326,18 +325,10 @@ def _offset_columns(key: DecodedKey, value: DecodedValue | None) -> Row:
     }
     if value is None:
         return columns
-    fields = value.fields
-    leader_epoch = fields["leaderEpoch"]
-    topic_id: UUID = fields["topicId"]
-    return columns | {
-        "value_version": value.version,
-        "committed_offset": fields["offset"],
-        "leader_epoch": None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
-        "metadata": fields["metadata"],
-        "commit_timestamp_ms": _clamped(fields["commitTimestamp"]),
-        "expire_timestamp_ms": _timestamp_column(fields["expireTimestamp"]),
-        "topic_id": None if topic_id == ZERO_UUID else uuid_text(topic_id),
-    }
+    values = offset_commit_values(value.fields)
+    for name in ("commit_timestamp_ms", "expire_timestamp_ms"):
+        values[name] = None if values[name] is None else _clamped(values[name])
+    return columns | values | {"value_version": value.version}
 
 
 def _undecodable_columns(record: Record, reason: str) -> Row:

@@ -20,12 +20,11 @@ from dataclasses import dataclass, field
 from coordinator_state.errors import DecodeError, ReplayError, UnknownRecordType
 from coordinator_state.log.record import read_control_key
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch
+from coordinator_state.records.offset_commit_value import offset_commit_values
 from coordinator_state.records.record_types import (
     GROUP_METADATA_TYPE,
     LEGACY_OFFSET_COMMIT_TYPE,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     OFFSET_COMMIT_TYPES,
 )
 from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
@@ -44,7 +43,7 @@ from coordinator_state.replay.offsets import (
     PendingOffsets,
     Semantics,
 )
-from coordinator_state.wire.primitives import ZERO_UUID, read_int16, uuid_text
+from coordinator_state.wire.primitives import read_int16
 from coordinator_state.wire.struct_reader import Fields
 
 
@@ -233,8 +232,8 @@ class ReferenceLoader:
             return
         if self.semantics is Semantics.COORDINATOR:
             self._groups.replay_offset_commit(key.group_id)
-        record = committed_offset(
-            fields,
+        record = CommittedOffset(
+            **offset_commit_values(fields),
             record_offset=record_offset,
             producer_id=producer_id if is_transactional else None,
             producer_epoch=producer_epoch if is_transactional else None,
@@ -270,27 +269,3 @@ class ReferenceLoader:
         if self.strict and is_strict:
             raise ReplayError(reason, record_offset=record_offset)
         self.warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
-
-
-def committed_offset(
-    fields: Fields,
-    *,
-    record_offset: int,
-    producer_id: int | None = None,
-    producer_epoch: int | None = None,
-) -> CommittedOffset:
-    """The offset that a decoded OffsetCommit value carries; sentinels become None."""
-    leader_epoch = fields["leaderEpoch"]
-    expire_timestamp = fields["expireTimestamp"]
-    topic_id = fields["topicId"]
-    return CommittedOffset(
-        committed_offset=fields["offset"],
-        leader_epoch=None if leader_epoch == NO_LEADER_EPOCH else leader_epoch,
-        metadata=fields["metadata"],
-        commit_timestamp_ms=fields["commitTimestamp"],
-        expire_timestamp_ms=None if expire_timestamp == NO_TIMESTAMP else expire_timestamp,
-        topic_id=None if topic_id == ZERO_UUID else uuid_text(topic_id),
-        record_offset=record_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )

@@ -41,10 +41,10 @@ GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator_state.records.record_types import NO_PRODUCER_ID
 
@@ -84,6 +84,11 @@ class CommittedOffset:
     record_offset: int
     producer_id: int | None = None
     producer_epoch: int | None = None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> CommittedOffset:
+        """An offset from a row whose columns have these names; defaults for those it lacks."""
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
 class Outcome(str, Enum):

@@ -24,7 +24,7 @@ from streaming.alerts.rules import AlertRules, TablesUnreadable
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
-from streaming.errors import TablesUnavailable, WriterFenced
+from streaming.errors import TablesUnavailable, WriterFenced, first_line
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
@@ -277,10 +277,10 @@ class AlertRun:
         except WriterFenced:
             raise
         except Exception as error:
-            self._trouble(what, _first_line(error))
+            self._trouble(what, first_line(error))
             logger.debug("trace of the trouble above", exc_info=True)
             if faults is not None and isinstance(error, kind):
-                faults.append(_first_line(error))
+                faults.append(first_line(error))
         else:
             self._well(what)
 
@@ -318,7 +318,3 @@ def _mtime_ns(path: str) -> int:
         return Path(path).stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

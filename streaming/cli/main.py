@@ -33,7 +33,7 @@ from streaming.cli.show import show
 from streaming.cli.simulate import simulate
 from streaming.cli.sql import sql
 from streaming.cli.verify import verify
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, first_line
 from streaming.run.stderr import LOG_FORMATS, StderrHandler, write_error
 
 EXIT_BAD_USAGE = 2
@@ -96,8 +96,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError) and _package(error) in STREAMING_EXTRA:
         needed = f"this command needs {error.name}"
         return f"{needed}: pip install 'coordinator-state[streaming]'", EXIT_BAD_USAGE
-    first_line = (str(error).strip() or "no message").splitlines()[0]
-    return f"{type(error).__name__}: {first_line}", EXIT_FAILED
+    said = first_line(error) if str(error).strip() else "no message"
+    return f"{type(error).__name__}: {said}", EXIT_FAILED
 
 
 def _package(error: ModuleNotFoundError) -> str:

@@ -14,11 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.log.held_rows import HeldRows
 from streaming.tables.load_progress import LoadProgress
 
 logger = logging.getLogger(__name__)
-
-_COMPACTION_STEP_ROWS = 200_000
 
 Report = Mapping[str, Any]
 
@@ -41,22 +40,14 @@ class Taken:
 class _Held:
     """What was read of a log partition so far."""
 
-    rows: list[pa.Table] = field(default_factory=list)
+    rows: HeldRows
     reports: list[Report] = field(default_factory=list)
-    records_superseded: int = 0
-    compacted_rows: int = 0
 
-    def compact(self) -> None:
-        """Drop what later commits supersede once the rows have doubled."""
-        count = sum(rows.num_rows for rows in self.rows)
-        if count > 2 * self.compacted_rows + _COMPACTION_STEP_ROWS:
-            # Only who reads loads the compiler else.
-            from coordinator_state.log.kernel import compact
-
-            rows, superseded = compact(pa.concat_tables(self.rows))
-            self.rows = [rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])]
-            self.records_superseded += superseded
-            self.compacted_rows = self.rows[0].num_rows
+    def add(self, rows: pa.Table, report: Report) -> None:
+        """Hold the rows of a micro-batch."""
+        for batch in rows.to_batches():
+            self.rows.add(batch)
+        self.reports.append(report)
 
     def report(self) -> Report:
         """One report of all that was read."""
@@ -67,7 +58,7 @@ class _Held:
             "from_offset": reports[0]["from_offset"],
             **{name: sum(report[name] for report in reports) for name in summed},
         }
-        found["records_superseded"] += self.records_superseded
+        found["records_superseded"] += self.rows.records_superseded
         return found
 
 
@@ -94,11 +85,8 @@ class Reloading:
             log_partition = report["log_partition"]
             row = progress.rows[log_partition]
             row.high_watermark = report["high_watermark"]
-            held = self._held.setdefault(log_partition, _Held())
-            held.rows.append(theirs.filter(pc.equal(theirs["log_partition"], log_partition)))
-            held.reports.append(report)
-            if self._compacts:
-                held.compact()
+            held = self._held.setdefault(log_partition, _Held(HeldRows(self._compacts)))
+            held.add(theirs.filter(pc.equal(theirs["log_partition"], log_partition)), report)
             if report["record_offset"] < report["high_watermark"]:
                 logger.info(
                     "log partition %(log_partition)s: loaded again up to record offset "
@@ -111,7 +99,7 @@ class Reloading:
                 )
                 continue
             del self._held[log_partition]
-            applied += held.rows
+            applied.append(pa.Table.from_batches(held.rows.release(), rows.schema))
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
         return Taken(rows=pa.concat_tables(applied), reports=reports, replaced=replaced)

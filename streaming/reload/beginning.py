@@ -39,7 +39,7 @@ from streaming.tables.writer import Writer
 logger = logging.getLogger(__name__)
 
 
-def finish_reload(
+def begin_reload(
     writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
 ) -> None:
     """Record in the tables that log partitions are reloaded.

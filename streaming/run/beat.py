@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from streaming.errors import WriterFenced
+from streaming.errors import WriterFenced, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def beating(
             except Exception as error:
                 logger.warning(
                     "%(job)s failed (%(error)s); trying again later",
-                    {"job": name, "error": (str(error) or type(error).__name__).splitlines()[0]},
+                    {"job": name, "error": first_line(error)},
                 )
                 logger.debug("trace of the warning above", exc_info=True)
             at = max(at + interval.total_seconds(), time.monotonic())

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError, WriterFenced
+from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.sample_runs import SampleRuns
 from streaming.lag.unwritten_samples import UnwrittenSamples
@@ -76,9 +76,9 @@ class LogOffsetsSampling:
             raise
         except Exception as error:
             if not self._is_failing:
-                first_line = (str(error) or type(error).__name__).splitlines()[0]
                 logger.warning(
-                    "log offsets are not sampled: %(error)s; trying again", {"error": first_line}
+                    "log offsets are not sampled: %(error)s; trying again",
+                    {"error": first_line(error)},
                 )
                 logger.debug("trace of the warning above", exc_info=True)
             self._is_failing = True

@@ -18,7 +18,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import ELECTION_S
-from streaming.reload.beginning import finish_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
@@ -178,7 +178,7 @@ def start_from(
         kept_below = progress.rows[log_partition].next_offset
         doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
     if doubts or is_other_topic:
-        finish_reload(writer, progress, doubts, description)
+        begin_reload(writer, progress, doubts, description)
         # The checkpoint does not know that the tables moved back.
         keep_checkpoint = False
     forget_requests(settings.tables, asked)

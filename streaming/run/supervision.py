@@ -11,7 +11,13 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from streaming.errors import ConfigurationError, LogChanged, TablesUnavailable, TopicMissing
+from streaming.errors import (
+    ConfigurationError,
+    LogChanged,
+    TablesUnavailable,
+    TopicMissing,
+    first_line,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +71,7 @@ class Supervisor:
                 logger.warning(
                     "the query failed (%(error)s); it starts again in %(pause_s)g s%(count)s",
                     {
-                        "error": (str(error) or type(error).__name__).splitlines()[0],
+                        "error": first_line(error),
                         "error_class": type(error).__name__,
                         "pause_s": pause_s,
                         "restarts": self.restarts,

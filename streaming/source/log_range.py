@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
 from streaming.errors import LogTruncated
@@ -33,7 +34,6 @@ from streaming.source.log_cursor import Answer, LogCursor
 # recovery.
 _MAX_WAIT_MS: Final = 500
 _MAX_HELD_BYTES: Final = 128 << 20
-_COMPACTION_STEP_ROWS: Final = 50_000
 _BATCH_ROWS: Final = 20_000
 _BATCH_BYTES: Final = 4 << 20
 
@@ -84,17 +84,10 @@ class _RangeReading:
             high_watermark=log_range.high_watermark,
             compact=compact,
         )
-        self._compacts = compact
+        self.held = HeldRows(compact)
         self._records_read = 0
         self._records_superseded = 0
         self._bytes_read = 0
-        self._held: list[pa.RecordBatch] = []
-        self._held_rows = 0
-        self._compacted_rows = 0
-
-    @property
-    def held_bytes(self) -> int:
-        return sum(batch.nbytes for batch in self._held)
 
     def take(self, answer: Answer) -> bool:
         """Hold the rows of an answer; return whether anything was learnt from it."""
@@ -103,35 +96,13 @@ class _RangeReading:
             self._records_read += decoded.records_read
             self._records_superseded += decoded.records_superseded
             self._bytes_read += decoded.bytes_read
-            if decoded.rows.num_rows:
-                self._held.append(decoded.rows)
-                self._held_rows += decoded.rows.num_rows
-        # Waiting until the rows have doubled keeps the work of all compactions linear.
-        if self._held_rows > 2 * self._compacted_rows + _COMPACTION_STEP_ROWS:
-            self.compact()
+            self.held.add(decoded.rows)
         return before != (self.cursor.position, self.cursor.fetch_offset)
-
-    def compact(self) -> None:
-        """Drop what is superseded across the record sets that are held."""
-        from coordinator_state.log import kernel
-
-        if self._compacts and len(self._held) > 1:
-            rows, superseded = kernel.compact(pa.Table.from_batches(self._held))
-            self._held = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-            self._held_rows = sum(batch.num_rows for batch in self._held)
-            self._records_superseded += superseded
-        self._compacted_rows = self._held_rows
-
-    def release(self) -> list[pa.RecordBatch]:
-        """Give the held rows away: later rows cannot supersede them any more."""
-        released, self._held = self._held, []
-        self._held_rows = self._compacted_rows = 0
-        return released
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give away the last rows and the `progress` row."""
-        self.compact()
-        yield from self.release()
+        self.held.compact()
+        yield from self.held.release()
         row: dict[str, Any] = {
             "row_kind": ROW_KIND_PROGRESS,
             "log_partition": self.range.log_partition,
@@ -140,7 +111,7 @@ class _RangeReading:
             "high_watermark": self.range.high_watermark,
             "log_leader_epoch": self.range.leader_epoch,
             "records_read": self._records_read,
-            "records_superseded": self._records_superseded,
+            "records_superseded": self._records_superseded + self.held.records_superseded,
             "bytes_read": self._bytes_read,
         }
         yield pa.RecordBatch.from_pylist([row], schema=LOG_ROW_SCHEMA)
@@ -294,12 +265,13 @@ def _finished(fetches: _FetchAhead, unread: Mapping[int, _RangeReading]) -> dict
 
 def _limit_held_bytes(readings: list[_RangeReading], max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Compact, then give away the rows of the largest readings, until the rest fits."""
-    for shrink in (_RangeReading.compact, _RangeReading.release):
-        readings.sort(key=lambda reading: reading.held_bytes, reverse=True)
-        for reading in readings:
-            if sum(other.held_bytes for other in readings) <= max_bytes:
+    held = [reading.held for reading in readings]
+    for shrink in (HeldRows.compact, HeldRows.release):
+        held.sort(key=lambda rows: rows.size_bytes, reverse=True)
+        for rows in held:
+            if sum(others.size_bytes for others in held) <= max_bytes:
                 return
-            yield from shrink(reading) or ()
+            yield from shrink(rows) or ()
 
 
 def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from streaming.tables.schemas import TIMESTAMP, TIMESTAMP_MS, Table
+from streaming.tables.schemas import TIMESTAMP, TIMESTAMP_MS
 
 _MS = pa.timestamp("ms", tz="UTC")
 
@@ -46,16 +44,3 @@ def stored_names(schema: pa.Schema) -> list[str]:
     return [
         name.removesuffix("_ms") if name.endswith(TIMESTAMP_MS) else name for name in schema.names
     ]
-
-
-def columns_of(table: Table, rows: pa.Table) -> pa.Table:
-    """The columns of a table out of rows, null where they lack one."""
-    columns = [column_of(rows, field).cast(field.type) for field in table.schema]
-    return pa.table(columns, schema=table.schema)
-
-
-def column_of(rows: pa.Table, field: pa.Field) -> Any:
-    """A column of rows, nulls where they lack it."""
-    if field.name in rows.schema.names:
-        return rows[field.name]
-    return pa.nulls(rows.num_rows, field.type)

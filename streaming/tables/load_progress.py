@@ -13,7 +13,7 @@ import pyarrow as pa
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import TableReader, is_reloading
 from streaming.tables.schemas import (
     LOAD_PROGRESS,
     STATE_CURRENT,
@@ -62,7 +62,7 @@ class Progress:
     @property
     def is_reloading(self) -> bool:
         """Whether it is loaded from the log start on, its rows being those of before."""
-        return self.reload_reason is not None and self.reloaded_at is None
+        return is_reloading(self.reload_reason, self.reloaded_at)
 
     @property
     def records_accounted(self) -> int:

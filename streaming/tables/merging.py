@@ -1,4 +1,4 @@
-"""MERGE of a micro-batch's rows into a table, in memory or by delta-rs; see `Writer.merge`."""
+"""delta-rs's own MERGE, for tables with a change data feed; see `Writer.merge`."""
 
 from __future__ import annotations
 
@@ -9,33 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
-from streaming.tables.columns import column_of, columns_of
+from coordinator_state.apply.merge import column_of
 from streaming.tables.schemas import Table
-
-
-def merged(
-    target: pa.Table, table: Table, source: pa.Table, guard: str, deletes: str | None
-) -> pa.Table:
-    """The rows of a table after a MERGE: the table is as small as its keys are few.
-
-    delta-rs's own MERGE (1.6) writes strings as views, by which pyarrow 26 cannot filter.
-    """
-    key = list(table.key)
-    of_source = _places(source, key, "source", source[guard])
-    of_target = _places(target, key, "target", target["record_offset"])
-    # A join hashes all of its right side: that of a few groups is small.
-    if "group_id" in key:
-        ids = pc.unique(source["group_id"])
-        of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
-    found = of_source.join(of_target, key, join_type="left outer")
-    is_newer = pc.greater_equal(found["source_offset"], found["target_offset"])
-    found = found.filter(pc.fill_null(is_newer, fill_value=True))
-    is_kept = np.ones(target.num_rows, dtype=np.bool_)
-    is_kept[found["target"].drop_null().to_numpy()] = False
-    rows = source.take(found["source"].sort())
-    if deletes is not None:
-        rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
-    return pa.concat_tables([target.filter(pa.array(is_kept)), columns_of(table, rows)])
 
 
 def merge_rows(
@@ -49,7 +24,7 @@ def merge_rows(
     *,
     properties: CommitProperties,
 ) -> None:
-    """delta-rs's own MERGE, which tells the change data feed of each row.
+    """MERGE rows into a table; its change data feed gets each row.
 
     `keys` are those of the table's rows, which only deletions need.
     """
@@ -66,7 +41,8 @@ def merge_rows(
     if deletes is not None and keys is not None:
         # delta-rs (1.6) takes a row that neither comes nor finds another one for one of nulls.
         key = list(table.key)
-        there = _places(rows, key, "row", rows[guard]).join(keys, key, join_type="left semi")
+        numbered = rows.select(key).append_column("row", pa.array(np.arange(rows.num_rows)))
+        there = numbered.join(keys, key, join_type="left semi")
         is_there = pc.is_in(pa.array(np.arange(rows.num_rows)), there["row"].combine_chunks())
         is_deleted = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
         rows = rows.filter(pc.or_(pc.invert(is_deleted), is_there))
@@ -87,9 +63,3 @@ def merge_rows(
     if replaced:
         merging = merging.when_not_matched_by_source_delete(are_theirs)
     merging.when_not_matched_insert(values, f"NOT {gone}").execute()
-
-
-def _places(rows: pa.Table, key: list[str], name: str, offsets: pa.ChunkedArray) -> pa.Table:
-    """The keys of rows, the number of each and the record offset that counts."""
-    numbers = pa.array(np.arange(rows.num_rows))
-    return rows.select(key).append_column(name, numbers).append_column(f"{name}_offset", offsets)

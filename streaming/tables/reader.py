@@ -137,11 +137,16 @@ class TableReader:
     @cached_property
     def load_states(self) -> dict[int, LoadState]:
         """The materialised log partitions."""
-        columns = ["log_partition", "state", "next_offset", "high_watermark"]
-        begun = pc.is_valid(self._progress["reload_reason"])
-        is_reloading = pc.and_(begun, pc.is_null(self._progress["reloaded_at"]))
-        rows = self._progress.select(columns).append_column("is_reloading", is_reloading)
-        return {row["log_partition"]: LoadState(**row) for row in rows.to_pylist()}
+        return {
+            row["log_partition"]: LoadState(
+                log_partition=row["log_partition"],
+                state=row["state"],
+                next_offset=row["next_offset"],
+                high_watermark=row["high_watermark"],
+                is_reloading=is_reloading(row["reload_reason"], row["reloaded_at"]),
+            )
+            for row in self._progress.to_pylist()
+        }
 
     @cached_property
     def table_versions(self) -> dict[str, int]:
@@ -273,6 +278,11 @@ class TableReader:
             raise ConfigurationError(
                 f"{self.tables} has nothing as of {as_of}: it begins at {first.isoformat()}"
             )
+
+
+def is_reloading(reload_reason: str | None, reloaded_at: datetime | None) -> bool:
+    """Whether a log partition is being reloaded, by its row of `load_progress`."""
+    return reload_reason is not None and reloaded_at is None
 
 
 def pinned_versions(progress: pa.Table) -> dict[str, int]:

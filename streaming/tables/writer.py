@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from coordinator_state.apply.merge import columns_of, merged
 from streaming.tables import delta
-from streaming.tables.columns import columns_of
 from streaming.tables.creation import properties_of, set_properties
-from streaming.tables.merging import merge_rows, merged
+from streaming.tables.merging import merge_rows
 from streaming.tables.schemas import GONE, LOST, Table
 from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, committed
 
@@ -92,7 +92,8 @@ class Writer:
             if replaced:
                 is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
                 target = target.filter(pc.invert(is_theirs))
-            rows = merged(target, table, source, guard, deletes)
+            # delta-rs's own MERGE (1.6) writes strings as views, by which pyarrow 26 cannot filter.
+            rows = merged(target, source, key=table.key, guard=guard, deletes=deletes)
             write_deltalake(opened, rows, mode="overwrite", commit_properties=properties)
 
         return self._commit(table, action)
@@ -103,7 +104,7 @@ class Writer:
         A caller that repeats an append after a failure gives each attempt the same `number`, from
         `next_number`.
         """
-        written = columns_of(table, rows)
+        written = columns_of(rows, table.schema)
         return self._commit(
             table,
             lambda opened, properties: write_deltalake(
@@ -114,7 +115,7 @@ class Writer:
 
     def overwrite(self, table: Table, rows: pa.Table) -> int:
         """Replace all rows of a small table."""
-        written = columns_of(table, rows)
+        written = columns_of(rows, table.schema)
         return self._commit(
             table,
             lambda opened, properties: write_deltalake(

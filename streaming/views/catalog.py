@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, first_line
 from streaming.tables.schemas import ALERTS, ALL_TABLES, Table
 from streaming.views.definitions import SELECTS
 
@@ -45,8 +45,7 @@ def register(session: SparkSession, tables: str, database: str) -> None:
                 in_spark = select.replace("moment()", "current_timestamp()")
                 session.sql(f"CREATE OR REPLACE VIEW {view} AS {in_spark}")
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigurationError(f"--catalog {database}: {reason}") from error
+        raise ConfigurationError(f"--catalog {database}: {first_line(error)}") from error
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, first_line
 from streaming.views.definitions import SCHEMAS
 
 Queried: TypeAlias = "pa.Table | Dataset"
@@ -118,7 +118,7 @@ def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except (OSError, pa.ArrowException) as error:
         # DuckDB's own error, as Arrow hands it on.
-        raise ConfigurationError(_first_line(error)) from error
+        raise ConfigurationError(first_line(error)) from error
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.Table]) -> pa.Table:
@@ -159,7 +159,7 @@ def _connected(
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
         yield connection
     except duckdb.Error as error:
-        raise ConfigurationError(_first_line(error)) from error
+        raise ConfigurationError(first_line(error)) from error
     finally:
         connection.close()
 
@@ -174,7 +174,3 @@ def _bound(
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ConfigurationError("only a single SELECT is answered")
     return connection.sql(sql)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -28,7 +28,7 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import WriterFenced
 from streaming.kafka.fetch import LogDescription
-from streaming.reload.beginning import finish_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
@@ -218,7 +218,7 @@ def _reload(
         doubts[p] = Doubt(reason="a test", kept_below=kept_below, gone=f"{GONE}{kept_below}")
         segments[p] = segment([*kept, *other])
     apply = _start(tables, history)
-    finish_reload(apply.writer, apply.progress, doubts, topic)
+    begin_reload(apply.writer, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
         apply = _start(tables, history)
         fault = choose.choice([table.name for table in TABLES])
@@ -249,7 +249,7 @@ def _reload(
         }
         assert all(states[p] == "loading" for p in again)
         if again:
-            finish_reload(apply.writer, progress, again, topic)
+            begin_reload(apply.writer, progress, again, topic)
         if not again:
             break
     said = TableReader(tables).read("quarantine")["reason"].to_pylist()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class HighWatermarks:
             self._samples.append((asked_at, dict(self.ask())))
             self.error = ""
         except (ConfigurationError, TimeoutError) as error:
-            self.error = str(error).splitlines()[0]
+            self.error = first_line(error)
             logger.debug("high watermarks are not known", exc_info=True)
         while self._samples and not self._is_young(self._samples[0][0]):
             self._samples.popleft()

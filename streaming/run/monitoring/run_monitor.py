@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from streaming.errors import first_line
 from streaming.run.monitoring.run_metrics import RunMetrics
+from streaming.tables.reader import is_reloading
 from streaming.tables.schemas import STATE_WAITING
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class RunMonitor:
             yield
         except Exception as error:
             self._state = RESTARTING
-            self._last_error = f"{type(error).__name__}: {error}".splitlines()[0]
+            self._last_error = f"{type(error).__name__}: {first_line(error)}"
             self.metrics.failed(error)
             raise
 
@@ -116,8 +118,8 @@ class RunMonitor:
         return {p: max(0, end - self._next_offset(p)) for p, end in ends.items()}
 
     def _is_reloading(self, log_partition: int) -> bool:
-        row = self.log_partitions.get(log_partition, {})
-        return row.get("reload_reason") is not None and row.get("reloaded_at") is None
+        row = self.log_partitions.get(log_partition)
+        return row is not None and is_reloading(row["reload_reason"], row["reloaded_at"])
 
     def _next_offset(self, log_partition: int) -> int:
         row = self.log_partitions.get(log_partition)

@@ -27,7 +27,7 @@ from typing import BinaryIO, Final
 
 import pyarrow as pa
 
-from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.errors import ConfigurationError, TablesUnavailable, first_line
 from streaming.views.query import answering, check, names_in
 from streaming.views.snapshot import Snapshot
 from streaming.views.sql.forms import FORMS, rows_at_once
@@ -139,7 +139,7 @@ def _duckdb_bytes(limits: SqlLimits) -> int:
 
 def _refusal(error: Exception, limits: SqlLimits) -> str:
     """Why there is no answer, in one line."""
-    told = (str(error) or type(error).__name__).splitlines()[0]
+    told = first_line(error)
     if isinstance(error, ConfigurationError):
         return told
     if isinstance(error, MemoryError):

@@ -13,7 +13,7 @@ from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
-from streaming.reload.beginning import finish_reload
+from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.requests import forget_requests, request_reload, requested
 from streaming.tables import delta
@@ -147,7 +147,7 @@ class Tables:
         self.apply = start_apply(self.tables, fault=fault)
 
     def reload(self, doubts: dict[int, Doubt], topic: LogDescription = TOPIC) -> None:
-        finish_reload(self.apply.writer, self.apply.progress, doubts, topic)
+        begin_reload(self.apply.writer, self.apply.progress, doubts, topic)
 
     def micro_batch(self, at: int, batch_id: int, query_id: str) -> None:
         rows = [{**commit(at, at), "log_partition": p} for p in TOPIC.leaders]

@@ -12,7 +12,7 @@ from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.group_log import classic, value
 
 COORDINATOR, SCALA = Semantics.COORDINATOR, Semantics.SCALA
-NOTHING: dict[str, Any] = {"committed": (), "waiting": (), "was_simple": False}
+NOTHING: dict[str, Any] = {"committed": (), "pending": (), "was_simple": False}
 
 
 def group(record_offset: int, *members: str) -> GroupRecord:

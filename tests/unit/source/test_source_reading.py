@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from coordinator_state.log import held_rows
 from streaming.errors import ConfigurationError
 from streaming.source import log_range
 from streaming.source.log_range import LogRange, read_ranges
@@ -70,7 +71,7 @@ class TestReading:
     ) -> None:
         monkeypatch.setattr(log_range, "DEFAULT_MAX_BYTES", 300)
         monkeypatch.setattr(log_range, "DEFAULT_MAX_PARTITION_BYTES", 300)
-        monkeypatch.setattr(log_range, "_COMPACTION_STEP_ROWS", 2)
+        monkeypatch.setattr(held_rows, "_COMPACTION_STEP_ROWS", 2)
         rows = self.read(client)
         assert len(client.fetches) > 5
         commits = [row["group_id"] for row in rows if row["row_kind"] == "offset"]

@@ -1,0 +1,62 @@
+"""The MERGE of a micro-batch's changes, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def merged(
+    target: pa.Table, source: pa.Table, *, key: Sequence[str], guard: str, deletes: str | None
+) -> pa.Table:
+    """The rows of `target` after a MERGE of `source`, which has each key at most once.
+
+    A source row takes effect unless the target has a newer row of its key. It then replaces that
+    row, or is inserted, or deletes.
+
+    Args:
+        target: rows with a `record_offset`.
+        source: changes; a column of the target that they lack becomes null.
+        key: the columns that a row is found by; without nulls.
+        guard: the column of the source that is compared with the target's `record_offset`.
+        deletes: the column of the source that marks deletions; None if there are none.
+    """
+    of_source = _keys(source, key, "source", guard)
+    of_target = _keys(target, key, "target", "record_offset")
+    # A join hashes all of its right side: that of a few groups is small.
+    if "group_id" in key:
+        ids = pc.unique(source["group_id"])
+        of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
+    found = of_source.join(of_target, list(key), join_type="left outer")
+    is_newer = pc.greater_equal(found["source_offset"], found["target_offset"])
+    found = found.filter(pc.fill_null(is_newer, fill_value=True))
+    is_kept = np.ones(target.num_rows, dtype=np.bool_)
+    is_kept[found["target"].drop_null().to_numpy()] = False
+    rows = source.take(found["source"].sort())
+    if deletes is not None:
+        rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
+    return pa.concat_tables([target.filter(pa.array(is_kept)), columns_of(rows, target.schema)])
+
+
+def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema out of rows; null where the rows lack one."""
+    columns = [column_of(rows, field).cast(field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def column_of(rows: pa.Table, field: pa.Field) -> Any:
+    """A column of rows; nulls if they lack it."""
+    if field.name in rows.schema.names:
+        return rows[field.name]
+    return pa.nulls(rows.num_rows, field.type)
+
+
+def _keys(rows: pa.Table, key: Sequence[str], name: str, offset: str) -> pa.Table:
+    """The key of each row, its number and the record offset that counts."""
+    numbers = pa.array(np.arange(rows.num_rows))
+    keys = rows.select(list(key)).append_column(name, numbers)
+    return keys.append_column(f"{name}_offset", rows[offset])
