@@ -1,4 +1,4 @@
-"""One micro-batch applied to the state before it.
+"""Applies one micro-batch to the state before it.
 
-Imports `insight` and the packages below it; not `model`.
+This package imports `insight` and the packages below it, but not `model`.
 """

@@ -1,4 +1,4 @@
-"""Stage 1, collect: the rows of a micro-batch by kind, its group records decoded."""
+"""Stage 1, collect: splits the rows of a micro-batch by kind and decodes its group records."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ GroupId = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedGroupRecord:
-    """A group record, decoded once: of any type but offset commits.
+    """A decoded record of any type except OffsetCommit.
 
-    `replayed` is the record in the form of the replay. `record_key` is the key as JSON. `is_last`
-    says that no later record of the micro-batch has the same key.
+    Attributes:
+        replayed: the record in the form that the replay takes.
+        record_key: the key as JSON.
+        is_last: true if no later record of the micro-batch has the same key.
     """
 
     log_partition: int
@@ -52,18 +54,18 @@ class DecodedGroupRecord:
 
     @property
     def group(self) -> GroupId:
-        """The group that the record is of."""
+        """The group of the record."""
         return self.log_partition, self.replayed.group_id
 
     @property
     def record_offset(self) -> int:
-        """The place of the record in the log."""
+        """The record offset."""
         return self.replayed.record_offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """The rows of a micro-batch: offsets, markers and undecodable records as log rows."""
+    """The rows of a micro-batch by kind: log rows, and decoded group records in log order."""
 
     offsets: pa.Table
     markers: pa.Table
@@ -80,19 +82,20 @@ class Collected:
 
     @cached_property
     def groups_with_offsets(self) -> set[GroupId]:
-        """The groups that a commit or a tombstone of an offset is of."""
+        """The groups with a commit or an offset tombstone in the micro-batch."""
         return set(group_ids(self.offsets))
 
     @cached_property
     def transactional_groups(self) -> set[GroupId]:
-        """The groups that a transactional offset is of."""
+        """The groups with a transactional commit or tombstone in the micro-batch."""
         return set(group_ids(self.offsets.filter(self.offsets["is_transactional"])))
 
     def first_commits(self, known: Container[GroupId]) -> dict[GroupId, list[int]]:
-        """Record offsets of commits that may create a group, in order.
+        """The record offsets, in order, of commits that may create a group.
 
-        That is one commit of a group that is not known, and the first one after each of a group's
-        own records: the group then exists for later commits.
+        For a group without group records this is one commit, and only if the group is not in
+        `known`. For other groups it is the first commit of all, and the first commit after each
+        group record. Later commits find the group already created.
         """
         commits = self.offsets.filter(pc.invert(pc.fill_null(self.offsets["is_tombstone"], True)))
         by_group = commits.group_by(["log_partition", "group_id"]).aggregate(
@@ -119,7 +122,7 @@ class Collected:
 
     @property
     def counts(self) -> RecordCounts:
-        """The group records: the last of each key applies. The others are superseded."""
+        """Counts of the group records. The last one of each key is applied, others superseded."""
         is_last = [Counter[int](), Counter[int]()]
         for record in self.group_records:
             is_last[record.is_last][record.log_partition] += 1
@@ -128,7 +131,7 @@ class Collected:
 
 
 def collect(rows: pa.Table) -> Collected:
-    """Split log rows (`LOG_ROW_SCHEMA`) by kind, in any order, and decode the group records.
+    """Split log rows (`LOG_ROW_SCHEMA`, in any order) by kind and decode the group records.
 
     Rows of kind `progress` are ignored.
     """
@@ -145,7 +148,7 @@ def collect(rows: pa.Table) -> Collected:
 
 
 def decode_group_records(rows: Sequence[Mapping[str, Any]]) -> list[DecodedGroupRecord]:
-    """Decode `record` rows. They come out in log order."""
+    """Decode `record` rows and return them in log order."""
     later: set[tuple[int, str, int, str]] = set()
     found = []
     for row in sorted(rows, key=lambda row: (row["log_partition"], -row["record_offset"])):

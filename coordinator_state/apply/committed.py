@@ -1,4 +1,4 @@
-"""The committed offsets before a micro-batch: its commits are compared with them."""
+"""The committed offsets before a micro-batch, to compare its commits with."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ COMMITTED_SCHEMA = pa.schema(
 
 
 def values_before(committed: pa.Table, keys: pa.Table) -> pa.Table:
-    """The values of the key of each row, in the order of the rows; null for an unknown key."""
+    """The committed values of each row's key, in the order of `keys`; null for an unknown key."""
     numbered = keys.select(_KEY).append_column("row", pa.array(np.arange(keys.num_rows)))
-    # A join hashes all of its right side: that of a few groups is small.
+    # A join hashes its whole right side, so filter it to the groups in `keys` first.
     of_groups = pc.is_in(committed["group_id"], pc.unique(keys["group_id"]))
     found = numbered.join(committed.filter(of_groups), _KEY, join_type="left outer")
     return found.sort_by("row").select(_VALUES)
 
 
 def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:
-    """The committed offsets after changes (`OFFSET_CHANGE_SCHEMA`)."""
+    """Apply changes (`OFFSET_CHANGE_SCHEMA`) to committed offsets."""
     return merged(committed, changes, key=_KEY, guard=GUARD_OFFSET, deletes="is_tombstone")
 
 
 def without(rows: pa.Table, log_partitions: Iterable[int]) -> pa.Table:
-    """Rows of other log partitions than these."""
+    """The rows of all log partitions except these."""
     theirs = pc.is_in(rows["log_partition"], pa.array(log_partitions, pa.int32()))
     return rows.filter(pc.invert(theirs))

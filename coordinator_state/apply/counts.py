@@ -1,4 +1,4 @@
-"""Numbers of records, by their fate and by log partition."""
+"""Numbers of records by outcome and log partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """Records of a micro-batch with a final fate; a pending commit has none yet.
+    """The number of records with each outcome in a micro-batch. Pending commits are not counted.
 
     Each field maps a log partition to a number of records.
     """
@@ -35,7 +35,7 @@ class RecordCounts:
 
 
 def by_log_partition(rows: pa.Table, mask: np.ndarray[Any, Any] | None = None) -> dict[int, int]:
-    """The number of rows of each log partition, of those that the mask selects."""
+    """The number of rows of each log partition, counting only rows that the mask selects."""
     column = rows["log_partition"]
     found = (column if mask is None else column.filter(pa.array(mask))).value_counts()
     return dict(

@@ -1,4 +1,4 @@
-"""Events as rows of `group_events`."""
+"""Turns events into rows of `group_events`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTS = (*_ASSIGNMENTS, "tasks_before", "tasks_after")
 
 
 def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) -> pa.Table:
-    """Events in log order, those of one record numbered, topics with their names."""
+    """Rows in log order, with event numbers within each record, and with known topic names."""
     rows = [
         {
             **event_columns(placed.event),
@@ -35,16 +35,16 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
     rows.sort(key=lambda row: (row["log_partition"], row["record_offset"], row["group_id"]))
     previous, number = None, 0
     for row in rows:
-        place = row["log_partition"], row["record_offset"]
-        number = number + 1 if place == previous else 0
-        row["event_number"], previous = number, place
+        record = row["log_partition"], row["record_offset"]
+        number = number + 1 if record == previous else 0
+        row["event_number"], previous = number, record
         for assigned in (one for name in _ASSIGNMENTS for one in row[name] or ()):
             assigned["topic"] = assigned["topic"] or topic_names.get(assigned["topic_id"])
     return pa.Table.from_pylist(rows, schema=EVENT_SCHEMA)
 
 
 def event_columns(event: GroupEvent) -> Row:
-    """An event as columns of a row, without its place in the tables."""
+    """The columns of an event that do not depend on its log partition or timestamp."""
     columns = event._asdict()
     for name in _LISTS:
         columns[name] = as_columns(columns[name])
@@ -53,7 +53,7 @@ def event_columns(event: GroupEvent) -> Row:
 
 
 def hung_transactions(history: pa.Table) -> list[PlacedEvent]:
-    """An event for each group with offsets that were pending for longer than `HUNG_AFTER_MS`."""
+    """One event per transaction and group with an offset pending longer than `HUNG_AFTER_MS`."""
     pending_ms = pc.subtract(history["outcome_timestamp_ms"], history["record_timestamp_ms"])
     is_hung = pc.and_(pc.is_valid(history["producer_id"]), pc.greater(pending_ms, HUNG_AFTER_MS))
     hung = history.append_column("pending_ms", pending_ms).filter(

@@ -1,6 +1,6 @@
-"""Keys that transactions and tombstones touch, replayed record by record in log order.
+"""Replays keys with both transactions and tombstones record by record, in log order.
 
-This is the slower of the two ways through a micro-batch, and right for every key: the rules are
+This is the slower of the two ways to apply offsets, and it is exact for every key. The rules are
 those of `coordinator_state.replay.offsets.OffsetReplay`. This module collects the changes, the
 history and the counts.
 """
@@ -43,8 +43,13 @@ _VALUES = tuple(CommittedOffset.__slots__)
 class ExactOffsets:
     """The effect of the records that were replayed one by one.
 
-    `resolved_groups` had a pending offset that is pending no more. `applied_markers` ended a
-    transaction; `counts` has no markers.
+    Attributes:
+        changes: one row for each changed key (`OFFSET_CHANGE_SCHEMA`).
+        history: one row for each record whose outcome is decided.
+        pending: the offsets that are pending afterwards (`PENDING_OFFSET_ROW`).
+        resolved_groups: the groups with a transactional commit that was resolved.
+        applied_markers: the markers that ended a transaction.
+        counts: the offsets by outcome, without markers.
     """
 
     changes: pa.Table
@@ -57,7 +62,7 @@ class ExactOffsets:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A record in the log, with the columns of its row."""
+    """A log record."""
 
     log_partition: int
     record_offset: int
@@ -93,13 +98,13 @@ class _Offset(_Record):
 def replay_exactly(
     offsets: pa.Table, pending: pa.Table, markers: pa.Table, semantics: Semantics
 ) -> ExactOffsets:
-    """Replay all records of some keys.
+    """Replay the records of the given offsets, pending offsets and markers.
 
     Args:
-        offsets: commits and tombstones of these keys.
-        pending: the pending offsets of these keys before the micro-batch, in the same columns.
+        offsets: all commits and tombstones of a set of keys.
+        pending: the pending offsets of these keys before the micro-batch, with the same columns.
         markers: all markers of the micro-batch.
-        semantics: the loader whose rules hold.
+        semantics: the loader's rules.
     """
     records: dict[int, list[_Offset | _Marker]] = defaultdict(list)
     replays: dict[int, _LogPartitionReplay] = {}
@@ -112,17 +117,17 @@ def replay_exactly(
             replays[record.log_partition] = _LogPartitionReplay(
                 record.log_partition, OffsetReplay(semantics)
             )
-        replays[record.log_partition].begin_with(record)
+        replays[record.log_partition].add_pending(record)
     for row in markers.to_pylist():
         if row["log_partition"] in replays:
             records[row["log_partition"]].append(_Marker.of(row, control_type=row["control_type"]))
     for log_partition, replay in sorted(replays.items()):
         for one in sorted(records[log_partition], key=lambda one: one.record_offset):
             replay.replay(one)
-    return _gathered(replays.values())
+    return _combined(replays.values())
 
 
-def _gathered(replays: Iterable[_LogPartitionReplay]) -> ExactOffsets:
+def _combined(replays: Iterable[_LogPartitionReplay]) -> ExactOffsets:
     parts = list(replays)
 
     def rows(found: Iterable[Iterable[Row]], schema: pa.Schema) -> pa.Table:
@@ -145,7 +150,7 @@ def _gathered(replays: Iterable[_LogPartitionReplay]) -> ExactOffsets:
 
 @dataclass(slots=True)
 class _LogPartitionReplay:
-    """Some keys of one log partition."""
+    """The replay of a set of keys in one log partition."""
 
     log_partition: int
     offsets: OffsetReplay
@@ -156,8 +161,8 @@ class _LogPartitionReplay:
     _guards: dict[OffsetKey, int] = field(default_factory=dict)
     _timestamps_ms: dict[int, int | None] = field(default_factory=dict)
 
-    def begin_with(self, pending: _Offset) -> None:
-        """Add an offset that is pending already."""
+    def add_pending(self, pending: _Offset) -> None:
+        """Add an offset that is pending before the micro-batch."""
         producer_id = NO_PRODUCER_ID if pending.producer_id is None else pending.producer_id
         self.offsets.pending.setdefault(producer_id, {})[pending.key] = pending.value
         self._timestamps_ms[pending.record_offset] = pending.timestamp_ms
@@ -214,9 +219,10 @@ class _LogPartitionReplay:
         for one in resolved:
             if one.outcome is Outcome.COMMITTED:
                 self.counts["applied"] += 1
-                # Under `scala` a tombstone may lie behind the record that COMMIT restores.
-                place = max(self._guards.get(one.key, -1), one.record.record_offset)
-                self._guards[one.key] = place
+                # Under `scala` a tombstone may have a greater record offset than the commit that
+                # COMMIT restores.
+                guard = max(self._guards.get(one.key, -1), one.record.record_offset)
+                self._guards[one.key] = guard
             else:
                 self.counts["ignored"] += 1
             self._resolve(one, marker)
@@ -251,11 +257,11 @@ class _LogPartitionReplay:
         }
 
     def _change(self, key: OffsetKey, record: CommittedOffset | None, guard: int) -> Row:
-        place = {"log_partition": self.log_partition, **key._asdict(), GUARD_OFFSET: guard}
+        columns = {"log_partition": self.log_partition, **key._asdict(), GUARD_OFFSET: guard}
         if record is None:
-            return {**place, "is_tombstone": True, "record_offset": guard}
+            return {**columns, "is_tombstone": True, "record_offset": guard}
         values = {name: getattr(record, name) for name in _VALUES}
-        return {**place, "is_tombstone": False, **values}
+        return {**columns, "is_tombstone": False, **values}
 
 
 def _offset(row: Row) -> _Offset:

@@ -1,4 +1,4 @@
-"""Groups and members as rows of `groups` and `group_members`, and groups out of these rows."""
+"""Turns groups into rows of `groups` and `group_members`, and restores groups from rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _GROUP_FIELDS = [name for name in GROUP_ROW.names if hasattr(Group, name)]
 
 
 def group_rows(changes: Mapping[GroupId, GroupChange], groups: Mapping[GroupId, Group]) -> pa.Table:
-    """Changes as rows of `groups`; `groups` are the changed groups that exist, described."""
+    """Changes as rows of `groups` (`GROUP_CHANGE_SCHEMA`).
+
+    `groups` has the described state of each changed group that exists.
+    """
     rows = [
         {
             **({} if change.group is None else _group_columns(groups[group])),
@@ -68,11 +71,11 @@ def member_rows(
     groups: Mapping[GroupId, Group],
     before: Mapping[GroupId, GroupState],
 ) -> pa.Table:
-    """The members of the changed groups, and those that are in them no more.
+    """The members of the changed groups, and deletions of their former members.
 
     Args:
         changes: the changed groups.
-        groups: those that exist, described.
+        groups: the described state of each changed group that exists.
         before: the groups before the changes.
     """
     rows = [
@@ -92,7 +95,7 @@ def member_rows(
                 "record_offset": change.guard_offset,
                 "is_deleted": True,
             }
-            for member in _members_besides(before.get(group), staying)
+            for member in _members_except(before.get(group), staying)
         ]
     return pa.Table.from_pylist(rows, schema=MEMBER_CHANGE_SCHEMA)
 
@@ -110,8 +113,8 @@ def _member_columns(group: GroupId, found: Group, member: GroupMember) -> Row:
     }
 
 
-def _members_besides(state: GroupState | None, member_ids: Iterable[str]) -> list[GroupMember]:
-    """The members of a group besides these."""
+def _members_except(state: GroupState | None, member_ids: Iterable[str]) -> list[GroupMember]:
+    """The members of a group except these."""
     if state is None:
         return []
     if isinstance(state, Group):
@@ -131,7 +134,7 @@ RAW_RECORD_COLUMNS = ["log_partition", "group_id", "record_offset", "raw_key", "
 def restored_groups(
     groups: pa.Table, members: pa.Table, records: pa.Table
 ) -> dict[GroupId, GroupState]:
-    """The groups of the tables, for a replay to continue.
+    """Restore groups from table rows, so that a replay can continue.
 
     Args:
         groups: rows of `groups`.
@@ -165,7 +168,9 @@ def _restored(
         return replace(simple_group(group_id), replay_warning=warning)
     (value,) = (one.value for one in records if one.record_type == GROUP_METADATA_TYPE)
     if value is None:
-        raise ValueError(f"group {group_id} exists, but its last GroupMetadata is a tombstone")
+        raise ValueError(
+            f"group {group_id} has a row in `groups`, but its last GroupMetadata is a tombstone"
+        )
     return replace(classic_group(group_id, value, record_offset), replay_warning=warning)
 
 
@@ -186,7 +191,7 @@ def _members_of(
 
 
 def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, list[GroupRecord]]:
-    """Rows of `coordinator_records` (`RAW_RECORD_COLUMNS`), decoded, by group."""
+    """Decode rows of `coordinator_records` (`RAW_RECORD_COLUMNS`) and return them by group."""
     found: dict[GroupId, list[GroupRecord]] = {group: [] for group in groups}
     for row in rows.to_pylist():
         group = row["log_partition"], row["group_id"]
@@ -208,7 +213,7 @@ def decoded_records(groups: Iterable[GroupId], rows: pa.Table) -> dict[GroupId, 
 def described_groups(
     changes: Mapping[GroupId, GroupChange], topic_names: Mapping[str, str]
 ) -> dict[GroupId, Group]:
-    """The changed groups that exist, with the names of topics that they know by id."""
+    """Describe the changed groups that exist, and add the names of topics known by id."""
     return {
         group: described(change.group, topic_names)
         for group, change in changes.items()

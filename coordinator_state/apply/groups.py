@@ -1,8 +1,8 @@
-"""Stage 4, groups: group records, commits and moves replayed in log order, group by group.
+"""Stage 4, groups: replays group records, commits and moves in log order, group by group.
 
-One replay of a group gives both its state after the micro-batch and its events. Under `scala`
-semantics the state follows other rules: the last GroupMetadata of a group counts, and without one
-the offsets of the group.
+The replay of a group gives both its state after the micro-batch and its events. Under `scala`
+semantics the state has other rules: it is the last GroupMetadata value of the group. Without one,
+the group exists while it has offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semanti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A group after the micro-batch, None if it is gone; `guard_offset` guards the MERGE."""
+    """A group after the micro-batch (None if deleted), and the guard offset of the MERGE."""
 
     group: GroupState | None
     guard_offset: int
@@ -46,7 +46,7 @@ class ReplayWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEvent:
-    """An event with its log partition and its time."""
+    """An event with its log partition and timestamp."""
 
     log_partition: int
     timestamp_ms: int | None
@@ -119,11 +119,11 @@ class _Replay:
 
     @property
     def after(self) -> GroupState | None:
-        """The group now."""
+        """The group after the last step."""
         return self.replay.groups.states.get(self.group[1])
 
     def step(self, step: _Step) -> None:
-        """Replay a step."""
+        """Replay one step."""
         match step:
             case _Commit():
                 self.replay.groups.replay_offset_commit(self.group[1])
@@ -131,13 +131,13 @@ class _Replay:
                 self.replay.groups.replay(step.replayed)
             case DecodedGroupRecord():
                 for event in self.replay.replay_record(step.replayed):
-                    self._tell(event, step.record_timestamp_ms)
+                    self._add_event(event, step.record_timestamp_ms)
             case OffsetMove():
-                moved = self._move(step)
-                if moved is not None:
-                    self._tell(moved, step.timestamp_ms)
+                event_of_move = self._move(step)
+                if event_of_move is not None:
+                    self._add_event(event_of_move, step.timestamp_ms)
 
-    def _tell(self, event: GroupEvent, timestamp_ms: int | None) -> None:
+    def _add_event(self, event: GroupEvent, timestamp_ms: int | None) -> None:
         placed = PlacedEvent(log_partition=self.group[0], timestamp_ms=timestamp_ms, event=event)
         self.events.append(placed)
 
@@ -167,7 +167,7 @@ class _Replay:
 def _replayed(
     group: GroupId, steps: list[_Step], state: ApplyState, context: ApplyContext
 ) -> _Replay:
-    """The replay of a group with all steps, those of the same place in the given order."""
+    """Replay all steps of a group. Steps with equal record offsets keep their order."""
     log_partition, group_id = group
     warnings: list[ReplayWarning] = []
 
@@ -203,7 +203,7 @@ def _coordinator_changes(
 def _scala_changes(
     collected: Collected, offsets: OffsetChanges, state: ApplyState
 ) -> dict[GroupId, GroupChange]:
-    """Groups by their last GroupMetadata, else by their offsets."""
+    """The changed groups: each by its last GroupMetadata value, else by its offsets."""
     changes: dict[GroupId, GroupChange] = {}
     guard_offsets: dict[GroupId, int] = {}
     tombstones = dict(state.tombstones)

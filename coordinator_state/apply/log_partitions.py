@@ -1,8 +1,8 @@
-"""One micro-batch as a pure function: log rows and the state before them give all changes.
+"""Computes all changes of one micro-batch: a pure function of its rows and the state before them.
 
-Stages: collect the rows by kind; find the changes of offsets; find the moves that may be events;
-replay the groups; write both down as rows. Log partitions are independent: a set of them gives what
-each alone gives.
+The stages are: collect the rows by kind, find the changes of offsets, find the moves that may be
+events, replay the groups, and turn the changes into rows. Log partitions are independent: applying
+several at once gives the same changes as applying each alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from coordinator_state.apply.state import ApplyContext, ApplyState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The changes of each table by a micro-batch, with times in milliseconds.
+    """The effect of a micro-batch on each table, with times in milliseconds.
 
     `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.schemas`):
-    rows to insert, to update or to delete. `coordinator_records`, `offset_commits`, `group_events`
-    and `quarantine` are new rows. `pending_offsets` are all rows after the micro-batch.
+    rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events` and
+    `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch.
     """
 
     group_offsets: pa.Table
@@ -53,15 +53,18 @@ def apply_log_partitions(rows: pa.Table, state: ApplyState, context: ApplyContex
     """Apply one micro-batch of any set of log partitions.
 
     Args:
-        rows: log rows (`LOG_ROW_SCHEMA`) in any order, none of them applied before.
+        rows: log rows (`LOG_ROW_SCHEMA`) in any order. None of them may be applied already.
         state: the state before the micro-batch.
-        context: the rules.
+        context: the rules of the micro-batch.
     """
     return apply_collected(collect(rows), state, context)
 
 
 def apply_collected(collected: Collected, state: ApplyState, context: ApplyContext) -> Applied:
-    """Apply collected rows, for a caller that looks up `Collected.topic_ids` in between."""
+    """Apply collected rows.
+
+    For callers that resolve `Collected.topic_ids` to names between `collect` and this.
+    """
     offsets = apply_offsets(
         collected, state.pending, context.semantics, with_history=context.with_history
     )

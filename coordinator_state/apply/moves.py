@@ -1,8 +1,8 @@
-"""Stage 3, moves: offsets that a micro-batch moved in a way that may be an event.
+"""Stage 3, moves: finds offset changes that may be events.
 
-Most commits move an offset forward, and nothing happened. The keys of which something may have to
-be told are found over columns: those with a tombstone, with a lower offset than before, with a
-transaction that ended out of order, or of a group that may have no members.
+Most commits only move an offset forward, which is not an event. Vectorized filters find the keys
+that may have an event: keys with a tombstone, with a lower committed offset than before, with
+transactions that ended out of order, or of a group that may have no members.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _NOTHING = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetMove:
-    """A commit or a tombstone that took part at `record_offset`.
+    """A commit or tombstone that took effect at `record_offset`.
 
-    `before` is the committed offset before the micro-batch. `after` is None for a tombstone.
+    `record_offset` and `timestamp_ms` are those of the marker for a transactional commit. `before`
+    is the committed offset before the micro-batch. `after` is None for a tombstone.
     """
 
     group: GroupId
@@ -50,46 +51,52 @@ def offset_moves(
     with_records: set[GroupId],
     semantics: Semantics,
 ) -> list[OffsetMove]:
-    """All moves of the keys of which something may have to be told, by key, then by place.
+    """All moves of the keys that may have an event, ordered by key, then by `record_offset`.
 
     Args:
-        history: that of the micro-batch (`OFFSET_COMMIT_ROW`).
-        committed: the committed offsets before it (`COMMITTED_SCHEMA`).
-        groups: the groups before it.
-        with_records: the groups with a record in it, which may have lost their members.
-        semantics: the loader whose rules hold.
+        history: the history rows of the micro-batch (`OFFSET_COMMIT_ROW`).
+        committed: the committed offsets before the micro-batch (`COMMITTED_SCHEMA`).
+        groups: the groups before the micro-batch.
+        with_records: groups with a group record in the micro-batch. Their members may have left.
+        semantics: the loader's rules.
     """
-    takes_part = pc.equal(history["outcome"], Outcome.COMMITTED.value)
+    is_committed = pc.equal(history["outcome"], Outcome.COMMITTED.value)
     if semantics is Semantics.SCALA:
-        # A transactional tombstone leaves the committed offset as it is.
+        # A transactional tombstone does not change the committed offset.
         is_transactional = pc.is_valid(history["producer_id"])
-        takes_part = pc.and_not(takes_part, pc.and_(history["is_tombstone"], is_transactional))
-    rows = history.filter(takes_part)
+        is_committed = pc.and_not(is_committed, pc.and_(history["is_tombstone"], is_transactional))
+    rows = history.filter(is_committed)
     if not rows.num_rows:
         return []
     key_ids = distinct_keys(rows.select(list(OFFSET_KEY)))
-    own_places = rows["record_offset"].to_numpy()
-    order = np.lexsort((own_places, rows["outcome_record_offset"].to_numpy(), key_ids))
-    rows, key_ids, own_places = rows.take(pa.array(order)), key_ids[order], own_places[order]
+    record_offsets = rows["record_offset"].to_numpy()
+    order = np.lexsort((record_offsets, rows["outcome_record_offset"].to_numpy(), key_ids))
+    rows, key_ids, record_offsets = (
+        rows.take(pa.array(order)),
+        key_ids[order],
+        record_offsets[order],
+    )
     is_first = np.append(True, key_ids[1:] != key_ids[:-1])
     # The committed offset before the micro-batch, for each key and then for each row.
     of_keys = values_before(committed, rows.filter(pa.array(is_first)))
     of_rows = of_keys.take(pa.array(np.cumsum(is_first) - 1))
 
     def previous(values: Any, stored: str) -> Any:
-        """The value of the row before it of the same key, or the stored one."""
+        """The value of the previous row of the same key, or the stored one for its first row."""
         return np.where(is_first, _filled(of_rows[stored]), np.roll(values, 1))
 
     offsets = _filled(rows["committed_offset"])
     previous_offsets = previous(offsets, "committed_offset")
-    is_told = offsets < previous_offsets
-    is_told |= own_places < previous(own_places, "record_offset")
-    is_told |= (offsets != previous_offsets) & _of_empty_groups(rows, groups, with_records)
-    told = pa.array(np.isin(key_ids, key_ids[is_told]))
+    may_be_event = offsets < previous_offsets
+    may_be_event |= record_offsets < previous(record_offsets, "record_offset")
+    may_be_event |= (offsets != previous_offsets) & _may_be_empty(rows, groups, with_records)
+    is_selected = pa.array(np.isin(key_ids, key_ids[may_be_event]))
     return [
         _move(row, before)
         for row, before in zip(
-            rows.filter(told).to_pylist(), of_rows.filter(told).to_pylist(), strict=True
+            rows.filter(is_selected).to_pylist(),
+            of_rows.filter(is_selected).to_pylist(),
+            strict=True,
         )
     ]
 
@@ -105,10 +112,10 @@ def _move(row: Row, before: Row) -> OffsetMove:
     )
 
 
-def _of_empty_groups(
+def _may_be_empty(
     rows: pa.Table, groups: Mapping[GroupId, GroupState], with_records: set[GroupId]
 ) -> Mask:
-    """Rows of groups that have no members, or may have had none at some moment."""
+    """The rows of groups that have no members, or may have had none during the micro-batch."""
     names = [
         group[1]
         for group in group_ids(rows.group_by(["log_partition", "group_id"]).aggregate([]))

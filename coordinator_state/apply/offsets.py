@@ -1,8 +1,8 @@
-"""Stage 2, offsets: commits, tombstones and markers of a micro-batch as changes of offsets.
+"""Stage 2, offsets: turns commits, tombstones and markers into changes of committed offsets.
 
-The outcome of each offset is found over columns (`outcomes`). Of those of a key that take part, the
-one with the greatest record offset wins. A key with both a transaction and a tombstone in the
-micro-batch is replayed record by record (`exact_offsets`). Both ways give the state of the
+The outcomes are computed over columns (`outcomes`). The record with the greatest record offset
+among the committed ones of a key wins. Keys with both a transaction and a tombstone in the
+micro-batch are replayed record by record (`exact_offsets`). Both ways give the state of the
 reference loader; a property test compares them.
 """
 
@@ -37,7 +37,7 @@ _OFFSETS = pa.schema(
     [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in _COLUMNS]
     + [pa.field("is_transactional", pa.bool_())]
 )
-"""Offsets of a micro-batch and pending ones alike; `is_transactional`: of a transaction."""
+"""The columns of the offsets of a micro-batch and of pending offsets."""
 HISTORY_SCHEMA = pa.schema([field.with_nullable(True) for field in OFFSET_COMMIT_ROW])
 
 
@@ -45,10 +45,13 @@ HISTORY_SCHEMA = pa.schema([field.with_nullable(True) for field in OFFSET_COMMIT
 class OffsetChanges:
     """The effect of a micro-batch on offsets.
 
-    `changes` has one row for each key (`OFFSET_CHANGE_SCHEMA`), `history` one for each record whose
-    outcome is known now (`OFFSET_COMMIT_ROW`; none without history). `pending` are all offsets that
-    are pending after the micro-batch (`PENDING_OFFSET_ROW`). `resolved_groups` had a pending offset
-    that is neither pending nor applied any more.
+    Attributes:
+        changes: one row for each changed key (`OFFSET_CHANGE_SCHEMA`).
+        history: one row for each record whose outcome the micro-batch decides
+            (`OFFSET_COMMIT_ROW`); empty without history.
+        pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`).
+        resolved_groups: the groups with a transactional commit that the micro-batch resolved.
+        counts: the offsets and markers by outcome.
     """
 
     changes: pa.Table
@@ -61,7 +64,7 @@ class OffsetChanges:
 def apply_offsets(
     collected: Collected, pending: pa.Table, semantics: Semantics, *, with_history: bool
 ) -> OffsetChanges:
-    """Apply the offsets and markers of a micro-batch to the offsets that are pending before it."""
+    """Apply the offsets and markers of a micro-batch to the offsets pending before it."""
     offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
     is_transactional = _numpy(offsets["is_transactional"])
@@ -90,9 +93,9 @@ def _changes(
     exact: ExactOffsets,
     with_history: bool,
 ) -> OffsetChanges:
-    takes_part, is_pending = outcomes.takes_part, outcomes.is_pending
-    committed = offsets.filter(pa.array(takes_part))
-    winners = _last_of_each_key(committed, key_ids[takes_part])
+    is_committed, is_pending = outcomes.is_committed, outcomes.is_pending
+    committed = offsets.filter(pa.array(is_committed))
+    winners = _last_of_each_key(committed, key_ids[is_committed])
     history = [HISTORY_SCHEMA.empty_table()]
     if with_history:
         history += [_history(offsets, outcomes, markers), exact.history]
@@ -119,7 +122,7 @@ def _changes(
 
 
 def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
-    """Offsets of the log. Only transactional ones keep the producer of their batch."""
+    """The offsets of a micro-batch. The producer is set to null unless they are transactional."""
     if semantics is Semantics.COORDINATOR:
         is_transactional = pc.not_equal(offsets["producer_id"], NO_PRODUCER_ID)
     else:
@@ -132,7 +135,7 @@ def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
 
 
 def _pending(pending: pa.Table) -> pa.Table:
-    """Pending offsets in the columns of the others."""
+    """Pending offsets with the columns `_OFFSETS`."""
     count = pending.num_rows
     pending = pending.append_column("is_tombstone", pa.repeat(False, count))
     return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
@@ -147,15 +150,15 @@ def _counts(committed: pa.Table, winners: pa.Table) -> RecordCounts:
 def _marker_counts(
     markers: pa.Table, outcomes: Outcomes, offset_count: int, applied_exactly: set[MarkerId]
 ) -> RecordCounts:
-    """A marker that ended something is applied. The others are ignored."""
+    """Counts of the markers. A marker that resolved an offset is applied, others are ignored."""
     is_applied = np.zeros(markers.num_rows, dtype=np.bool_)
-    deciding = outcomes.ended_by[outcomes.ended_by >= offset_count]
+    deciding = outcomes.decided_by[outcomes.decided_by >= offset_count]
     is_applied[deciding - offset_count] = True
     if applied_exactly:
-        places = zip(
+        marker_ids = zip(
             markers["log_partition"].to_pylist(), markers["record_offset"].to_pylist(), strict=True
         )
-        is_applied |= np.array([place in applied_exactly for place in places])
+        is_applied |= np.array([marker_id in applied_exactly for marker_id in marker_ids])
     return RecordCounts(
         applied=by_log_partition(markers, is_applied),
         ignored=by_log_partition(markers, ~is_applied),
@@ -163,13 +166,13 @@ def _marker_counts(
 
 
 def distinct_keys(keys: pa.Table) -> Integers:
-    """One integer for each key (`OFFSET_KEY`), the same for the same key."""
+    """One integer for each row; rows with the same key (`OFFSET_KEY`) have the same integer."""
     ids = np.zeros(keys.num_rows, dtype=np.int64)
     for name in ("group_id", "topic", "partition", "log_partition"):
         column = keys[name].combine_chunks().dictionary_encode()
         indices = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         ids = ids * max(1, len(column.dictionary)) + indices
-        # Back to small numbers, so that the next product cannot overflow.
+        # Renumber from 0: otherwise the next product could overflow.
         _, ids = np.unique(ids, return_inverse=True)
     return ids
 

@@ -1,9 +1,9 @@
-"""The outcome of each offset, over columns, except for keys with a transaction and a tombstone.
+"""Vectorized outcomes of offsets, except for keys with both a transaction and a tombstone.
 
-A plain commit or tombstone takes part at once. A transactional commit is pending until the first
-later marker of its producer id in its log partition, unless the same producer commits the key again
-before. The rules are those of `coordinator_state.replay.offsets.OffsetReplay`, which goes record by
-record.
+A plain commit or tombstone takes effect at once. A transactional commit is pending until the first
+later marker of its producer id in its log partition. If the same producer commits the key again
+before that marker, the earlier commit is superseded. The rules are those of
+`coordinator_state.replay.offsets.OffsetReplay`, which replays record by record.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ _NOTHING = -1
 class Outcomes:
     """The outcome of each row, and the record that decided it.
 
-    `ended_by` is the number of a row; numbers from the number of rows on are those of markers.
-    Neither means anything for a row that is pending.
+    `outcome` is an index into `_OUTCOMES`. `decided_by` is a row index; an index of at least the
+    number of rows is a marker. Both are undefined for pending rows.
     """
 
     outcome: Integers
-    ended_by: Integers
+    decided_by: Integers
     is_pending: Mask
 
     @property
-    def takes_part(self) -> Mask:
-        """Rows whose offsets are committed."""
+    def is_committed(self) -> Mask:
+        """A mask of the rows that are committed."""
         found: Mask = ~self.is_pending & (self.outcome == _COMMITTED)
         return found
 
     def of(self, outcome: Outcome) -> Mask:
-        """Rows with an outcome."""
+        """A mask of the rows with this outcome."""
         found: Mask = ~self.is_pending & (self.outcome == _OUTCOMES.index(outcome))
         return found
 
     def columns(self, rows: pa.Table, markers: pa.Table) -> dict[str, pa.Array]:
-        """The three columns of history."""
-        ended_by = pa.array(self.ended_by)
+        """The three outcome columns of history."""
+        decided_by = pa.array(self.decided_by)
         record_offsets, timestamps = (
             pa.concat_arrays([_one_array(rows[name]), _one_array(markers[name])])
             for name in ("record_offset", "record_timestamp_ms")
         )
         return {
             "outcome": _NAMES.take(pa.array(self.outcome)),
-            "outcome_record_offset": record_offsets.take(ended_by),
-            "outcome_timestamp_ms": timestamps.take(ended_by),
+            "outcome_record_offset": record_offsets.take(decided_by),
+            "outcome_timestamp_ms": timestamps.take(decided_by),
         }
 
 
@@ -75,30 +75,30 @@ def outcomes_of(
     markers: pa.Table,
     semantics: Semantics,
 ) -> Outcomes:
-    """Find the outcome of each row by the markers of the micro-batch.
+    """Find the outcome of each row from the markers of the micro-batch.
 
     Args:
-        rows: offsets, pending ones among them; none of a key that has both a transactional row and
-            a tombstone.
-        key_ids: an integer for each row, the same for the same key.
-        is_transactional: the rows that wait for a marker.
-        markers: of all log partitions.
-        semantics: the loader whose rules hold.
+        rows: offsets of the micro-batch and pending offsets, without keys that have both a
+            transactional row and a tombstone.
+        key_ids: an integer for each row; rows with the same key have the same integer.
+        is_transactional: a mask of the rows that need a marker.
+        markers: the markers of all log partitions.
+        semantics: the loader's rules.
     """
     outcome = np.full(rows.num_rows, _COMMITTED, dtype=np.int64)
-    ended_by = np.arange(rows.num_rows, dtype=np.int64)
+    decided_by = np.arange(rows.num_rows, dtype=np.int64)
     is_pending = np.zeros(rows.num_rows, dtype=np.bool_)
     commit_rows = np.flatnonzero(is_transactional)
     if not len(commit_rows):
-        return Outcomes(outcome, ended_by, is_pending)
-    # From here on, commits and markers are numbered one after the other.
+        return Outcomes(outcome, decided_by, is_pending)
+    # Below, one numbering covers the transactional commits first, then the markers.
     marker_rows = np.flatnonzero(_ends_transactions(markers, semantics))
     commits, ends = rows.take(pa.array(commit_rows)), markers.take(pa.array(marker_rows))
     producer_ids = _producers(commits, ends)
     record_offsets = _numbers("record_offset", commits, ends)
     count = len(commit_rows)
 
-    end_marker = _first_marker_behind(producer_ids, record_offsets, count)
+    end_marker = _first_later_marker(producer_ids, record_offsets, count)
     next_commit = _next_commit(key_ids[commit_rows], producer_ids[:count], record_offsets[:count])
     has_end, has_next = end_marker != _NOTHING, next_commit != _NOTHING
     is_superseded = has_next & (
@@ -108,24 +108,27 @@ def outcomes_of(
 
     superseded_rows, ended_rows = commit_rows[is_superseded], commit_rows[is_ended]
     outcome[superseded_rows] = _SUPERSEDED
-    ended_by[superseded_rows] = commit_rows[next_commit[is_superseded]]
+    decided_by[superseded_rows] = commit_rows[next_commit[is_superseded]]
     ending = end_marker[is_ended] - count
     is_commit = _numbers("control_type", ends)[ending] == CONTROL_TYPE_COMMIT
     outcome[ended_rows] = np.where(is_commit, _COMMITTED, _ABORTED)
-    ended_by[ended_rows] = rows.num_rows + marker_rows[ending]
+    decided_by[ended_rows] = rows.num_rows + marker_rows[ending]
     is_pending[commit_rows[~is_superseded & ~is_ended]] = True
-    return Outcomes(outcome, ended_by, is_pending)
+    return Outcomes(outcome, decided_by, is_pending)
 
 
 def _ends_transactions(markers: pa.Table, semantics: Semantics) -> Mask:
-    """Markers that end a transaction; the Scala loader takes all others for an ABORT."""
+    """A mask of the markers that end a transaction.
+
+    The Scala loader treats a marker of any other type as ABORT.
+    """
     if semantics is Semantics.SCALA:
         return np.ones(markers.num_rows, dtype=np.bool_)
     return np.isin(_numbers("control_type", markers), (CONTROL_TYPE_ABORT, CONTROL_TYPE_COMMIT))
 
 
 def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
-    """An integer for each row and each marker, the same for a producer id in a log partition."""
+    """An integer for each row and each marker, equal for the same log partition and producer id."""
     ids = np.zeros(rows.num_rows + markers.num_rows, dtype=np.int64)
     for name in ("log_partition", "producer_id"):
         distinct, numbers = np.unique(_numbers(name, rows, markers), return_inverse=True)
@@ -133,27 +136,27 @@ def _producers(rows: pa.Table, markers: pa.Table) -> Integers:
     return np.unique(ids, return_inverse=True)[1]
 
 
-def _first_marker_behind(
+def _first_later_marker(
     producer_ids: Integers, record_offsets: Integers, commit_count: int
 ) -> Integers:
-    """For each commit the number of the first marker of its producer behind it, or `_NOTHING`.
+    """For each commit, the index of the first later marker of its producer, or `_NOTHING`.
 
-    The commits come first, then the markers, in the same numbering.
+    One numbering covers the commits first, then the markers.
     """
-    _, places = np.unique(record_offsets, return_inverse=True)
-    # Markers of a producer lie side by side in this order, by their place in the log.
-    order_key = producer_ids * (len(places) + 1) + places
+    _, ranks = np.unique(record_offsets, return_inverse=True)
+    # This order groups the markers by producer and sorts each group by record offset.
+    order_key = producer_ids * (len(ranks) + 1) + ranks
     markers_in_order = commit_count + np.argsort(order_key[commit_count:], kind="stable")
-    first_behind = np.searchsorted(
+    first_later = np.searchsorted(
         order_key[markers_in_order], order_key[:commit_count], side="right"
     )
-    found = np.append(markers_in_order, _NOTHING)[first_behind]
+    found = np.append(markers_in_order, _NOTHING)[first_later]
     is_own = (found != _NOTHING) & (producer_ids[found] == producer_ids[:commit_count])
     return np.where(is_own, found, _NOTHING)
 
 
 def _next_commit(key_ids: Integers, producer_ids: Integers, record_offsets: Integers) -> Integers:
-    """For each commit the next one of its producer for the same key, or `_NOTHING`."""
+    """For each commit, the index of its producer's next commit of the same key, or `_NOTHING`."""
     order = np.lexsort((record_offsets, producer_ids, key_ids))
     earlier, later = order[:-1], order[1:]
     is_same = (key_ids[earlier] == key_ids[later]) & (producer_ids[earlier] == producer_ids[later])

@@ -1,8 +1,8 @@
-"""The rows of every table that a micro-batch writes, with times in milliseconds.
+"""The row schemas of every table that a micro-batch writes, with times in milliseconds.
 
 `streaming.tables.schemas` declares the Delta tables from these rows: a column `<name>_timestamp_ms`
-is stored as a timestamp `<name>_timestamp`. A change is a row with two columns more: the one that
-says that the row goes, and the record offset that guards the MERGE.
+is stored as a timestamp `<name>_timestamp`. A change has additional columns: a flag for deletion
+and, except for members, the guard offset of the MERGE.
 """
 
 from __future__ import annotations
@@ -198,15 +198,15 @@ QUARANTINE_ROW = pa.schema(
 
 
 def _changes(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
-    """A row of which all but the key is null where it goes."""
+    """The schema of changes. Every column is nullable, because a deletion has few values."""
     return pa.schema([*(field.with_nullable(True) for field in row), *columns])
 
 
 GUARD_OFFSET = "guard_offset"
-"""A change applies if the stored row has no greater record offset than this one.
+"""A change is skipped if the stored row has a greater record offset than this one.
 
-It is the greatest record offset that took part for the key. The winning record may lie before it:
-under `scala` semantics a COMMIT restores a pending offset that is older than a tombstone.
+It is the greatest record offset of the key's committed records. The winning record may have a
+smaller one: under `scala` semantics COMMIT restores a pending offset older than a tombstone.
 """
 
 OFFSET_CHANGE_SCHEMA = _changes(

@@ -1,4 +1,4 @@
-"""The input of a micro-batch besides its rows: the state before it, and its context."""
+"""The inputs of a micro-batch besides its rows: the state before it and the context."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from coordinator_state.replay.offsets import Semantics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyState:
-    """The state before a micro-batch, of the log partitions in it; state of others is ignored.
+    """The state of the micro-batch's log partitions before it.
 
-    `committed` (`COMMITTED_SCHEMA`) has at least the offsets of the groups in the micro-batch. It
-    may be empty without history under `coordinator` semantics. `pending` (`PENDING_OFFSET_ROW`) has
-    all pending offsets. `groups` has at least the groups in the micro-batch and those with pending
-    offsets. `tombstones`, needed under `scala` semantics for groups with pending offsets, has the
-    record offset of each GroupMetadata tombstone that no value followed.
+    State of other log partitions is ignored.
+
+    Attributes:
+        committed: the committed offsets (`COMMITTED_SCHEMA`), at least of the groups in the
+            micro-batch. It may be empty without history under `coordinator` semantics.
+        pending: all pending offsets (`PENDING_OFFSET_ROW`).
+        groups: at least the groups in the micro-batch and the groups with pending offsets.
+        tombstones: the record offset of each GroupMetadata tombstone with no later value. Only
+            needed under `scala` semantics, for groups with pending offsets.
     """
 
     committed: pa.Table = field(default_factory=COMMITTED_SCHEMA.empty_table)
@@ -35,9 +39,12 @@ class ApplyState:
 class ApplyContext:
     """The rules of a micro-batch.
 
-    `with_history` is false for the history mode `off`. `offsets_retention_ms` is the brokers'
-    `offsets.retention.minutes`: by it an event says that an offset expired. `topic_names` has names
-    by topic id, as far as they are known.
+    Attributes:
+        semantics: the loader's rules.
+        with_history: false for the history mode `off`.
+        offsets_retention_ms: the brokers' `offsets.retention.minutes`, in milliseconds. Events use
+            it to tell expired offsets from deleted ones.
+        topic_names: the known topic names by topic id.
     """
 
     semantics: Semantics
