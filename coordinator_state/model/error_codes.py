@@ -1,4 +1,4 @@
-"""Error codes of the protocol, as far as a group coordinator answers with them.
+"""The protocol's error codes that a group coordinator uses.
 
 Source: clients/src/main/java/org/apache/kafka/common/protocol/Errors.java at 4.2.0.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Refused(Exception):
-    """A request that is not served, by the error that the client is told."""
+    """The coordinator refuses a request with this error code."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(error_code.name)
@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class ErrorCode(IntEnum):
-    """What a request is answered with."""
+    """The error code of a response."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

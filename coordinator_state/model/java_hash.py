@@ -1,4 +1,4 @@
-"""The order in which a Java HashMap goes through its keys, which is what decides in places."""
+"""The iteration order of a Java HashMap. Some decisions of a coordinator depend on it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ K = TypeVar("K", str, UUID, int)
 
 
 def in_hash_order(keys: Iterable[K]) -> list[K]:
-    """Keys by their bucket in a map that holds just them; of one bucket as they are given.
+    """Sort keys by their bucket in a map of just these keys. Keys of one bucket keep their order.
 
-    The map is one that grew. The copy of a set of exactly 12, 24, 48 and so on has twice as many
-    buckets with a JDK before 19.
+    The number of buckets is that of a map that grew key by key. Before JDK 19, the copy of a set of
+    exactly 12, 24, 48, ... elements has twice as many buckets.
     """
     known = list(keys)
     buckets = _LEAST_BUCKETS

@@ -1,4 +1,4 @@
-"""One log partition, as its leader appends to it."""
+"""One log partition, as its leader writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KeyAndValue = tuple[bytes, bytes | None]
 
 
 class AppendRefused(Exception):
-    """An append that the leader did not take, by the error it met with."""
+    """The leader refused an append with this error code."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(error_code.name)
@@ -22,16 +22,17 @@ class AppendRefused(Exception):
 
 
 class Producer(NamedTuple):
-    """Who writes in a transaction."""
+    """The producer of a transaction."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Written(NamedTuple):
-    """Some of a log partition's batches, and which of their records are meant.
+    """A range of records of one log partition, with the batches that contain it.
 
-    `from_offset` is that of the first record, `to_offset` the one behind the last.
+    `from_offset` is the record offset of the first record. `to_offset` is the next offset after the
+    last one.
     """
 
     log_partition: int
@@ -43,10 +44,10 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorLog:
-    """Record batches in the order of their offsets.
+    """Record batches in offset order.
 
-    `refusal` is what appends of data meet with until it is NONE again: a leader with too few
-    replicas in sync, or one that is no leader any more.
+    While `refusal` is not NONE, appends of data fail with it. It simulates a leader with too few
+    in-sync replicas, or a broker that is no longer the leader.
     """
 
     raw: list[bytes] = field(default_factory=list)
@@ -62,10 +63,10 @@ class CoordinatorLog:
         *,
         base_sequence: int = 0,
     ) -> int:
-        """Append records as one batch; returns the record offset of the first.
+        """Append records as one batch and return the record offset of the first one.
 
         Raises:
-            AppendRefused: nothing was appended.
+            AppendRefused: `refusal` is set; nothing is appended.
         """
         if self.refusal is not ErrorCode.NONE:
             raise AppendRefused(self.refusal)
@@ -84,9 +85,9 @@ class CoordinatorLog:
         return base_offset
 
     def append_marker(self, producer: Producer, control_type: int, now_ms: int) -> int:
-        """Append the marker that ends a transaction; returns its record offset.
+        """Append the marker that ends a transaction and return its record offset.
 
-        Markers come from the transaction coordinator, which tries again until it succeeds.
+        `refusal` does not apply, because the transaction coordinator retries until it succeeds.
         """
         record_offset = self.next_offset
         self._add(
@@ -103,18 +104,18 @@ class CoordinatorLog:
         return record_offset
 
     def batches(self) -> list[RecordBatch]:
-        """What is in the log, read back."""
+        """Parse and return all batches of the log."""
         return [_intact(batch) for batch in read_record_batches(b"".join(self.raw))]
 
     def since(self, record_offset: int) -> bytes:
-        """The batches from the one on that has a record offset, or comes after it."""
+        """The batches from the last one whose base offset is at most `record_offset`."""
         for number in range(len(self.raw) - 1, -1, -1):
             if int.from_bytes(self.raw[number][:8], "big") <= record_offset:
                 return b"".join(self.raw[number:])
         return b"".join(self.raw)
 
     def replace(self, batches: Iterable[bytes]) -> None:
-        """Put cleaned batches in place of all; the next offset stays."""
+        """Replace all batches with cleaned ones. The next offset does not change."""
         self.raw = list(batches)
 
     def _add(self, batch: bytes, records: int) -> None:
@@ -124,5 +125,5 @@ class CoordinatorLog:
 
 def _intact(batch: RecordBatch | CorruptBatch) -> RecordBatch:
     if isinstance(batch, CorruptBatch):
-        raise TypeError(f"a corrupt batch at {batch.base_offset}: {batch.reason}")
+        raise TypeError(f"corrupt batch with base offset {batch.base_offset}: {batch.reason}")
     return batch

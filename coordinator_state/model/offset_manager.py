@@ -1,6 +1,6 @@
-"""The offsets of a coordinator's groups: put, get, in transactions, deleted, expired.
+"""Commits, fetches, deletes and expires the offsets of a coordinator's groups.
 
-Everything is appended first and held in memory after, as a record offset says which of two wins.
+Records are appended before the memory is updated: the record offset decides which offset wins.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
 OffsetMetadataManager.java and GroupCoordinatorShard.java (`deleteGroups`, `cleanupGroupMetadata`)
@@ -33,42 +33,48 @@ from coordinator_state.replay.offsets import (
 )
 
 Partition = tuple[str, int]
-"""A topic's name and a partition of it."""
+"""Topic name and partition."""
 _GROUP_ID_NOT_FOUND_VERSION = 9
 
 
 @dataclass(slots=True)
 class OffsetManager:
-    """`offsets` are what OffsetFetch answers, `pending` wait for their producer's marker."""
+    """Holds the committed offsets and, by producer id, the pending offsets."""
 
     shard: Shard
     rebalances: Rebalances
     offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
-    _open: set[tuple[str, int]] = field(default_factory=set)
-    """Groups with a producer whose transaction has not ended, whatever became of its offsets."""
+    _open_transactions: set[tuple[str, int]] = field(default_factory=set)
+    """Group and producer id of each open transaction, even if its offsets were deleted."""
 
-    # --- put
+    # --- commit
 
     def commit_offsets(
         self, request: OffsetCommitRequest, producer: Producer | None = None
     ) -> dict[Partition, ErrorCode]:
-        """Commit offsets, those of a producer in its transaction (TxnOffsetCommit)."""
+        """Commit offsets (OffsetCommit), or add them to a producer's transaction (TxnOffsetCommit).
+
+        Returns:
+            The error code of each partition.
+        """
         error_code = self.shard.refusal(request.group_id, allows_empty_id=producer is None)
         is_new_group = request.group_id not in self.shard.groups
         if error_code is ErrorCode.NONE:
             error_code = self._validate_commit(request, producer is not None)
         if error_code is not ErrorCode.NONE:
             return {(o.topic, o.partition): error_code for o in request.offsets}
-        most = self.shard.config.offset_metadata_max_bytes
-        good = [o for o in request.offsets if len(_utf16(o.metadata)) <= most]
+        max_length = self.shard.config.offset_metadata_max_bytes
+        accepted = [o for o in request.offsets if len(_utf16(o.metadata)) <= max_length]
         error_code = ErrorCode.NONE
-        if good:
-            error_code = self._append_commits(request, good, producer)
+        if accepted:
+            error_code = self._append_commits(request, accepted, producer)
             if error_code is not ErrorCode.NONE:
-                self._forget_failed(request, good, producer, is_new_group=is_new_group)
+                self._handle_failed_append(request, accepted, producer, is_new_group=is_new_group)
         return {
-            (o.topic, o.partition): error_code if o in good else ErrorCode.OFFSET_METADATA_TOO_LARGE
+            (o.topic, o.partition): error_code
+            if o in accepted
+            else ErrorCode.OFFSET_METADATA_TOO_LARGE
             for o in request.offsets
         }
 
@@ -76,7 +82,7 @@ class OffsetManager:
         group = self.shard.groups.get(request.group_id)
         if group is None:
             if request.generation_id < 0 or (self.shard.is_scala and is_transactional):
-                # Of nobody: it makes a simple group.
+                # A commit without a generation creates a simple group.
                 group = self.shard.new_group(request.group_id)
             elif (
                 self.shard.is_scala
@@ -94,7 +100,7 @@ class OffsetManager:
             version=request.version,
         )
         if error_code is ErrorCode.NONE and not is_transactional:
-            self.rebalances.heard_of(group, request.member_id)
+            self.rebalances.renew_session(group, request.member_id)
         return error_code
 
     def _append_commits(
@@ -115,12 +121,12 @@ class OffsetManager:
             into = self.offsets
             if producer is not None:
                 into = self.pending.setdefault(producer.producer_id, {})
-                self._open.add((request.group_id, producer.producer_id))
+                self._open_transactions.add((request.group_id, producer.producer_id))
             for delta, (key, offset) in enumerate(commits):
                 into[key] = replace(offset, record_offset=base_offset + delta)
         return error_code
 
-    def _forget_failed(
+    def _handle_failed_append(
         self,
         request: OffsetCommitRequest,
         offsets: Sequence[OffsetToCommit],
@@ -128,29 +134,31 @@ class OffsetManager:
         *,
         is_new_group: bool,
     ) -> None:
-        """What becomes of what was there before a commit that could not be appended.
+        """Update the memory after the append of a commit failed.
 
-        To Kafka 4 a group that it made for it never was. Kafka 3 keeps that one, and loses what the
-        producer committed before for the same partitions.
+        Kafka 4 removes the group if this commit created it. Kafka 3 keeps the group, but loses the
+        producer's earlier pending offsets of the same partitions.
         """
         if not self.shard.is_scala:
             if is_new_group:
                 del self.shard.groups[request.group_id]
         elif producer is not None:
             keys = {OffsetKey(request.group_id, o.topic, o.partition) for o in offsets}
-            waiting = self.pending.get(producer.producer_id, {})
-            left = {key: offset for key, offset in waiting.items() if key not in keys}
-            self.pending[producer.producer_id] = left
-            if not left:
+            pending = self.pending.get(producer.producer_id, {})
+            remaining = {key: offset for key, offset in pending.items() if key not in keys}
+            self.pending[producer.producer_id] = remaining
+            if not remaining:
                 del self.pending[producer.producer_id]
-                self._open = {entry for entry in self._open if entry[1] != producer.producer_id}
+                self._open_transactions = {
+                    entry for entry in self._open_transactions if entry[1] != producer.producer_id
+                }
 
     def _commit(
         self, request: OffsetCommitRequest, offset: OffsetToCommit, producer: Producer | None
     ) -> tuple[OffsetKey, CommittedOffset]:
         now_ms = self.shard.now_ms
         expires = request.retention_time_ms >= 0
-        # The record of an offset that expires by itself has no place for these.
+        # Records with an expire timestamp have no leader epoch and no topic id.
         epoch = None if expires or offset.leader_epoch < 0 else offset.leader_epoch
         has_topic_id = not (expires or self.shard.is_scala or producer is not None)
         key = OffsetKey(request.group_id, offset.topic, offset.partition)
@@ -167,19 +175,21 @@ class OffsetManager:
         )
 
     def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
-        """The transaction coordinator's marker: COMMIT stores what waits, ABORT drops it.
+        """Append the marker; COMMIT applies the producer's pending offsets, ABORT drops them.
 
-        The marker of a transaction of version 2 has the epoch after the producer's (KIP-890).
+        With transactions version 2 the marker has the epoch after the producer's (KIP-890).
         """
         control_type = CONTROL_TYPE_COMMIT if is_commit else CONTROL_TYPE_ABORT
         self.shard.log.append_marker(producer, control_type, self.shard.now_ms)
-        self._open = {entry for entry in self._open if entry[1] != producer.producer_id}
+        self._open_transactions = {
+            entry for entry in self._open_transactions if entry[1] != producer.producer_id
+        }
         for key, offset in self.pending.pop(producer.producer_id, {}).items():
             stored = self.offsets.get(key)
             if is_commit and (stored is None or stored.record_offset < offset.record_offset):
                 self.offsets[key] = offset
 
-    # --- get
+    # --- fetch
 
     def fetch_offsets(
         self,
@@ -188,18 +198,18 @@ class OffsetManager:
         *,
         require_stable: bool = False,
     ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
-        """Offsets of a group: of these partitions, or all that there are."""
+        """Fetch a group's offsets of these partitions, or all of them if None."""
         refusal = self.shard.refusal(group_id, allows_empty_id=True)
         if refusal is not ErrorCode.NONE:
             return refusal, {}
         known = {} if group_id not in self.shard.groups else self._offsets_of(group_id)
-        waiting = {k for k in self._pending_of(group_id) if group_id in self.shard.groups}
+        pending = {k for k in self._pending_of(group_id) if group_id in self.shard.groups}
         asked = [(key.topic, key.partition) for key in known] if partitions is None else partitions
         found = {}
         for topic, partition in asked:
             key = OffsetKey(group_id, topic, partition)
             offset = known.get(key)
-            if require_stable and key in waiting:
+            if require_stable and key in pending:
                 found[topic, partition] = FetchedOffset(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
             elif offset is None:
                 found[topic, partition] = FetchedOffset()
@@ -215,15 +225,15 @@ class OffsetManager:
         return {key: o for key, o in self.offsets.items() if key.group_id == group_id}
 
     def _pending_of(self, group_id: str) -> Iterator[OffsetKey]:
-        for waiting in self.pending.values():
-            yield from (key for key in waiting if key.group_id == group_id)
+        for pending in self.pending.values():
+            yield from (key for key in pending if key.group_id == group_id)
 
-    # --- deleted
+    # --- delete
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[Partition]
     ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
-        """Delete offsets of topics that nobody in the group consumes."""
+        """Delete offsets of topics that no member of the group subscribes to."""
         error_code = self.shard.refusal(group_id)
         group = self.shard.groups.get(group_id)
         if error_code is ErrorCode.NONE:
@@ -235,7 +245,7 @@ class OffsetManager:
         is_checked = not (self.shard.is_scala and group.is_empty)
         consumed = {p for p in partitions if is_checked and group.is_subscribed_to(p[0])}
         keys = [OffsetKey(group_id, *p) for p in partitions if p not in consumed]
-        error_code = self._delete(group, keys, has_to_go=False) if keys else ErrorCode.NONE
+        error_code = self._delete(group, keys, deletes_group=False) if keys else ErrorCode.NONE
         if error_code is not ErrorCode.NONE:
             return error_code, {}
         return ErrorCode.NONE, {
@@ -244,7 +254,7 @@ class OffsetManager:
         }
 
     def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
-        """Delete groups that nobody is in, with their offsets."""
+        """Delete groups without members, with their offsets."""
         answers: dict[str, ErrorCode] = {}
         for group_id in group_ids:
             error_code = self.shard.refusal(group_id, allows_empty_id=True)
@@ -256,38 +266,45 @@ class OffsetManager:
             if error_code is ErrorCode.NONE and group is not None:
                 keys = dict.fromkeys(self._offsets_of(group_id))
                 if not self.shard.is_scala:
-                    # Once, however many producers have one there.
+                    # One tombstone per key, even if several producers have a pending offset.
                     keys |= dict.fromkeys(self._pending_of(group_id))
-                error_code = self._delete(group, list(keys), has_to_go=True)
+                error_code = self._delete(group, list(keys), deletes_group=True)
             answers[group_id] = error_code
         return answers
 
-    def _delete(self, group: LiveGroup, keys: Sequence[OffsetKey], *, has_to_go: bool) -> ErrorCode:
-        """Delete offsets by request, and what waits for the same partitions.
+    def _delete(
+        self, group: LiveGroup, keys: Sequence[OffsetKey], *, deletes_group: bool
+    ) -> ErrorCode:
+        """Delete offsets by request, together with pending offsets of the same partitions.
 
-        Kafka 3 writes no tombstone of what only waits, and has a group go with its last offset.
+        Kafka 3 writes no tombstones for keys with only pending offsets. It also deletes an empty
+        group with its last offset.
         """
-        waiting = set(self._pending_of(group.group_id))
+        pending = set(self._pending_of(group.group_id))
         written = [
-            k for k in keys if k in self.offsets or (k in waiting and not self.shard.is_scala)
+            k for k in keys if k in self.offsets or (k in pending and not self.shard.is_scala)
         ]
-        if self.shard.is_scala and group.is_empty and not self._is_open(group.group_id):
-            has_to_go = has_to_go or not self._offsets_of(group.group_id).keys() - set(keys)
-        error_code = self._append_tombstones(group, written, has_to_go=has_to_go)
+        if (
+            self.shard.is_scala
+            and group.is_empty
+            and not self._has_open_transaction(group.group_id)
+        ):
+            deletes_group = deletes_group or not self._offsets_of(group.group_id).keys() - set(keys)
+        error_code = self._append_tombstones(group, written, deletes_group=deletes_group)
         if error_code is ErrorCode.NONE:
-            self._forget_pending(waiting if has_to_go else set(keys))
+            self._forget_pending(pending if deletes_group else set(keys))
         return error_code
 
     def _append_tombstones(
-        self, group: LiveGroup, keys: Sequence[OffsetKey], *, has_to_go: bool
+        self, group: LiveGroup, keys: Sequence[OffsetKey], *, deletes_group: bool
     ) -> ErrorCode:
-        """Write the tombstones of stored offsets, of their group too if it goes, and forget them.
+        """Append tombstones of offsets, and of their group if it is deleted, then drop them.
 
-        Kafka 3 writes none of a group of generation 0, which it takes for one that has nothing but
-        offsets, and does not ask whether they could be written.
+        Kafka 3 writes no tombstone for a group of generation 0, because it takes it for a simple
+        group. It also ignores a failed append.
         """
         records = [offset_tombstone(key) for key in keys]
-        if has_to_go and not (self.shard.is_scala and group.is_never_stored):
+        if deletes_group and not (self.shard.is_scala and group.is_never_stored):
             records += group.tombstones()
         error_code = ErrorCode.NONE
         if records:
@@ -296,48 +313,54 @@ class OffsetManager:
             return error_code
         for key in keys:
             self.offsets.pop(key, None)
-        if has_to_go:
+        if deletes_group:
             self.shard.remove_group(group)
-            self._open = {entry for entry in self._open if entry[0] != group.group_id}
+            self._open_transactions = {
+                entry for entry in self._open_transactions if entry[0] != group.group_id
+            }
         return ErrorCode.NONE
 
     def _forget_pending(self, keys: set[OffsetKey]) -> None:
-        for producer_id, waiting in list(self.pending.items()):
-            left = {key: offset for key, offset in waiting.items() if key not in keys}
-            if left:
-                self.pending[producer_id] = left
+        for producer_id, pending in list(self.pending.items()):
+            remaining = {key: offset for key, offset in pending.items() if key not in keys}
+            if remaining:
+                self.pending[producer_id] = remaining
             else:
                 del self.pending[producer_id]
 
-    def _is_open(self, group_id: str) -> bool:
-        """Whether a transaction keeps the group."""
+    def _has_open_transaction(self, group_id: str) -> bool:
+        """Whether an open transaction prevents the deletion of the group."""
         if self.shard.is_scala:
-            return any(entry[0] == group_id for entry in self._open)
+            return any(entry[0] == group_id for entry in self._open_transactions)
         return any(self._pending_of(group_id))
 
-    # --- expired
+    # --- expire
 
     def expire_offsets(self) -> int:
-        """Look for what expired, as brokers do every ten minutes; returns how many offsets were.
+        """Expire offsets, as brokers do every ten minutes, and return their number.
 
-        An Empty group goes with its last offset, or at once where it has none.
+        An Empty group is deleted with its last offset, or at once if it has no offsets.
         """
         expired = 0
         offsets_of: dict[str, dict[OffsetKey, CommittedOffset]] = defaultdict(dict)
         for key, offset in self.offsets.items():
             offsets_of[key.group_id][key] = offset
-        waiting = {key for keys in self.pending.values() for key in keys}
+        pending = {key for keys in self.pending.values() for key in keys}
         for group_id, group in list(self.shard.groups.items()):
             offsets = offsets_of[group_id]
             keys = [
                 key
                 for key, offset in offsets.items()
                 if self._is_expired(group, key, offset)
-                and (key not in waiting or self.shard.is_scala)
+                and (key not in pending or self.shard.is_scala)
             ]
-            goes = group.is_empty and len(keys) == len(offsets) and not self._is_open(group_id)
-            if keys or goes:
-                self._append_tombstones(group, keys, has_to_go=goes)
+            deletes_group = (
+                group.is_empty
+                and len(keys) == len(offsets)
+                and not self._has_open_transaction(group_id)
+            )
+            if keys or deletes_group:
+                self._append_tombstones(group, keys, deletes_group=deletes_group)
                 expired += len(keys)
         return expired
 
@@ -351,5 +374,5 @@ class OffsetManager:
 
 
 def _utf16(text: str | None) -> bytes:
-    """A client's metadata is measured as Java does: in chars."""
+    """One byte for each UTF-16 code unit, because brokers measure metadata in Java chars."""
     return (text or "").encode("utf-16-be", "surrogatepass")[::2]

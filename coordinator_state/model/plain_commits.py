@@ -1,12 +1,11 @@
-"""Offset commits by the million: repeatable, and their outcome is known without any replay.
+"""Generates millions of offset commits. They are repeatable, and their outcome is known.
 
-Groups commit for ten partitions each. As far as there are as many commits, every key is committed
-once, in a random order, and from then on keys come at random. Offsets go forward, but one commit of
-ten thousand is behind the one before it. Every second topic has an id and is committed as version
-4, the others as version 3.
+Each group commits offsets for ten partitions. First every key is committed once, in random order.
+The remaining commits have random keys. Committed offsets go forward, except that about one commit
+in 10,000 goes back. Every second topic has an id and is committed as version 4, the others as
+version 3.
 
-Nothing of a commit is ever a Python object: what `GroupCoordinator` writes a record at a time, a
-compiled loop writes here.
+For speed, a compiled loop writes the records, and no commit becomes a Python object.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ _SET_BACK_ONE_OF: Final = 10_000
 _STEP: Final = 1 << 20
 _LEADER_EPOCHS: Final = (NO_LEADER_EPOCH, 0, 7)
 _METADATA: Final = ("", "", "", "host-1", "Größe: 5 €")
-"""Most commits carry no metadata."""
+"""Most commits have no metadata."""
 _OFFSET_COMMIT: Final = RECORD_TYPES[OFFSET_COMMIT_TYPES[-1]]
 _VALUE_HEAD_BYTES: Final = 14
-"""Version, offset and leader epoch."""
+"""The bytes of version, offset and leader epoch."""
 _TIMESTAMP_BYTES: Final = 8
 _TOPIC_ID_BYTES: Final = 19
-"""As the one tagged field."""
+"""The topic id as the only tagged field."""
 
 _RECORDS_PER_TRANSACTION: Final = 10
 _PRODUCERS: Final = 100
-"""Of a log partition."""
+"""Producers per log partition."""
 _ABORTED_ONE_OF: Final = 10
 _COMMITS_AT_ONCE: Final = 1_000_000
 
 
 class Committed(NamedTuple):
-    """What is committed."""
+    """The value of a commit."""
 
     offset: int
     leader_epoch: int
@@ -66,11 +65,11 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class PlainCommits:
-    """`count` commits over `key_count` keys, the same ones whenever they are asked for.
+    """`count` commits of `key_count` keys; the same settings give the same commits.
 
-    They are a millisecond apart, the first at `from_ms`; a broker forgets offsets older than
-    `offsets.retention.minutes`. `batch_records` of them make a batch. With `in_transactions` each
-    batch is a transaction, of ten commits, and every tenth is aborted.
+    Commits are 1 ms apart, starting at `from_ms`. A broker expires offsets older than
+    `offsets.retention.minutes`. A batch has `batch_records` commits. With `in_transactions`, each
+    batch is a transaction of ten commits instead, and every tenth transaction is aborted.
     """
 
     count: int
@@ -83,17 +82,17 @@ class PlainCommits:
 
     @property
     def records(self) -> int:
-        """Of all logs, markers included."""
+        """The number of records in all log partitions, including markers."""
         return sum(map(self.next_offset, range(self.log_partitions)))
 
     def next_offset(self, log_partition: int) -> int:
-        """The offset behind the last record of a log."""
+        """The next offset after the last record of a log partition."""
         commits = len(self._by_log_partition[log_partition])
         return commits + (-(-commits // self._batch_records) if self.in_transactions else 0)
 
     @cached_property
     def last(self) -> dict[OffsetKey, Committed]:
-        """What a coordinator that loaded them all would answer."""
+        """The committed offsets of a coordinator after it loaded all commits."""
         last = np.full(self.key_count, -1)
         is_committed = np.ones(self.count, dtype=np.bool_)
         if self.in_transactions:
@@ -107,7 +106,7 @@ class PlainCommits:
         }
 
     def logs(self) -> Iterator[tuple[int, bytes]]:
-        """The record batches of each log partition, in the order of the commits."""
+        """The record batches of each log partition, in commit order."""
         for log_partition, commits in enumerate(self._by_log_partition):
             yield log_partition, b"".join(self._batches(log_partition, commits))
 
@@ -131,7 +130,7 @@ class PlainCommits:
 
     @cached_property
     def keys(self) -> Sequence[OffsetKey]:
-        """What is committed for, group by group."""
+        """The keys of the commits, group by group."""
         return [
             OffsetKey(
                 f"group-{number // PARTITIONS_PER_GROUP:06d}",
@@ -149,7 +148,10 @@ class PlainCommits:
 
     @cached_property
     def _offsets(self) -> Integers:
-        """Each key's go up, and once in a while one is half of what it would be."""
+        """The committed offset of each commit.
+
+        They grow for each key, except that about one in 10,000 is halved.
+        """
         nth = commit_writer.numbered_by_key(self._key_numbers, self.key_count)
         is_set_back = self._generator(2).integers(0, _SET_BACK_ONE_OF, self.count) == 0
         forward = nth * _STEP + self._generator(3).integers(0, _STEP, self.count)
@@ -157,14 +159,17 @@ class PlainCommits:
 
     @cached_property
     def _choices(self) -> tuple[Integers, Integers]:
-        """Of leader epochs and metadata."""
+        """The indices of each commit's leader epoch and metadata."""
         return (
             self._generator(4).integers(0, len(_LEADER_EPOCHS), self.count),
             self._generator(5).integers(0, len(_METADATA), self.count),
         )
 
     def _generator(self, number: int) -> np.random.Generator:
-        """One for each column, so that fewer commits are the first ones of more."""
+        """A separate generator for each column.
+
+        A smaller `count` then gives the first commits of a larger one.
+        """
         return np.random.default_rng((self.seed, number))
 
     def _committed(self, commit: int) -> Committed:
@@ -182,11 +187,11 @@ class PlainCommits:
         at_once = _COMMITS_AT_ONCE // size * size
         base_offset = 0
         for start in range(0, len(commits), at_once):
-            some = commits[start : start + at_once]
-            batches = np.arange(start // size, start // size - (-len(some) // size))
+            chunk = commits[start : start + at_once]
+            batches = np.arange(start // size, start // size - (-len(chunk) // size))
             if not self.in_transactions:
                 batches = batches[:0]
-            raw, base_offset = self._written(some, batches, base_offset, log_partition)
+            raw, base_offset = self._written(chunk, batches, base_offset, log_partition)
             yield raw
 
     def _written(
@@ -231,7 +236,7 @@ class PlainCommits:
 
     @cached_property
     def _parts(self) -> tuple[Bytes, Integers]:
-        """Metadata, tails and keys, in one, and where each begins and the last ends."""
+        """Metadata, tails and keys in one buffer, the start of each, and the end of the last."""
         parts = [*_METADATA_PARTS, *_TAILS]
         parts += (
             encode_key(
@@ -276,10 +281,10 @@ _METADATA_PARTS: Final = [
     for topic_id, tail_bytes in ((None, 0), (UUID(int=1), _TOPIC_ID_BYTES))
     for text in _METADATA
 ]
-"""Metadata with its length as version 3 has it, then as version 4 does."""
+"""Metadata with its length prefix, first all encoded for version 3, then for version 4."""
 _TAILS: Final = [
     b"" if topic_id is None else _value("", topic_id)[-_TOPIC_ID_BYTES:] for topic_id in _TOPIC_IDS
 ]
-"""What follows the commit timestamp: nothing, or the topic id as a tagged field."""
+"""The bytes after the commit timestamp: none, or the topic id as a tagged field."""
 _FIRST_TAIL: Final = len(_METADATA_PARTS)
 _FIRST_KEY: Final = _FIRST_TAIL + len(_TAILS)

@@ -192,7 +192,7 @@ class Rebalances:
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
-    def heard_of(self, group: LiveGroup, member_id: str) -> None:
+    def renew_session(self, group: LiveGroup, member_id: str) -> None:
         """A member commits offsets, and so is alive."""
         if isinstance(group, ClassicGroup) and group.is_in(_STABLE, _PREPARING):
             self.expect_heartbeat(group, group.members[member_id])

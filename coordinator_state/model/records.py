@@ -1,4 +1,4 @@
-"""The records that coordinators write, of the versions that they write them in.
+"""The records of coordinators, in the versions that Kafka 4.2 and 3.9 write.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
 GroupCoordinatorRecordHelpers.java at 4.2.0; GroupMetadataManager.scala (`offsetCommitValue`,
@@ -24,12 +24,12 @@ _OFFSET_COMMIT: Final = RECORD_TYPES[1]
 _GROUP_METADATA: Final = RECORD_TYPES[GROUP_METADATA_TYPE]
 _GROUP_METADATA_VERSION: Final = 3
 _EXPIRE_TIMESTAMP_VERSION: Final = 1
-"""The only version that has a place for an expire timestamp, and none for much else."""
+"""The only version with an expire timestamp. It has no leader epoch and no topic id."""
 _OFFSET_COMMIT_VERSIONS: Final = {Semantics.COORDINATOR: 4, Semantics.SCALA: 3}
 
 
 def offset_commit(key: OffsetKey, offset: CommittedOffset, semantics: Semantics) -> KeyAndValue:
-    """An offset commit, as Kafka 4.2 or 3.9 writes it."""
+    """An OffsetCommit record, as Kafka 4.2 or 3.9 writes it."""
     fields: dict[str, Any] = {
         "offset": offset.committed_offset,
         "metadata": offset.metadata,
@@ -48,12 +48,12 @@ def offset_commit(key: OffsetKey, offset: CommittedOffset, semantics: Semantics)
 
 
 def offset_tombstone(key: OffsetKey) -> KeyAndValue:
-    """The end of an offset."""
+    """The tombstone of a committed offset."""
     return _offset_key(key), None
 
 
 def group_metadata(group_id: str, value: Mapping[str, Any] | None) -> KeyAndValue:
-    """A classic group, or its end."""
+    """A GroupMetadata record; a tombstone if the value is None."""
     key = encode_key(_GROUP_METADATA, {"group": group_id})
     if value is None:
         return key, None

@@ -1,4 +1,4 @@
-"""Requests of group members and their answers, by the names of their fields in Kafka.
+"""Requests of group members and their responses, with Kafka's field names.
 
 Source: clients/src/main/resources/common/message/{JoinGroup,SyncGroup,Heartbeat,LeaveGroup,
 ConsumerGroupHeartbeat,OffsetCommit,TxnOffsetCommit,OffsetDelete,OffsetFetch}{Request,Response}.json
@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 @dataclass(slots=True, eq=False)
 class Reply(Generic[A]):
-    """What a request will be answered with: a join waits for the others, a sync for the leader."""
+    """The future answer to a request: a join waits for other members, a sync for the leader."""
 
     answer: A | None = None
 
@@ -32,7 +32,7 @@ class Reply(Generic[A]):
         return self.answer is not None
 
     def complete(self, answer: A) -> None:
-        """Answer; only the first answer counts."""
+        """Set the answer, unless there is one already."""
         if self.answer is None:
             self.answer = answer
 
@@ -40,21 +40,21 @@ class Reply(Generic[A]):
         """The answer.
 
         Raises:
-            LookupError: there is none yet.
+            LookupError: the request is not answered yet.
         """
         if self.answer is None:
-            raise LookupError("not answered yet")
+            raise LookupError("the request is not answered yet")
         return self.answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupRequest:
-    """A member wants to be in the next generation; a new one has no member id.
+    """A member joins the next generation; a new member has no member id.
 
-    `protocols` are names and the member's metadata under each, in its order of preference. Since
-    version 4 a new member is first given an id and has to come again with it
-    (`requires_known_member_id`), since version 9 a leader may be told that nothing is to be
-    assigned (`supports_skipping_assignment`).
+    `protocols` has names and the member's metadata for each, in its order of preference. Since
+    version 4 a new member first gets an id and must send the request again with it
+    (`requires_known_member_id`). Since version 9 the response can tell the leader to skip the
+    assignment (`supports_skipping_assignment`).
     """
 
     group_id: str
@@ -72,7 +72,7 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupResponse:
-    """`members` are told to the leader only: member id, instance id and metadata of each."""
+    """The answer to a join. Only the leader gets `members` (member id, instance id, metadata)."""
 
     error_code: ErrorCode = ErrorCode.NONE
     member_id: str = UNKNOWN_MEMBER_ID
@@ -86,7 +86,7 @@ class JoinGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroupRequest:
-    """A member asks for its assignment; the leader brings everyone's."""
+    """A member asks for its assignment; the leader sends the assignments of all members."""
 
     group_id: str
     member_id: str
@@ -99,7 +99,7 @@ class SyncGroupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroupResponse:
-    """The member's assignment, empty where the leader left it out."""
+    """The member's assignment; empty if the leader assigned nothing to it."""
 
     error_code: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -109,7 +109,7 @@ class SyncGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberIdentity:
-    """A member that leaves; by its instance id alone, it is removed by an administrator."""
+    """A leaving member. With only an instance id, an administrator removes the member."""
 
     member_id: str = UNKNOWN_MEMBER_ID
     group_instance_id: str | None = None
@@ -117,7 +117,7 @@ class MemberIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroupResponse:
-    """The error codes of the members in the order of the request."""
+    """The error codes of the members, in the order of the request."""
 
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[ErrorCode, ...] = ()
@@ -125,10 +125,10 @@ class LeaveGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatRequest:
-    """A member of a consumer group is there (KIP-848); epoch 0 joins, -1 leaves.
+    """A heartbeat of a consumer group member (KIP-848).
 
-    -2 is a static member that will be back. What has not changed since the last request is None;
-    `owned` are the partitions that the client has, by topic id.
+    Member epoch 0 joins, -1 leaves, and -2 is a static member that leaves temporarily. A field is
+    None if it is unchanged since the last request. `owned` has the client's partitions by topic id.
     """
 
     group_id: str
@@ -145,7 +145,7 @@ class ConsumerGroupHeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeatResponse:
-    """`assigned` is what the member has from now on, None where that is what it had."""
+    """The answer to a heartbeat. `assigned` is the new assignment, None if unchanged."""
 
     error_code: ErrorCode = ErrorCode.NONE
     member_id: str | None = None
@@ -155,7 +155,7 @@ class ConsumerGroupHeartbeatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetToCommit:
-    """A partition's offset as a client commits it; requests have a `topic_id` since version 10."""
+    """A client's commit for one partition. Requests have a `topic_id` since version 10."""
 
     topic: str
     partition: int
@@ -167,9 +167,9 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequest:
-    """Offsets of a member, or of nobody: without a member id, of generation -1.
+    """The offsets of a member, or of a client without member id and with generation -1.
 
-    Versions 2 to 4 brought a retention of the client's own, -1 for the broker's.
+    In versions 2 to 4 the client can set a retention time; -1 stands for the broker's setting.
     """
 
     group_id: str
@@ -183,7 +183,7 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedOffset:
-    """A partition's answer to OffsetFetch; offset -1 where nothing is committed."""
+    """A partition's part of the OffsetFetch response; offset -1 if nothing is committed."""
 
     committed_offset: int = -1
     leader_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What the parts of a coordinator share: groups of one log partition, their log and the time."""
+"""State that the parts of a coordinator share: the groups, log and time of one log partition."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from coordinator_state.replay.offsets import Semantics
 _E = ErrorCode
 
 LiveGroup = ClassicGroup | LiveConsumerGroup
-"""A group of any type, as a coordinator holds it."""
+"""A group of any type in the memory of a coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
-    """The broker's configuration that bears on groups, by its defaults."""
+    """The broker settings for groups, with Kafka's defaults."""
 
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000
@@ -41,11 +41,11 @@ class CoordinatorConfig:
 
 @dataclass(slots=True, kw_only=True)
 class Shard:
-    """One coordinator of one log partition.
+    """The coordinator of one log partition.
 
-    `semantics` are those of the coordinator of Kafka 4 or of Kafka 3. `availability` is what
-    requests meet with while the coordinator is loading, or is none: COORDINATOR_LOAD_IN_PROGRESS,
-    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+    `semantics` selects the coordinator of Kafka 4 or of Kafka 3. `availability` is the error for
+    requests while the coordinator is loading or is not the coordinator:
+    COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
 
     semantics: Semantics = Semantics.COORDINATOR
@@ -64,11 +64,11 @@ class Shard:
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return self.timers.now_ms
 
     def refusal(self, group_id: str, *, allows_empty_id: bool = False) -> ErrorCode:
-        """Why no request about a group is served, NONE where it is."""
+        """The error for any request about a group; NONE if requests are served."""
         if not (group_id or allows_empty_id):
             return ErrorCode.INVALID_GROUP_ID
         return self.availability
@@ -78,13 +78,13 @@ class Shard:
         return UUID(int=self.choose.getrandbits(128), version=4)
 
     def new_group(self, group_id: str) -> ClassicGroup:
-        """Make a group in memory; nothing is written."""
+        """Create a group in memory, without a record."""
         group = ClassicGroup(group_id=group_id, state_timestamp_ms=self.now_ms)
         self.groups[group_id] = group
         return group
 
     def remove_group(self, group: LiveGroup) -> None:
-        """Forget a group."""
+        """Remove a group from memory and cancel its timers."""
         del self.groups[group.group_id]
         self.timers.cancel_all(group.group_id)
         if isinstance(group, ClassicGroup):
@@ -98,9 +98,9 @@ class Shard:
         *,
         are_commits: bool = False,
     ) -> tuple[ErrorCode, int]:
-        """Append; the error that the client is told, and the record offset of the first record.
+        """Append records. Returns the client's error code and the first record offset (or -1).
 
-        Nobody reads the sequence of a coordinator's batch. It is 0, in Kafka 3 of commits only.
+        The base sequence of the batch is 0; in Kafka 3 only for commits. No reader uses it.
         """
         sequence = NO_SEQUENCE if self.is_scala and not are_commits else 0
         try:
@@ -110,11 +110,11 @@ class Shard:
             return error_of(refused.error_code), -1
 
     def group_error(self, error_code: ErrorCode) -> ErrorCode:
-        """What members are told of a GroupMetadata record that could not be appended."""
+        """The error for members after the append of a group record failed."""
         return (_GROUP_ERRORS_SCALA if self.is_scala else _ERRORS).get(error_code, error_code)
 
     def offset_error(self, error_code: ErrorCode) -> ErrorCode:
-        """What clients are told of offsets that could not be appended."""
+        """The error for clients after the append of offsets failed."""
         return (_OFFSET_ERRORS_SCALA if self.is_scala else _ERRORS).get(error_code, error_code)
 
 

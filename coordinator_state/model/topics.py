@@ -1,4 +1,4 @@
-"""The topics of a cluster, as far as a coordinator asks for them."""
+"""The topic metadata that a coordinator needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Assigned = Mapping[UUID, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's id and how many partitions it has."""
+    """A topic's id and number of partitions."""
 
     topic_id: UUID
     partitions: int
@@ -21,17 +21,20 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics by name; one that is not there may be subscribed to all the same."""
+    """Topics by name. Members may also subscribe to topics that do not exist."""
 
     by_name: Mapping[str, Topic] = field(default_factory=dict)
 
     def ids_of(self, names: Iterable[str]) -> dict[UUID, int]:
-        """Ids of topics that there are, and how many partitions each has."""
+        """The number of partitions by topic id, for the topics that exist."""
         known = (self.by_name[name] for name in sorted(names) if name in self.by_name)
         return {topic.topic_id: topic.partitions for topic in known}
 
     def assigned(self, by_topic: Iterable[Mapping[str, object]]) -> Assigned:
-        """What a consumer protocol assignment or subscription names, without unknown topics."""
+        """The partitions of a consumer protocol assignment or subscription by topic id.
+
+        Unknown topics are left out.
+        """
         found: dict[UUID, frozenset[int]] = {}
         for entry in by_topic:
             topic = self.by_name.get(str(entry["topic"]))
@@ -42,7 +45,7 @@ class Topics:
         return found
 
     def named(self, assigned: Assigned) -> list[dict[str, object]]:
-        """An assignment as the consumer protocol has it: by topic name."""
+        """An assignment in the form of the consumer protocol, by topic name."""
         names = {topic.topic_id: name for name, topic in self.by_name.items()}
         return [
             {"topic": names[topic_id], "partitions": sorted(partitions)}
@@ -51,9 +54,9 @@ class Topics:
         ]
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """Changes with the topics that are subscribed to; 0 where there are none.
+        """A hash of the subscribed topics that exist; 0 if there are none.
 
-        Kafka's is over racks as well; only whether it has changed means anything.
+        Kafka's hash also covers racks. Coordinators only compare hashes, so values may differ.
         """
         known = sorted((name, self.by_name[name]) for name in names if name in self.by_name)
         if not known:
