@@ -1,4 +1,4 @@
-"""The assignors of consumer groups: who is to have which partitions.
+"""The assignors of consumer groups, which compute target assignments.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/assignor/
 RangeAssignor.java, UniformAssignor.java and UniformHomogeneousAssignmentBuilder.java at 4.2.0.
@@ -19,7 +19,10 @@ Targets = dict[str, Assigned]
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as assignors see it: `topic_ids` with their partitions, `target` what it had."""
+    """A member as input of an assignor.
+
+    `topic_ids` has the number of partitions by topic id; `target` is the previous target.
+    """
 
     group_instance_id: str | None
     topic_ids: Mapping[UUID, int]
@@ -30,7 +33,7 @@ Assignor = Callable[[Mapping[str, Subscriber]], Targets]
 
 
 def range_assignor(members: Mapping[str, Subscriber]) -> Targets:
-    """Of each topic a range for every member that subscribes to it, static members first."""
+    """Assign a range of each topic to every subscriber of it, static members first."""
     ordered = sorted(members, key=lambda m: _range_order(m, members[m]))
     topics = {t: n for m in ordered for t, n in members[m].topic_ids.items()}
     targets: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in ordered}
@@ -52,10 +55,10 @@ def _range_order(member_id: str, member: Subscriber) -> tuple[bool, str]:
 
 
 def uniform_assignor(members: Mapping[str, Subscriber]) -> Targets:
-    """As many partitions for each member as for any other, and as few moves as that takes.
+    """Assign partitions evenly, with as few moves as possible.
 
-    Kafka's own algorithm where all members subscribe to the same topics. Where they do not, what
-    comes out is one that Kafka could have chosen, seldom the one that it would.
+    This is Kafka's algorithm if all members subscribe to the same topics. Otherwise the result is
+    as balanced as Kafka's, but rarely the same.
     """
     subscriptions = [set(member.topic_ids) for member in members.values()]
     if all(topics == subscriptions[0] for topics in subscriptions):
@@ -84,7 +87,7 @@ def _uniform_of_same_topics(members: Mapping[str, Subscriber]) -> Targets:
             if stay:
                 kept[member_id][topic_id] = set(stay)
         if quota > 0 and takes_extra and len(members) - number > extras:
-            # Another one may take it, without a move.
+            # Another member may keep the extra partition without a move.
             quota, takes_extra = quota - 1, False
         if quota > 0:
             unfilled.append((member_id, quota))
@@ -138,4 +141,4 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
     DEFAULT_ASSIGNOR: uniform_assignor,
     "range": range_assignor,
 }
-"""`group.consumer.assignors`, the first of them for groups that name none."""
+"""`group.consumer.assignors`; the first one is the default."""

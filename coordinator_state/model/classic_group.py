@@ -1,4 +1,4 @@
-"""A live classic group: what a coordinator holds in memory between two records.
+"""A live classic group, as a coordinator keeps it in memory between two records.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/ClassicGroup.java
 at 4.2.0; GroupMetadata.scala at 3.9.1.
@@ -28,12 +28,12 @@ from coordinator_state.replay.offsets import CommittedOffset
 
 
 class InvalidTransition(Exception):
-    """A group cannot come from its state into another."""
+    """The group's state does not allow a transition to the other state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DurableGroup:
-    """A group as its last GroupMetadata record has it: record offset and the value's fields."""
+    """A group's last GroupMetadata record: record offset and the fields of the value."""
 
     record_offset: int
     value: Mapping[str, Any]
@@ -41,10 +41,10 @@ class DurableGroup:
 
 @dataclass(slots=True, kw_only=True)
 class ClassicGroup:
-    """A group; its members in the order in which they came, the first of them its leader.
+    """A classic group with its members in the order in which they joined.
 
-    A broker's maps have no such order, so where a leader goes, which of the others is the next one
-    is up to it.
+    The first member is the leader, and the next one in this order replaces it when it leaves. A
+    broker's maps have another order, so its next leader can be another member.
     """
 
     group_id: str
@@ -59,55 +59,57 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     pending_members: set[str] = field(default_factory=set)
-    """Ids that were given out and not come back."""
+    """Member ids that the coordinator assigned but that have not joined yet."""
     pending_sync_members: set[str] = field(default_factory=set)
     new_member_added: bool = False
-    """Whether a member came while the first rebalance was waiting for some."""
+    """Whether a member joined during the initial delay of the first rebalance."""
     subscribed_topics: frozenset[str] | None = None
-    """What the members consume, None where that is not known."""
+    """The topics that the members subscribe to; None if unknown."""
     durable: DurableGroup | None = None
-    """What a coordinator that loads the log finds, None where there is no record."""
+    """The group as a load of the log would find it; None without a record."""
     has_commits: bool = False
-    """Whether the log has offset commits of it: they alone make it a simple group."""
+    """Whether the log has commits of the group. With commits only, it is a simple group."""
 
     def is_in(self, *states: ClassicState) -> bool:
         """Whether the group is in one of these states."""
         return self.state in states
 
     def transition_to(self, state: ClassicState, now_ms: int) -> None:
-        """Come into a state.
+        """Change the state.
 
         Raises:
-            InvalidTransition: not from the one that the group is in.
+            InvalidTransition: the current state does not allow it.
         """
         if self.state not in VALID_PREVIOUS_STATES[state]:
-            raise InvalidTransition(f"{self.group_id}: {self.state.value} to {state.value}")
+            raise InvalidTransition(
+                f"group {self.group_id} cannot go from {self.state.value} to {state.value}"
+            )
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin."""
+        """Whether the state allows a new rebalance."""
         return self.state in VALID_PREVIOUS_STATES[ClassicState.PREPARING_REBALANCE]
 
     @property
     def awaiting_join(self) -> int:
-        """How many members wait for the answer to their join."""
+        """The number of members with an unanswered join."""
         return sum(member.join is not None for member in self.members.values())
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """Whether all members, and all member ids that were assigned, have joined."""
         return len(self.members) == self.awaiting_join and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members'."""
+        """The longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers."""
+        """Whether the protocol type is `consumer`."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_leader(self, member_id: str) -> bool:
@@ -128,7 +130,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or one that was to come."""
+        """Remove a member, or a member id that has not joined yet."""
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
@@ -138,13 +140,13 @@ class ClassicGroup:
         self.pending_sync_members.discard(member_id)
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member a new id; who still uses the old one is fenced."""
+        """Give a static member a new member id, and fence clients that use the old one."""
         member = self.members[old_id]
         fenced = ErrorCode.FENCED_INSTANCE_ID
         member.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
         member.answer_sync(SyncGroupResponse(error_code=fenced))
         member.member_id = new_id
-        # It keeps its place: so does the leader.
+        # The member keeps its place in the order, so the leader stays first.
         self.members = {m.member_id: m for m in self.members.values()}
         if self.is_leader(old_id):
             self.leader_id = new_id
@@ -152,7 +154,7 @@ class ClassicGroup:
         return member
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether a request comes from a member, and from the one that has the instance id."""
+        """Check that a request is from a member, and from the owner of the instance id."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -162,7 +164,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader among those that joined; False where nobody did."""
+        """Make sure that the leader has joined. Returns False if no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join is None:
@@ -174,7 +176,7 @@ class ClassicGroup:
         return True
 
     def current_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """The members as their leader is told of them."""
+        """The members as the leader's join response lists them."""
         return tuple(
             (m.member_id, m.group_instance_id, m.metadata(self.protocol_name or ""))
             for m in self.members.values()
@@ -183,19 +185,19 @@ class ClassicGroup:
     # --- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in."""
+        """Whether a member with these protocols can join."""
         if self.is_in(ClassicState.EMPTY):
             return bool(protocol_type and protocols)
         if self.protocol_type != protocol_type or not protocols:
             return False
-        # All of nobody know any protocol: the only member left while the group was waiting.
+        # The only member may have left while the group waited; then any protocol fits.
         common = self._common_protocols()
         return not self.members or any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best of those that all of them know.
+        """The protocol with the most votes among those that all members support.
 
-        Of several, the one that comes first in a Java HashMap.
+        On a tie, the first one in the order of a Java HashMap wins.
         """
         candidates = self._common_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -207,20 +209,23 @@ class ClassicGroup:
         return {name for name, count in known.items() if count == len(self.members)}
 
     def init_next_generation(self, now_ms: int) -> None:
-        """Begin a generation of those that joined; without any the group becomes Empty."""
+        """Start the next generation with the current members; without members it is Empty."""
         self.generation_id += 1
-        self.agree()
+        self.update_protocol()
         state = ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY
         self.transition_to(state, now_ms)
         self.pending_sync_members.clear()
 
-    def agree(self) -> None:
-        """Choose the protocol of the members that there are, which says what they consume."""
+    def update_protocol(self) -> None:
+        """Select the protocol of the current members, and update the subscribed topics."""
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._topics_of_members()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether offsets of a topic are in use; where that is not known, they are."""
+        """Whether members may subscribe to a topic.
+
+        If the topics are unknown, true for the consumer protocol and false for other protocols.
+        """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -236,11 +241,11 @@ class ClassicGroup:
                 return None
         return frozenset(topics)
 
-    # --- what the offset manager asks of groups of any type
+    # --- interface for the offset manager, common to all group types
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in the group, and no rebalance under way."""
+        """Whether the state is Empty: no members and no rebalance in progress."""
         return self.is_in(ClassicState.EMPTY)
 
     def validate_offset_commit(
@@ -250,9 +255,9 @@ class ClassicGroup:
         generation_id: int,
         *,
         is_transactional: bool,
-        version: int,  # noqa: ARG002 - consumer groups ask for it
+        version: int,  # noqa: ARG002 - consumer groups need it
     ) -> ErrorCode:
-        """Whether offsets may be committed in the name of a member, or of nobody."""
+        """Check whether a member, or a client that is not a member, may commit offsets."""
         if self.is_in(ClassicState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and self.is_empty:
@@ -270,7 +275,10 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Whether offsets may be deleted: of members only where it is known what they consume."""
+        """Check whether offsets may be deleted.
+
+        A group with members must use the consumer protocol, which tells the subscribed topics.
+        """
         if self.is_in(ClassicState.DEAD):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not self.is_empty and not self.uses_consumer_protocol:
@@ -278,14 +286,14 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def validate_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """Check whether the group may be deleted."""
         if self.is_in(ClassicState.DEAD):
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     @property
     def is_never_stored(self) -> bool:
-        """Whether the group never had members, so that Kafka 3 has no record of it."""
+        """Whether the group never had a generation, so Kafka 3 has no record of it."""
         return self.generation_id == 0
 
     def tombstones(self) -> list[KeyAndValue]:
@@ -293,7 +301,7 @@ class ClassicGroup:
         return [group_metadata(self.group_id, None)]
 
     def expiry_base_ms(self, offset: CommittedOffset) -> int | None:
-        """From when an offset's retention counts, None where it does not (KIP-211)."""
+        """The time when an offset's retention starts; None while it does not run (KIP-211)."""
         if self.protocol_type is None:
             return offset.commit_timestamp_ms
         if self.is_empty:
@@ -307,7 +315,7 @@ class ClassicGroup:
     # --- the record
 
     def metadata_value(self, assignments: Mapping[str, bytes]) -> dict[str, Any]:
-        """The fields of a GroupMetadata value, with the assignments that go with it."""
+        """The fields of a GroupMetadata value with these assignments."""
         timestamp = self.state_timestamp_ms
         return {
             "protocolType": self.protocol_type or "",
@@ -331,5 +339,5 @@ class ClassicGroup:
         }
 
     def stored(self, record_offset: int, assignments: Mapping[str, bytes]) -> None:
-        """The group was appended to the log as it is now."""
+        """Note that the current state of the group was appended at this record offset."""
         self.durable = DurableGroup(record_offset, self.metadata_value(assignments))

@@ -35,7 +35,7 @@ SyncReply = Reply[SyncGroupResponse]
 
 @dataclass(slots=True)
 class ClassicRequests:
-    """What classic members ask of their coordinator."""
+    """Answers requests of members of classic groups, except JoinGroup."""
 
     shard: Shard
     rebalances: Rebalances
@@ -44,11 +44,11 @@ class ClassicRequests:
     # --- SyncGroup
 
     def sync_group(self, request: SyncGroupRequest) -> SyncReply:
-        """A member asks for its assignment; answered when the leader's is durable."""
+        """Answer a member with its assignment, once the leader's assignments are durable."""
         reply = SyncReply()
         refusal = self.shard.refusal(request.group_id)
         if refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self.shard.is_scala:
-            # The member is to join again, with the coordinator that then is there.
+            # The member joins again, and by then finds a coordinator.
             refusal = ErrorCode.REBALANCE_IN_PROGRESS
         group = self.shard.groups.get(request.group_id)
         if refusal is ErrorCode.NONE and group is None:
@@ -85,7 +85,7 @@ class ClassicRequests:
         return reply
 
     def _store_assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
-        """The leader's assignment becomes durable, with an empty one for whom it left out."""
+        """Append the leader's assignments; members that it left out get an empty one."""
         assignments = {
             **dict.fromkeys(group.members, b""),
             **{m: a for m, a in request.assignments.items() if m in group.members},
@@ -106,7 +106,7 @@ class ClassicRequests:
         generation_id: int,
         group_instance_id: str | None = None,
     ) -> ErrorCode:
-        """A member is alive, and asks whether it is to join again."""
+        """Renew a member's session, and tell it whether to join again."""
         refusal = self.shard.refusal(group_id)
         if refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
@@ -130,7 +130,7 @@ class ClassicRequests:
     # --- LeaveGroup
 
     def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
-        """Members are out, by their own wish or an administrator's."""
+        """Remove members, at their own request or an administrator's."""
         refusal = self.shard.refusal(group_id)
         if refusal is not ErrorCode.NONE:
             return LeaveGroupResponse(error_code=refusal)
@@ -143,7 +143,7 @@ class ClassicRequests:
             return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         error_codes = tuple(self._leave(group, member) for member in members)
         if ErrorCode.NONE in error_codes and not self.shard.is_scala:
-            error_code = self._go_on_without(group)
+            error_code = self._rebalance_after_leave(group)
             if error_code is not ErrorCode.NONE:
                 return LeaveGroupResponse(error_code=error_code)
         return LeaveGroupResponse(members=error_codes)
@@ -161,11 +161,11 @@ class ClassicRequests:
         if error_code is ErrorCode.NONE:
             self.rebalances.drop(group, group.members[member_id])
             if self.shard.is_scala:
-                # One after the other; Kafka 4 looks at the group when all are out.
-                self._go_on_without(group)
+                # Kafka 3 updates the group after each member, Kafka 4 after all of them.
+                self._rebalance_after_leave(group)
         return error_code
 
-    def _go_on_without(self, group: ClassicGroup) -> ErrorCode:
+    def _rebalance_after_leave(self, group: ClassicGroup) -> ErrorCode:
         if group.is_in(_STABLE, _COMPLETING):
             return self.rebalances.prepare_or_complete(group)
         return self.rebalances.complete_if_all_joined(group)

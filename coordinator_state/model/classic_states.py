@@ -1,12 +1,12 @@
-"""The states of a live classic group and how it gets from one to another.
+"""The states of a live classic group and the transitions between them.
 
     Empty ──────────────▶ PreparingRebalance ◀──────────── Stable
       ▲                        │     ▲                       ▲
-      └── no member is left ───┤     └── a change ──┐        │ the leader's assignment is stored
+      └── no members left ─────┤     └── a change ──┐        │ the leader's assignment is stored
                                └── all have joined ─▶ CompletingRebalance
 
-and each of them becomes Dead when the group is deleted. Only Empty and Stable are ever found in a
-log: rebalances live in the coordinator's memory.
+Every state becomes Dead when the group is deleted. A log only contains Empty and Stable groups,
+because rebalances exist only in the coordinator's memory.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/classic/
 ClassicGroupState.java at 4.2.0; GroupMetadata.scala (`GroupState`) at 3.9.1, which has the same.
@@ -21,7 +21,7 @@ from typing import Final
 
 
 class ClassicState(str, Enum):
-    """By the names that brokers answer with."""
+    """The states, with the names that brokers report."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -41,4 +41,4 @@ VALID_PREVIOUS_STATES: Final[Mapping[ClassicState, frozenset[ClassicState]]] = M
         _DEAD: frozenset({_STABLE, _PREPARING, _COMPLETING, _EMPTY, _DEAD}),
     }
 )
-"""From where a group may come into each state."""
+"""The states from which a group may enter each state."""

@@ -1,11 +1,13 @@
-"""The log cleaner: what compaction leaves of a log partition.
+"""The log cleaner, which compacts a log partition.
 
-Of each key the record with the greatest offset stays, and nothing of aborted transactions. A
-tombstone goes `delete.retention.ms` after a pass that found it the last of its key, and a marker
-so long after a pass that found nothing left of its transaction: the first such pass writes that
-time into the batch, as its delete horizon. The last batch of a producer that may still write, and
-the last one of all, stay without records, for their place and their producer. Nothing is cleaned
-from the first open transaction on.
+The cleaner keeps the last record of each key and no records of aborted transactions. The first pass
+that finds a tombstone as the last record of its key gives its batch a delete horizon:
+`delete.retention.ms` after that pass. Passes after the horizon remove the tombstone. Markers are
+removed in the same way: the first pass that finds no data of the transaction sets the horizon.
+
+The last batch of the log, and the last batch of each producer that may still write, stay as empty
+batches: they keep the offset and the producer's state. The cleaner never cleans past the start of
+the first open transaction.
 
 Source: storage/src/main/java/org/apache/kafka/storage/internals/log/Cleaner.java and
 CleanedTransactionMetadata.java, and clients/src/main/java/org/apache/kafka/common/record/
@@ -35,14 +37,18 @@ def clean(
     delete_retention_ms: int = DAY_MS,
     producer_id_expiration_ms: int = DAY_MS,
 ) -> list[bytes]:
-    """One pass over a log: its batches below an offset cleaned, the others as they are.
+    """Run one pass over a log.
 
     Args:
         batches: the whole log, intact.
-        upper_bound: an offset; at most what is below the first open transaction is cleaned.
+        upper_bound: the record offset below which batches are cleaned. The start of the first open
+            transaction is a second bound.
         now_ms: the time of the pass.
         delete_retention_ms: `delete.retention.ms` of the topic.
         producer_id_expiration_ms: how long a producer may still write after its last batch.
+
+    Returns:
+        All batches of the log after the pass.
     """
     outcomes = _Outcomes.of(batches)
     bound = min(upper_bound, outcomes.first_unstable_offset)
@@ -69,7 +75,7 @@ def clean(
 
 @dataclass(frozen=True, slots=True)
 class _Outcomes:
-    """Base offsets of the batches of aborted transactions, and where the first open one begins."""
+    """The base offsets of aborted batches, and the start of the first open transaction."""
 
     aborted: frozenset[int]
     first_unstable_offset: int
@@ -88,7 +94,7 @@ class _Outcomes:
                 _version, control_type = read_control_key(batch.records[0].key or b"")
                 if control_type == CONTROL_TYPE_ABORT:
                     aborted.update(data.base_offset for data in ended)
-        # An empty batch is what a pass left of a transaction that has ended.
+        # A pass leaves empty batches only of transactions that have ended.
         unstable = [b.base_offset for data in open_batches.values() for b in data if b.records]
         end = batches[-1].last_offset + 1 if batches else 0
         return cls(frozenset(aborted), min(unstable, default=end))
@@ -103,21 +109,25 @@ class _Pass:
     now_ms: int
     delete_retention_ms: int
     _seen: set[int] = field(default_factory=set)
-    """Producers of whose transaction a batch was seen since their last marker."""
+    """Producers with a data batch since their last marker in this pass."""
 
     def clean(self, batch: RecordBatch) -> Iterator[bytes]:
-        """The batch with the records that stay; nothing where it goes."""
-        can_go = self._can_go(batch)
+        """Yield the batch with the records that it keeps, or nothing if it is removed."""
+        is_removable = self._is_removable(batch)
         horizon_ms = batch.base_timestamp_ms if batch.has_delete_horizon else None
-        is_over = horizon_ms is not None and horizon_ms <= self.now_ms
+        is_past_horizon = horizon_ms is not None and horizon_ms <= self.now_ms
         if batch.is_control:
-            kept = () if can_go and is_over else batch.records
-            waits = can_go
+            kept = () if is_removable and is_past_horizon else batch.records
+            needs_horizon = is_removable
         else:
-            kept = () if can_go else tuple(r for r in batch.records if self._stays(r, is_over))
-            waits = any(record.value is None for record in kept)
+            kept = (
+                ()
+                if is_removable
+                else tuple(r for r in batch.records if self._keeps(r, is_past_horizon))
+            )
+            needs_horizon = any(record.value is None for record in kept)
         if kept:
-            if waits and horizon_ms is None:
+            if needs_horizon and horizon_ms is None:
                 horizon_ms = self.now_ms + self.delete_retention_ms
             yield _written(batch, kept, horizon_ms)
         elif (
@@ -126,8 +136,8 @@ class _Pass:
         ):
             yield _written(batch, ())
 
-    def _can_go(self, batch: RecordBatch) -> bool:
-        """Whether a batch is of an aborted transaction, or the marker of one that is gone."""
+    def _is_removable(self, batch: RecordBatch) -> bool:
+        """Whether a batch is aborted data, or a marker whose transaction has no data left."""
         if not batch.is_transactional:
             return False
         if batch.is_control:
@@ -137,14 +147,14 @@ class _Pass:
         self._seen.add(batch.producer_id)
         return batch.base_offset in self.outcomes.aborted
 
-    def _stays(self, record: Record, is_over: bool) -> bool:
+    def _keeps(self, record: Record, is_past_horizon: bool) -> bool:
         if record.record_offset < self.last_of_key[record.key]:
             return False
-        return record.value is not None or not is_over
+        return record.value is not None or not is_past_horizon
 
 
 def _last_of_producers(batches: Sequence[RecordBatch], since_ms: int) -> dict[int, int]:
-    """The last data of each producer that may still write; of one without data, its marker."""
+    """The last offset of each active producer's last data batch, or of its marker without data."""
     last: dict[int, RecordBatch] = {}
     active: set[int] = set()
     for batch in batches:
@@ -153,7 +163,7 @@ def _last_of_producers(batches: Sequence[RecordBatch], since_ms: int) -> dict[in
         if batch.max_timestamp_ms > since_ms:
             active.add(batch.producer_id)
         known = last.get(batch.producer_id)
-        # With another epoch nothing is known of what came before (KIP-890 begins one by a marker).
+        # A new epoch replaces the older state; with KIP-890 a marker can start the epoch.
         is_new_epoch = known is None or known.producer_epoch != batch.producer_epoch
         if is_new_epoch or known is None or known.is_control or not batch.is_control:
             last[batch.producer_id] = batch

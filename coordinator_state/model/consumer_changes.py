@@ -1,4 +1,4 @@
-"""Changes of consumer groups: a record, and its replay in the memory of the coordinator.
+"""Changes of consumer groups: a record, and its replay in the coordinator's memory.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
 GroupCoordinatorRecordHelpers.java and GroupMetadataManager.java (`replay`) at 4.2.0.
@@ -26,14 +26,14 @@ from coordinator_state.model.topics import Assigned
 
 
 class Change(NamedTuple):
-    """A record, and what becomes of the group once it is appended."""
+    """A record, and the update of the group after the record is appended."""
 
     record: KeyAndValue
     replay: Callable[[LiveConsumerGroup], None]
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
-    """ConsumerGroupMetadata: the group's epoch."""
+    """ConsumerGroupMetadata: the group epoch."""
 
     def replay(group: LiveConsumerGroup) -> None:
         group.group_epoch, group.metadata_hash = epoch, metadata_hash
@@ -43,7 +43,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
 
 
 def target_epoch(group_id: str, epoch: int) -> Change:
-    """ConsumerGroupTargetAssignmentMetadata: the epoch that the target assignment is of."""
+    """ConsumerGroupTargetAssignmentMetadata: the epoch of the target assignment."""
 
     def replay(group: LiveConsumerGroup) -> None:
         group.target_epoch = epoch
@@ -53,7 +53,7 @@ def target_epoch(group_id: str, epoch: int) -> Change:
 
 
 def member_subscription(group_id: str, member: ConsumerMember) -> Change:
-    """ConsumerGroupMemberMetadata: who a member is and what it subscribes to."""
+    """ConsumerGroupMemberMetadata: a member's identity and subscription."""
 
     def replay(group: LiveConsumerGroup) -> None:
         known = group.members.get(member.member_id) or ConsumerMember(member_id=member.member_id)
@@ -89,7 +89,7 @@ def member_subscription(group_id: str, member: ConsumerMember) -> Change:
 
 
 def target_assignment(group_id: str, member_id: str, target: Assigned) -> Change:
-    """ConsumerGroupTargetAssignmentMember: what a member is to have."""
+    """ConsumerGroupTargetAssignmentMember: a member's target assignment."""
 
     def replay(group: LiveConsumerGroup) -> None:
         group.targets[member_id] = target
@@ -99,7 +99,7 @@ def target_assignment(group_id: str, member_id: str, target: Assigned) -> Change
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> Change:
-    """ConsumerGroupCurrentMemberAssignment: what a member has."""
+    """ConsumerGroupCurrentMemberAssignment: a member's current assignment."""
 
     def replay(group: LiveConsumerGroup) -> None:
         group.members[member.member_id] = replace(

@@ -1,4 +1,4 @@
-"""A live consumer group (KIP-848): the members, their epochs, and what each has and is to have.
+"""A live consumer group (KIP-848): members, epochs, and current and target assignments.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/ModernGroup.java
 and modern/consumer/ConsumerGroup.java at 4.2.0.
@@ -23,11 +23,11 @@ from coordinator_state.records.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from coordinator_state.replay.offsets import CommittedOffset
 
 _MEMBER_EPOCH_VERSION = 9
-"""The first OffsetCommit that knows member epochs."""
+"""The first OffsetCommit version with member epochs."""
 
 
 class ConsumerGroupState(Enum):
-    """What DescribeGroups says of a group."""
+    """The state of a group in the answer to ConsumerGroupDescribe."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -37,7 +37,7 @@ class ConsumerGroupState(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class LiveConsumerGroup:
-    """A consumer group; `targets` are the assignments that members are on their way to."""
+    """A consumer group. `targets` has the target assignments by member id."""
 
     group_id: str
     group_epoch: int = 0
@@ -47,7 +47,7 @@ class LiveConsumerGroup:
     targets: dict[str, Assigned] = field(default_factory=dict)
 
     def copy(self) -> LiveConsumerGroup:
-        """The same group, to be changed on its own; members and assignments never change."""
+        """An independent copy. Members and assignments are immutable and shared."""
         return LiveConsumerGroup(
             group_id=self.group_id,
             group_epoch=self.group_epoch,
@@ -59,7 +59,7 @@ class LiveConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The state, which follows from the epochs."""
+        """The state, derived from the epochs."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.target_epoch:
@@ -70,25 +70,25 @@ class LiveConsumerGroup:
 
     @property
     def protocol_type(self) -> str:
-        """That of consumers."""
+        """The protocol type of all consumer groups."""
         return CONSUMER_PROTOCOL_TYPE
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that has an instance id."""
+        """The static member with this instance id."""
         if instance_id is None:
             return None
         members = self.members.values()
         return next((m for m in members if m.group_instance_id == instance_id), None)
 
     def target_of(self, member: ConsumerMember) -> Assigned:
-        """What a member is to have, or the one whose instance id it has taken over."""
+        """The target assignment of a member, or of the member whose instance id it took over."""
         known = self.static_member(member.group_instance_id)
         if member.group_instance_id is not None and known is None:
             return {}
         return self.targets.get(member.member_id if known is None else known.member_id, {})
 
     def owned(self) -> set[tuple[UUID, int]]:
-        """Partitions that somebody has, or still has to give up."""
+        """The partitions that some member has or must still revoke."""
         return {
             (topic_id, partition)
             for member in self.members.values()
@@ -98,7 +98,7 @@ class LiveConsumerGroup:
         }
 
     def members_with(self, updated: ConsumerMember) -> dict[str, ConsumerMember]:
-        """The members once one has come, or changed, and has its instance id for itself."""
+        """The members after one joined or changed, without a former owner of its instance id."""
         replaced = self.static_member(updated.group_instance_id)
         members = {**self.members, updated.member_id: updated}
         if replaced is not None and replaced.member_id != updated.member_id:
@@ -106,9 +106,9 @@ class LiveConsumerGroup:
         return members
 
     def preferred_assignor(self, updated: ConsumerMember) -> str | None:
-        """The assignor that most members name; of several, one that only this member does.
+        """The assignor with the most votes. On a tie, one that only this member names wins.
 
-        A broker takes the member's vote out of its map and puts it back, at the head of a bucket.
+        A broker removes the member's vote from its map and adds it again, at the head of a bucket.
         """
         named = (m.server_assignor for m in self.members_with(updated).values())
         votes = Counter(name for name in named if name is not None)
@@ -122,7 +122,7 @@ class LiveConsumerGroup:
     # --- members of the classic protocol
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a member of the classic protocol fits in with the others that speak it."""
+        """Whether a member of the classic protocol shares a protocol with the others of it."""
         known = [m.classic.protocols for m in self.members.values() if m.classic is not None]
         common = Counter(name for protocols in known for name, _ in protocols)
         return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
@@ -130,13 +130,13 @@ class LiveConsumerGroup:
         )
 
     def is_classic_without(self, leaving: Collection[ConsumerMember]) -> bool:
-        """Whether somebody is left, and all that are speak the classic protocol."""
-        away = {member.member_id for member in leaving}
-        left = [m for m in self.members.values() if m.member_id not in away]
-        return bool(left) and all(member.classic is not None for member in left)
+        """Whether members remain, and all of them use the classic protocol."""
+        leaving_ids = {member.member_id for member in leaving}
+        remaining = [m for m in self.members.values() if m.member_id not in leaving_ids]
+        return bool(remaining) and all(member.classic is not None for member in remaining)
 
-    def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether a partition that a member is to have is not given up yet."""
+    def waits_on_unreleased_partition(self, member: ConsumerMember) -> bool:
+        """Whether another member still owns a partition of the member's target assignment."""
         owned = self.owned()
         return any(
             (topic_id, partition) in owned
@@ -144,11 +144,11 @@ class LiveConsumerGroup:
             for partition in partitions - member.assigned.get(topic_id, frozenset())
         )
 
-    # --- what the offset manager asks of groups of any type
+    # --- interface for the offset manager, common to all group types
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in the group."""
+        """Whether the group has no members."""
         return not self.members
 
     def validate_offset_commit(
@@ -160,7 +160,7 @@ class LiveConsumerGroup:
         is_transactional: bool,
         version: int,
     ) -> ErrorCode:
-        """Whether offsets may be committed in the name of a member, or of nobody."""
+        """Check whether a member, or a client that is not a member, may commit offsets."""
         if generation_id < 0 and self.is_empty:
             return ErrorCode.NONE
         is_nobody = generation_id == UNKNOWN_GENERATION and not member_id
@@ -179,24 +179,24 @@ class LiveConsumerGroup:
         return ErrorCode.STALE_MEMBER_EPOCH
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Whether offsets may be deleted: what is consumed is known."""
+        """Offsets may always be deleted, because the subscribed topics are known."""
         return ErrorCode.NONE
 
     def validate_delete(self) -> ErrorCode:
-        """Whether the group may be deleted."""
+        """Check whether the group may be deleted."""
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether offsets of a topic are in use."""
+        """Whether a member subscribes to a topic."""
         return any(topic in member.subscribed_topics for member in self.members.values())
 
     def expiry_base_ms(self, offset: CommittedOffset) -> int | None:
-        """From when an offset's retention counts: always from its commit."""
+        """The time when an offset's retention starts: always its commit."""
         return offset.commit_timestamp_ms
 
     @property
     def is_never_stored(self) -> bool:
-        """There is none without a record."""
+        """Always false: every consumer group has a record."""
         return False
 
     def tombstones(self) -> list[KeyAndValue]:

@@ -1,4 +1,4 @@
-"""What a request changes in a consumer group: collected, appended as one batch, then remembered.
+"""Changes of a consumer group by one request: collected, appended in one batch, then replayed.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`updateSubscriptionMetadata`, `updateTargetAssignment`, `maybeReconcile`, `replaceMember`,
@@ -37,14 +37,21 @@ from coordinator_state.model.shard import Shard
 from coordinator_state.model.topics import Assigned
 
 SESSION, REBALANCE, REJOIN, RESYNC = _TIMERS = ("session", "rebalance", "rejoin", "resync")
-"""What a member is to do in time; those of a group that was converted stay, and find another."""
+"""The timers of a member: it is fenced if it does not act in time.
+
+Converting a group does not cancel them. They act on the group that has the id when they fire, if it
+is a consumer group.
+"""
 _RETRY_MS: Final = 500
-"""Until a timer's records are appended again that could not be."""
+"""The delay before a timer retries a failed append."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupUpdate:
-    """`group` is as the request finds it; `changes` are replayed on `start` once appended."""
+    """The effect of a request on a consumer group.
+
+    `group` is the group before the request. After the append, `changes` are replayed on `start`.
+    """
 
     group: LiveConsumerGroup
     start: LiveConsumerGroup
@@ -53,13 +60,13 @@ class ConsumerGroupUpdate:
 
 @dataclass(slots=True)
 class ConsumerGroupUpdates:
-    """How the consumer groups of a coordinator change."""
+    """Updates the consumer groups of a coordinator."""
 
     shard: Shard
     rebalances: Rebalances
 
     def append(self, change: ConsumerGroupUpdate) -> ErrorCode:
-        """Append what was collected; only then the group is as it says."""
+        """Append the collected changes; if that succeeds, replace the group."""
         if not change.changes:
             return ErrorCode.NONE
         records = [one.record for one in change.changes]
@@ -73,22 +80,22 @@ class ConsumerGroupUpdates:
             self.shard.groups[after.group_id] = after
         return error_code
 
-    def refuse_more_members(self, group: LiveConsumerGroup, member_id: str) -> None:
-        """Whether a group is full.
+    def refuse_if_full(self, group: LiveConsumerGroup, member_id: str) -> None:
+        """Refuse a new member if the group is full.
 
         Raises:
-            Refused: it is, and the member is not in it.
+            Refused: the group is full, and the member is not in it.
         """
         is_full = len(group.members) >= self.shard.config.consumer_group_max_size
         if is_full and member_id not in group.members:
             raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
-    # --- a member comes or changes
+    # --- a member joins or changes
 
     def replace_static(
         self, change: ConsumerGroupUpdate, known: ConsumerMember, member_id: str
     ) -> ConsumerMember:
-        """A static member is back under another id: with what it had, in epoch 0."""
+        """Let a static member return with another member id, its old assignment, and epoch 0."""
         group_id = change.group.group_id
         member = replace(
             known, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH
@@ -109,7 +116,10 @@ class ConsumerGroupUpdates:
         member: ConsumerMember,
         owned: Assigned | None,
     ) -> ConsumerMember:
-        """A member is as it is now: its subscription, the group's epoch, its next step."""
+        """Add the changes for a member: subscription, group epoch, target, and its next step.
+
+        `before` is the member before the request, `owned` the partitions that the client reports.
+        """
         has_changed, epoch = self.subscribe(change, before, member)
         group = change.group
         if epoch > group.target_epoch:
@@ -121,7 +131,11 @@ class ConsumerGroupUpdates:
     def subscribe(
         self, change: ConsumerGroupUpdate, before: ConsumerMember, member: ConsumerMember
     ) -> tuple[bool, int]:
-        """Whether a member's topics have changed, and the epoch that the group then is in."""
+        """Add the changes of a member's subscription and of the group epoch.
+
+        Returns:
+            Whether the member's topics changed, and the new group epoch.
+        """
         group = change.group
         if member != before:
             change.changes.append(member_subscription(group.group_id, member))
@@ -166,7 +180,7 @@ class ConsumerGroupUpdates:
         *,
         has_changed: bool,
     ) -> ConsumerMember:
-        """A member's next step; a record of it, where there is one to take."""
+        """Take a member's next step, with a record if it changes the member."""
         after = Reconciliation(
             target_epoch=epoch,
             target=target,
@@ -179,32 +193,32 @@ class ConsumerGroupUpdates:
             change.changes.append(current_assignment(change.group.group_id, after))
         return after
 
-    # --- members go
+    # --- members leave
 
     def fence(self, group: LiveConsumerGroup, members: Sequence[ConsumerMember]) -> ErrorCode:
-        """Members are out; the group becomes a classic one if only such members are left.
+        """Remove members. If all remaining ones use the classic protocol, convert the group.
 
         Raises:
-            Refused: it would, and cannot.
+            Refused: the group cannot be converted.
         """
         if not members:
             return ErrorCode.NONE
-        left = len(group.members) - len(members)
-        if group.is_classic_without(members) and left <= self.shard.config.group_max_size:
+        remaining = len(group.members) - len(members)
+        if group.is_classic_without(members) and remaining <= self.shard.config.group_max_size:
             return self.convert_to_classic(ConsumerGroupUpdate(group=group, start=group), members)
         change = ConsumerGroupUpdate(group=group, start=group)
-        away = {member.member_id for member in members}
+        leaving_ids = {member.member_id for member in members}
         for member in members:
             change.changes += removed_member(group.group_id, member.member_id)
         topics = {
             topic
             for member in group.members.values()
-            if member.member_id not in away
+            if member.member_id not in leaving_ids
             for topic in member.subscribed_topics
         }
         metadata_hash = self.shard.topics.metadata_hash(topics)
         change.changes.append(group_epoch(group.group_id, group.group_epoch + 1, metadata_hash))
-        # Should the append fail, they stay until somebody hears of them.
+        # If the append fails, the members stay without timers until their next request.
         for member in members:
             for kind in _TIMERS:
                 self.shard.timers.cancel((kind, group.group_id, member.member_id))
@@ -218,10 +232,10 @@ class ConsumerGroupUpdates:
         *,
         rebalances: bool = True,
     ) -> ErrorCode:
-        """Make the group a classic one of those that are left.
+        """Convert the group to a classic group of the remaining members.
 
         Raises:
-            Refused: it cannot be.
+            Refused: the group cannot be converted.
         """
         group = change.group
         classic = classic_group_of(group, leaving, joining, self.shard.topics, self.shard.now_ms)
@@ -250,7 +264,7 @@ class ConsumerGroupUpdates:
     # --- timers
 
     def expect(self, group_id: str, member: ConsumerMember) -> None:
-        """A member's session begins anew."""
+        """Restart a member's session timeout."""
         timeout_ms = self.shard.config.consumer_session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
@@ -259,9 +273,9 @@ class ConsumerGroupUpdates:
     def expect_revocation(
         self, group_id: str, before: ConsumerMember, after: ConsumerMember
     ) -> None:
-        """A member that has to give partitions up is to do so in its rebalance timeout.
+        """Fence a member that does not revoke its partitions within its rebalance timeout.
 
-        Nothing ends that where it takes no step, even if its last one could not be appended.
+        The timer is not touched if the member took no step, even after a failed append.
         """
         timer, epoch = (REBALANCE, group_id, after.member_id), after.member_epoch
         if after == before:
@@ -277,9 +291,9 @@ class ConsumerGroupUpdates:
         self,
         timer: tuple[str, str, str],
         delay_ms: int,
-        still: Callable[[ConsumerMember], bool] = lambda _member: True,
+        condition: Callable[[ConsumerMember], bool] = lambda _member: True,
     ) -> None:
-        """Have a member fenced when a timer fires, if then it still is as it was."""
+        """Fence a member when a timer fires, if it then condition meets the condition."""
         _, group_id, member_id = timer
 
         def fence() -> None:
@@ -287,7 +301,7 @@ class ConsumerGroupUpdates:
             if not isinstance(group, LiveConsumerGroup):
                 return
             member = group.members.get(member_id)
-            if member is None or not still(member):
+            if member is None or not condition(member):
                 return
             with suppress(Refused):
                 if self.fence(group, [member]) is not ErrorCode.NONE:

@@ -14,25 +14,25 @@ from coordinator_state.model.classic_member import Protocols
 from coordinator_state.model.topics import Assigned
 
 JOIN_EPOCH: Final = 0
-"""Of a member that has no assignment yet; also of a request to join."""
+"""The epoch of a member without an assignment, and of a request to join."""
 LEAVE_EPOCH: Final = -1
-AWAY_EPOCH: Final = -2
-"""Of a static member that will be back."""
+STATIC_LEAVE_EPOCH: Final = -2
+"""The epoch of a static member that leaves temporarily."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target assignment."""
+    """The progress of a member towards its target assignment."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions up, and has not said that it did."""
+    """The member must revoke partitions and has not confirmed it."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have to give up."""
+    """The member waits for partitions that other members must revoke."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocol:
-    """What a member has that speaks the classic protocol in a consumer group."""
+    """The additional state of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -40,7 +40,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member: what it subscribes to, and what it has."""
+    """A member with its subscription and its assignment."""
 
     member_id: str
     member_epoch: int = JOIN_EPOCH
@@ -57,5 +57,5 @@ class ConsumerMember:
     classic: ClassicProtocol | None = None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether there is nothing left to do for a target assignment."""
+        """Whether the member has its complete target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch

@@ -1,4 +1,4 @@
-"""The records of consumer groups: their keys, their values, and the tombstones of a group.
+"""The records of consumer groups: keys, values, and the tombstones of a group.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
 GroupCoordinatorRecordHelpers.java at 4.2.0.
@@ -21,7 +21,7 @@ CURRENT: Final = RECORD_TYPES[8]
 
 
 def removed_group(group_id: str, member_ids: list[str]) -> list[KeyAndValue]:
-    """The tombstones of a group and of those who are in it."""
+    """The tombstones of a group and its members."""
     members = [member_key(group_id, member_id) for member_id in member_ids]
     group = {"groupId": group_id}
     return [
@@ -35,13 +35,13 @@ def removed_group(group_id: str, member_ids: list[str]) -> list[KeyAndValue]:
 
 
 def member_key(group_id: str, member_id: str) -> dict[str, str]:
-    """The key of a record of one member."""
+    """The key of a member's record."""
     return {"groupId": group_id, "memberId": member_id}
 
 
 def record(
     record_type: RecordType, key: dict[str, str], value: dict[str, Any] | None
 ) -> KeyAndValue:
-    """A record of a type, a tombstone where the value is None."""
+    """A record of a type; a tombstone if the value is None."""
     raw = None if value is None else encode_value(record_type, 0, value)
     return encode_key(record_type, key), raw

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (KIP-848): members come, are assigned to, reconcile and leave.
+"""ConsumerGroupHeartbeat (KIP-848): members join, get assignments, reconcile and leave.
 
-A heartbeat appends, in one batch, whatever it changes: the member's subscription, the group's
-epoch, the target assignment, and the member's next step towards it.
+A heartbeat appends all its changes in one batch: the member's subscription, the group epoch, the
+target assignment, and the member's next step towards it.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`consumerGroupHeartbeat`, `consumerGroupLeave`, `getOrMaybeCreateConsumerGroup` and what they call)
@@ -18,9 +18,9 @@ from coordinator_state.model.consumer_changes import Change, current_assignment
 from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.consumer_group_updates import ConsumerGroupUpdate, ConsumerGroupUpdates
 from coordinator_state.model.consumer_member import (
-    AWAY_EPOCH,
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
     ConsumerMember,
 )
 from coordinator_state.model.conversion import changes_to, consumer_group_of
@@ -36,16 +36,16 @@ from coordinator_state.model.shard import Shard
 
 @dataclass(slots=True)
 class ConsumerRequests:
-    """What members of consumer groups ask of their coordinator."""
+    """Answers heartbeats of members of consumer groups."""
 
     shard: Shard
     changes: ConsumerGroupUpdates
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        """A member is there, or is not any more."""
+        """Answer a heartbeat with which a member joins, stays or leaves."""
         try:
             self._validate(request)
-            if request.member_epoch in (LEAVE_EPOCH, AWAY_EPOCH):
+            if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 return self._leave(request)
             return self._heartbeat(request)
         except Refused as refused:
@@ -63,20 +63,20 @@ class ConsumerRequests:
                 or bool(request.owned)
                 or request.subscribed_topics is None
             )
-        elif epoch == AWAY_EPOCH:
+        elif epoch == STATIC_LEAVE_EPOCH:
             is_bad = is_bad or request.group_instance_id is None
-        if is_bad or epoch < AWAY_EPOCH:
+        if is_bad or epoch < STATIC_LEAVE_EPOCH:
             raise Refused(ErrorCode.INVALID_REQUEST)
         if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
             raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR)
         if self.shard.availability is not ErrorCode.NONE:
             raise Refused(self.shard.availability)
 
-    # --- a member is there
+    # --- a member joins or stays
 
     def _heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         change = self._group_of(request)
-        self.changes.refuse_more_members(change.group, request.member_id)
+        self.changes.refuse_if_full(change.group, request.member_id)
         member = self._member_of(change, request)
         before, names = member, request.subscribed_topics
         member = replace(
@@ -94,14 +94,14 @@ class ConsumerRequests:
             classic=None,
         )
         after = self.changes.update(change, before, member, request.owned)
-        # Whether or not it can be appended, the member has been heard of.
+        # The heartbeat counts even if the append fails.
         self.changes.expect(change.group.group_id, after)
         self.changes.expect_revocation(change.group.group_id, member, after)
         error_code = self.changes.append(change)
         if error_code is not ErrorCode.NONE:
             raise Refused(error_code)
         is_full = names is not None and request.rebalance_timeout_ms != -1
-        is_told = (
+        sends_assignment = (
             request.member_epoch == JOIN_EPOCH
             or (is_full and request.owned is not None)
             or before.assigned != after.assigned
@@ -109,11 +109,11 @@ class ConsumerRequests:
         return ConsumerGroupHeartbeatResponse(
             member_id=after.member_id,
             member_epoch=after.member_epoch,
-            assigned=after.assigned if is_told else None,
+            assigned=after.assigned if sends_assignment else None,
         )
 
     def _group_of(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
-        """The group; who joins makes it, or makes it one out of a classic group."""
+        """The group of a request. A joining member creates it or converts a classic group."""
         group = self.shard.groups.get(request.group_id)
         joins = request.member_epoch == JOIN_EPOCH
         if isinstance(group, LiveConsumerGroup):
@@ -123,9 +123,9 @@ class ConsumerRequests:
         new = LiveConsumerGroup(group_id=request.group_id)
         if group is None:
             return ConsumerGroupUpdate(group=new, start=new)
-        gone = [Change(record, _nothing) for record in group.tombstones()]
+        tombstones = [Change(record, _no_change) for record in group.tombstones()]
         if group.is_empty:
-            return ConsumerGroupUpdate(group=new, start=new, changes=gone)
+            return ConsumerGroupUpdate(group=new, start=new, changes=tombstones)
         is_large = len(group.members) > self.shard.config.consumer_group_max_size
         if is_large or not group.uses_consumer_protocol:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -134,7 +134,7 @@ class ConsumerRequests:
         for member in converted.members.values():
             self.changes.expect(group.group_id, member)
         return ConsumerGroupUpdate(
-            group=converted, start=new, changes=[*gone, *changes_to(converted)]
+            group=converted, start=new, changes=[*tombstones, *changes_to(converted)]
         )
 
     def _member_of(
@@ -154,7 +154,7 @@ class ConsumerRequests:
             known = group.members.get(request.member_id)
             return ConsumerMember(member_id=request.member_id) if known is None else known
         if joins and known is not None:
-            if known.classic is None and known.member_epoch != AWAY_EPOCH:
+            if known.classic is None and known.member_epoch != STATIC_LEAVE_EPOCH:
                 raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID)
             return self.changes.replace_static(change, known, request.member_id)
         member = _static_member(group, request)
@@ -175,9 +175,9 @@ class ConsumerRequests:
             member = _static_member(group, request)
         if member is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-        if request.group_instance_id is not None and request.member_epoch == AWAY_EPOCH:
-            away = replace(member, member_epoch=AWAY_EPOCH, pending_revocation={})
-            leaves = [current_assignment(group.group_id, away)]
+        if request.group_instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
+            absent = replace(member, member_epoch=STATIC_LEAVE_EPOCH, pending_revocation={})
+            leaves = [current_assignment(group.group_id, absent)]
             error_code = self.changes.append(
                 ConsumerGroupUpdate(group=group, start=group, changes=leaves)
             )
@@ -200,7 +200,7 @@ def _static_member(
 
 
 def _refuse_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """A member is in its epoch, or has not heard the answer that told it of a new one."""
+    """Refuse a wrong member epoch, except the previous one if the last answer may be lost."""
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
@@ -218,12 +218,12 @@ def _refuse_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest
 
 
 def _send_to_rejoin(group: ClassicGroup) -> None:
-    """Whoever waits in a classic group that becomes another one is to come again."""
+    """Make members that wait for an answer of a converted classic group join again."""
     rejoin = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
         member.answer_join(JoinGroupResponse(error_code=rejoin, member_id=member.member_id))
         member.answer_sync(SyncGroupResponse(error_code=rejoin))
 
 
-def _nothing(_group: LiveConsumerGroup) -> None:
-    """The tombstone of a classic group: the consumer group is another one."""
+def _no_change(_group: LiveConsumerGroup) -> None:
+    """The replay of a classic group's tombstone, which does not affect the consumer group."""

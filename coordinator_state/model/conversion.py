@@ -1,4 +1,4 @@
-"""Groups that change their type while members are in them (KIP-848's online migration).
+"""Converts groups with members to the other type (the online migration of KIP-848).
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/consumer/
 ConsumerGroup.java (`fromClassicGroup`, `createConsumerGroupRecords`) and classic/ClassicGroup.java
@@ -37,14 +37,14 @@ _VERSION_BYTES = 2
 
 
 def consumer_group_of(classic: ClassicGroup, topics: Topics) -> LiveConsumerGroup:
-    """The consumer group that a classic one becomes: everybody has what the leader gave them.
+    """Convert a classic group; each member keeps the assignment of the leader.
 
     Raises:
-        Refused: a member is no consumer, or has an assignor of its own; or the leader gave
-            something to two of them.
+        Refused: a member does not use the consumer protocol, or a custom assignor left user data,
+            or the leader assigned a partition to two members.
     """
     if classic.members and classic.protocol_name is None:
-        # Nobody has ever joined; a broker trips over it.
+        # No generation has started yet. A broker fails in this case, too.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     group = LiveConsumerGroup(
         group_id=classic.group_id,
@@ -64,7 +64,7 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> LiveConsumerGrou
     except DecodeError as error:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND) from error
     except StopIteration as error:
-        # Who has just come may not know the protocol of the generation before.
+        # A member that just joined may not support the protocol of the previous generation.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     group.metadata_hash = topics.metadata_hash(
         {topic for m in group.members.values() for topic in m.subscribed_topics}
@@ -75,7 +75,7 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> LiveConsumerGrou
 def _consumer_member(member: ClassicMember, group: ClassicGroup, topics: Topics) -> ConsumerMember:
     assignment = decode_assignment(member.assignment)
     if assignment["userData"]:
-        # What a custom assignor left there would be lost.
+        # User data of a custom assignor would be lost.
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
     subscription = decode_subscription(member.metadata(group.protocol_name or ""))
     return ConsumerMember(
@@ -93,7 +93,7 @@ def _consumer_member(member: ClassicMember, group: ClassicGroup, topics: Topics)
 
 
 def changes_to(group: LiveConsumerGroup) -> list[Change]:
-    """The records that make a consumer group out of nothing."""
+    """The changes that create a consumer group."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_subscription(group_id, member) for member in members),
@@ -111,18 +111,18 @@ def classic_group_of(
     topics: Topics,
     now_ms: int,
 ) -> ClassicGroup:
-    """The classic group that a consumer group becomes once all that are left speak its protocol.
+    """Convert a consumer group whose remaining members all use the classic protocol.
 
-    `joining` takes the place of the static member that has its instance id, and what that had.
+    `joining` replaces the static member with its instance id and gets its target assignment.
 
     Raises:
-        Refused: a member's subscription is none of the consumer protocol.
+        Refused: a member's subscription is not in the format of the consumer protocol.
     """
-    away = {member.member_id for member in leaving}
+    leaving_ids = {member.member_id for member in leaving}
     replaced = None if joining is None else group.static_member(joining.group_instance_id)
     if replaced is not None:
-        away.add(replaced.member_id)
-    members = [member for member in group.members.values() if member.member_id not in away]
+        leaving_ids.add(replaced.member_id)
+    members = [member for member in group.members.values() if member.member_id not in leaving_ids]
     targets = {member.member_id: group.targets.get(member.member_id, {}) for member in members}
     if joining is not None and replaced is not None:
         members.append(joining)
@@ -136,7 +136,7 @@ def classic_group_of(
     )
     for member in members:
         classic.add(_classic_member(member), CONSUMER_PROTOCOL_TYPE)
-    classic.agree()
+    classic.update_protocol()
     for member_id, converted in classic.members.items():
         metadata = converted.metadata(classic.protocol_name or "")
         if len(metadata) < _VERSION_BYTES:
@@ -148,7 +148,7 @@ def classic_group_of(
 
 def _classic_member(member: ConsumerMember) -> ClassicMember:
     if member.classic is None:
-        raise ValueError(f"{member.member_id} does not speak the classic protocol")
+        raise ValueError(f"member {member.member_id} does not use the classic protocol")
     return ClassicMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -161,5 +161,5 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
 
 
 def protocol_version(metadata: bytes) -> int:
-    """The version of a subscription, in which assignments are written for its member."""
+    """The version of a subscription. The member's assignment is encoded in the same version."""
     return int.from_bytes(metadata[:_VERSION_BYTES], "big")

@@ -48,13 +48,13 @@ __all__ = ["GroupCoordinator", "OffsetCommitRequest", "OffsetToCommit"]
 
 
 class GroupCoordinator:
-    """Takes requests at the time that it was last told, and appends to its log.
+    """Answers requests at the current time of the model, and appends to its log.
 
     Args:
-        semantics: of Kafka 4's coordinator, or of Kafka 3's.
-        config: the broker's configuration.
-        topics: of the cluster; members of consumer groups are assigned their partitions.
-        seed: member ids are drawn from.
+        semantics: the coordinator of Kafka 4 or of Kafka 3.
+        config: the broker settings.
+        topics: the topics of the cluster, for the assignments of consumer groups.
+        seed: the seed of random ids.
     """
 
     def __init__(
@@ -79,36 +79,36 @@ class GroupCoordinator:
         self._consumer = ConsumerRequests(self.shard, changes)
         self._offsets = OffsetManager(self.shard, rebalances)
 
-    # --- what it holds
+    # --- state
 
     @property
     def log(self) -> CoordinatorLog:
-        """What it wrote."""
+        """The log that the coordinator writes."""
         return self.shard.log
 
     @property
     def groups(self) -> dict[str, LiveGroup]:
-        """Its groups by id."""
+        """The groups by id."""
         return dict(self.shard.groups)
 
     @property
     def offsets(self) -> dict[OffsetKey, CommittedOffset]:
-        """Every committed offset."""
+        """All committed offsets."""
         return self._offsets.offsets
 
     @property
     def pending(self) -> dict[int, dict[OffsetKey, CommittedOffset]]:
-        """Offsets that wait for the marker of their producer, by producer id."""
+        """The pending offsets, by producer id."""
         return self._offsets.pending
 
     def advance(self, now_ms: int) -> None:
-        """Let time pass; sessions and rebalances may end by it."""
+        """Advance the time. Due sessions expire and due rebalances complete."""
         self.shard.timers.advance(now_ms)
 
     # --- requests
 
     def join_group(self, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-        """JoinGroup; answered when the next generation begins."""
+        """JoinGroup; answered when the next generation starts."""
         return self._joining.join_group(request)
 
     def sync_group(self, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
@@ -132,7 +132,7 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat (KIP-848): a member joins, goes on, or leaves."""
+        """ConsumerGroupHeartbeat (KIP-848): a member joins, stays or leaves."""
         return self._consumer.heartbeat(request)
 
     def commit_offsets(
@@ -142,7 +142,7 @@ class GroupCoordinator:
         return self._offsets.commit_offsets(request, producer)
 
     def end_transaction(self, producer: Producer, *, is_commit: bool) -> None:
-        """WriteTxnMarkers, which the transaction coordinator sends."""
+        """WriteTxnMarkers, from the transaction coordinator."""
         self._offsets.end_transaction(producer, is_commit=is_commit)
 
     def fetch_offsets(
@@ -152,7 +152,7 @@ class GroupCoordinator:
         *,
         require_stable: bool = False,
     ) -> tuple[ErrorCode, dict[Partition, FetchedOffset]]:
-        """OffsetFetch, of all that a group has where no partitions are named."""
+        """OffsetFetch; without partitions, of all offsets of the group."""
         return self._offsets.fetch_offsets(group_id, partitions, require_stable=require_stable)
 
     def delete_offsets(
@@ -166,5 +166,5 @@ class GroupCoordinator:
         return self._offsets.delete_groups(group_ids)
 
     def expire_offsets(self) -> int:
-        """Look for expired offsets, as brokers do every ten minutes; how many there were."""
+        """Expire offsets, as brokers do every ten minutes, and return their number."""
         return self._offsets.expire_offsets()

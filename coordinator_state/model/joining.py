@@ -1,4 +1,4 @@
-"""JoinGroup of the classic protocol: who is new, who is back, and who makes a rebalance.
+"""JoinGroup of the classic protocol: new members, returning members, and rebalances.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`classicGroupJoinToClassicGroup` and what it calls) at 4.2.0; GroupCoordinator.scala
@@ -33,14 +33,14 @@ SyncReply = Reply[SyncGroupResponse]
 
 @dataclass(slots=True)
 class Joining:
-    """How members come into groups."""
+    """Answers JoinGroup requests."""
 
     shard: Shard
     rebalances: Rebalances
     mixed: MixedRequests
 
     def join_group(self, request: JoinGroupRequest) -> JoinReply:
-        """A member wants to be in the next generation; answered when that begins."""
+        """Add a member to the next generation. The reply is complete when that starts."""
         reply = JoinReply()
         refused = self._validate_join(request)
         if refused is not None:
@@ -48,14 +48,14 @@ class Joining:
             return reply
         is_new_member = request.member_id == UNKNOWN_MEMBER_ID
         group = self.shard.groups.get(request.group_id)
-        gone: LiveConsumerGroup | None = None
+        replaced: LiveConsumerGroup | None = None
         if isinstance(group, LiveConsumerGroup):
             if not group.is_empty:
                 reply.complete(self.mixed.join_group(group, request))
                 return reply
-            # It gives way; as a broker does, even where nothing comes of it.
-            gone, group = group, None
-            self.shard.remove_group(gone)
+            # The classic group replaces it. Like a broker, remove it even if the join fails.
+            replaced, group = group, None
+            self.shard.remove_group(replaced)
         if group is None and not is_new_member:
             reply.complete(_not_joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return reply
@@ -73,11 +73,14 @@ class Joining:
         if self.shard.is_scala:
             self.rebalances.complete_if_all_joined(group)
         elif is_new_group and self.shard.log.next_offset == written:
-            self._store_new_group(group, gone, reply)
+            self._store_new_group(group, replaced, reply)
         return reply
 
     def _validate_join(self, request: JoinGroupRequest) -> JoinGroupResponse | None:
-        """Why a join is not looked at; Kafka 4 first asks for its timeout, then who serves it."""
+        """The refusal of an invalid join, or None.
+
+        Kafka 4 checks the session timeout before the availability of the coordinator.
+        """
         config, availability = self.shard.config, self.shard.availability
         least_ms, most_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         is_timeout_good = least_ms <= request.session_timeout_ms <= most_ms
@@ -91,11 +94,11 @@ class Joining:
         return None
 
     def _store_new_group(
-        self, group: ClassicGroup, gone: LiveConsumerGroup | None, reply: JoinReply
+        self, group: ClassicGroup, replaced: LiveConsumerGroup | None, reply: JoinReply
     ) -> None:
-        """Kafka 4 writes of a new group that it is there, before anybody is in it.
+        """Append the record of a new group, which Kafka 4 writes before the group has members.
 
-        And that a consumer group is `gone` which had its id.
+        The tombstones of the consumer group that it replaces (`replaced`) are in the same batch.
         """
         value = {
             "protocolType": "",
@@ -105,18 +108,18 @@ class Joining:
             "currentStateTimestamp": group.state_timestamp_ms,
             "members": [],
         }
-        tombstones = [] if gone is None else gone.tombstones()
+        tombstones = [] if replaced is None else replaced.tombstones()
         error_code, base_offset = self.shard.append(
             [*tombstones, group_metadata(group.group_id, value)], self.shard.group_error
         )
         if error_code is ErrorCode.NONE:
             group.durable = DurableGroup(base_offset + len(tombstones), value)
             return
-        # The group never was.
+        # The append failed: roll back the creation of the group.
         del self.shard.groups[group.group_id]
         self.shard.timers.cancel_all(group.group_id)
-        if gone is not None:
-            self.shard.groups[gone.group_id] = gone
+        if replaced is not None:
+            self.shard.groups[replaced.group_id] = replaced
         reply.complete(_not_joined(error_code))
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
@@ -171,7 +174,7 @@ class Joining:
             self._update(member, request, reply)
             self.rebalances.prepare_or_complete(group)
         else:
-            # It is in this generation, and may not have heard of it.
+            # The member is in the current generation; its earlier answer may have been lost.
             reply.complete(self.rebalances.joined(group, member_id))
 
     def _add(
@@ -194,7 +197,7 @@ class Joining:
         if group.is_in(_PREPARING) and is_first_rebalance:
             group.new_member_added = True
         group.add(member, request.protocol_type)
-        # Nobody hears of a client that is gone while its join waits.
+        # A client sends no heartbeats while it waits for its join, so limit the wait.
         self.rebalances.expect_heartbeat(
             group, member, self.shard.config.new_member_join_timeout_ms
         )
@@ -215,18 +218,21 @@ class Joining:
         member_id: str,
         reply: JoinReply,
     ) -> None:
-        """A static member is back: a Stable group whose protocol stays goes on as it is."""
+        """Let a static member rejoin with a new member id.
+
+        A Stable group whose protocol stays the same does not rebalance.
+        """
         old_leader, old_id = group.leader_id, group.static_members[instance_id]
         self.shard.timers.cancel(("heartbeat", group.group_id, old_id))
         member = group.replace_static_member(instance_id, old_id, member_id)
         if not self.shard.is_scala:
-            # It is another member there; in Kafka 3 the same one under another id.
+            # Kafka 4 creates another member here. Kafka 3 changes the id of the same member.
             member.is_new = False
         self.rebalances.expect_heartbeat(group, member)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, request, reply)
         if group.is_in(_COMPLETING):
-            # The leader may have been told of the old id.
+            # The leader may know the old member id.
             self.rebalances.prepare(group)
             return
         if not group.is_in(_STABLE) or group.protocol_name != group.select_protocol():
@@ -237,7 +243,7 @@ class Joining:
         if error_code is not ErrorCode.NONE:
             protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
             if not self.shard.is_scala:
-                # Kafka 3 looks at them too late to know the old ones.
+                # Kafka 3 reads the old protocols too late to restore them.
                 member.protocols = protocols
             member.join = None
             group.replace_static_member(instance_id, member_id, old_id)
@@ -260,7 +266,7 @@ class Joining:
                 generation_id=group.generation_id,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
-                # Older clients would assign anew if they were told that they lead.
+                # An older client would compute a new assignment if it were named as the leader.
                 leader=group.leader_id if skips else old_leader,
                 skip_assignment=skips and is_leader,
                 members=group.current_members() if skips and is_leader else (),

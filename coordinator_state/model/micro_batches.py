@@ -1,4 +1,4 @@
-"""What was written to logs as the rows that a micro-batch of the source has."""
+"""Turns written records into the rows of a micro-batch of the source."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def micro_batch(written: Iterable[Written], *, compact: bool = False) -> pa.Tabl
     """Rows of `LOG_ROW_SCHEMA`, ready to be applied to the tables.
 
     Args:
-        written: what to read of each log partition.
-        compact: leave out what a later commit of the same key supersedes, as the source does
-            unless all history is kept.
+        written: the records of each log partition.
+        compact: leave out commits that a later commit of the same key supersedes, as the source
+            does unless all history is kept.
     """
     parts = []
     for part in written:

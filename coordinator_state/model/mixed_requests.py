@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup in a consumer group.
 
-While a group is migrated, members of the classic protocol are in it beside those of the new one:
-each of their joins is one step of their reconciliation, their generation is their member epoch, and
-a heartbeat tells them to join again where there is another step to take.
+During a migration a group has members of the classic protocol and of the new one. Each join of a
+classic member is one step of its reconciliation, and its generation is its member epoch. A
+heartbeat tells the member to join again if there is another step.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`classicGroupJoinToConsumerGroup`, `classicGroupSyncToConsumerGroup`,
@@ -46,7 +46,7 @@ from coordinator_state.wire.primitives import uuid_text
 
 @dataclass(slots=True)
 class MixedRequests:
-    """What members of the classic protocol ask of a consumer group."""
+    """Answers requests of classic members to consumer groups."""
 
     shard: Shard
     changes: ConsumerGroupUpdates
@@ -54,7 +54,7 @@ class MixedRequests:
     # --- JoinGroup
 
     def join_group(self, group: LiveConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
-        """A member takes its next step; answered at once."""
+        """Take the member's next step and answer at once."""
         try:
             return self._join(group, request)
         except Refused as refused:
@@ -63,7 +63,7 @@ class MixedRequests:
     def _join(self, group: LiveConsumerGroup, request: JoinGroupRequest) -> JoinGroupResponse:
         is_new = request.member_id == UNKNOWN_MEMBER_ID
         member_id = uuid_text(self.shard.new_id()) if is_new else request.member_id
-        self.changes.refuse_more_members(group, member_id)
+        self.changes.refuse_if_full(group, member_id)
         if not group.supports(request.protocol_type, [name for name, _ in request.protocols]):
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         instance_id = request.group_instance_id
@@ -86,7 +86,7 @@ class MixedRequests:
             classic=ClassicProtocol(request.session_timeout_ms, request.protocols),
         )
         owned = self.shard.topics.assigned(subscription.get("ownedPartitions", ()))
-        if known is not None and known.classic is None and self._is_classic_but_for(group, known):
+        if known is not None and known.classic is None and self._is_classic_except(group, known):
             member, error_code = self._convert(change, before, member, owned)
         else:
             member = self.changes.update(change, before, member, owned)
@@ -121,7 +121,7 @@ class MixedRequests:
             raise Refused(ErrorCode.FENCED_INSTANCE_ID)
         return known
 
-    def _is_classic_but_for(self, group: LiveConsumerGroup, member: ConsumerMember) -> bool:
+    def _is_classic_except(self, group: LiveConsumerGroup, member: ConsumerMember) -> bool:
         others = [m for m in group.members.values() if m.member_id != member.member_id]
         is_small = len(group.members) <= self.shard.config.group_max_size
         return is_small and all(other.classic is not None for other in others)
@@ -133,7 +133,7 @@ class MixedRequests:
         member: ConsumerMember,
         owned: Assigned,
     ) -> tuple[ConsumerMember, ErrorCode]:
-        """The last member of the new protocol is back with the classic one."""
+        """Convert the group: its last member of the new protocol rejoined as a classic member."""
         group = change.group
         has_changed, _ = self.changes.subscribe(change, before, member)
         if not has_changed:
@@ -156,7 +156,7 @@ class MixedRequests:
     # --- SyncGroup
 
     def sync_group(self, group: LiveConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """A member asks for what it has."""
+        """Answer a member with its current assignment."""
         try:
             member, classic = _member(group, request.member_id, request.group_instance_id)
             if member.member_epoch != request.generation_id:
@@ -190,7 +190,7 @@ class MixedRequests:
     def heartbeat(
         self, group: LiveConsumerGroup, member_id: str, generation_id: int, instance_id: str | None
     ) -> ErrorCode:
-        """A member is alive, and asks whether there is another step to take."""
+        """Restart a member's session, and tell it to join again if there is another step."""
         try:
             member, _ = _member(group, member_id, instance_id)
         except Refused as refused:
@@ -198,11 +198,11 @@ class MixedRequests:
         if member.member_epoch != generation_id:
             return ErrorCode.ILLEGAL_GENERATION
         self.changes.expect(group.group_id, member)
-        is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS
+        is_unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
         if (
             member.member_epoch < group.group_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (is_waiting and not group.waits_for_others(member))
+            or (is_unreleased and not group.waits_on_unreleased_partition(member))
         ):
             self._expect_join(group.group_id, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -218,7 +218,7 @@ class MixedRequests:
     def leave_group(
         self, group: LiveConsumerGroup, members: Sequence[MemberIdentity]
     ) -> LeaveGroupResponse:
-        """Members of either protocol are out."""
+        """Remove members of either protocol."""
         error_codes, leaving = [], {}
         for identity in members:
             error_code, member = _leaving(group, identity)

@@ -1,10 +1,10 @@
-"""The phases of a classic group's rebalance: who joins, the next generation, its assignment.
+"""The phases of a classic group's rebalance: joining, the next generation, its assignment.
 
-A rebalance prepares until all members have joined or the longest of their rebalance timeouts is
-over; an Empty group waits for `group.initial.rebalance.delay.ms` and, while members keep coming,
-longer. Dynamic members that did not join are out. The next generation is completing until its
-leader brings the assignment, and `store_group` makes it durable: a GroupMetadata record is
-appended, and only then members are told.
+A rebalance is PreparingRebalance until all members have joined, or until the longest of their
+rebalance timeouts has passed. An Empty group waits for `group.initial.rebalance.delay.ms`, and
+longer while new members join. Dynamic members that did not join are removed. The next generation is
+CompletingRebalance until its leader sends the assignments. `store_group` then appends a
+GroupMetadata record before the members get their assignments.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`prepareRebalance`, `completeClassicGroupJoin`, `expire…`, `propagateAssignment`) at 4.2.0;
@@ -39,16 +39,17 @@ class Rebalances:
     # --- preparing
 
     def prepare_or_complete(self, group: ClassicGroup) -> ErrorCode:
-        """Begin a rebalance, or end the joining of one that is under way and lacks nobody.
+        """Start a rebalance, or complete the joining of a current one if all members joined.
 
-        The error is that of the record which a group without members left is stored with.
+        Returns:
+            The error of the append if the group became Empty; otherwise NONE.
         """
         if group.can_rebalance:
             return self.prepare(group)
         return self.complete_if_all_joined(group)
 
     def prepare(self, group: ClassicGroup) -> ErrorCode:
-        """Begin a rebalance: those that wait for an assignment are to join again."""
+        """Start a rebalance. Members that wait for an assignment must join again."""
         if group.is_in(_COMPLETING):
             self.reset_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync_members.clear()
@@ -56,7 +57,7 @@ class Rebalances:
         was_empty = group.is_in(_EMPTY)
         if was_empty:
             delay_ms = self.shard.config.group_initial_rebalance_delay_ms
-            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+            self._delay_first_join(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         group.transition_to(_PREPARING, self.shard.now_ms)
         if was_empty:
             return ErrorCode.NONE
@@ -66,7 +67,7 @@ class Rebalances:
         return ErrorCode.NONE
 
     def complete_if_all_joined(self, group: ClassicGroup) -> ErrorCode:
-        """End the joining once nobody is missing; the first rebalance waits for its time."""
+        """Complete the joining if all members joined. A first rebalance waits for its delay."""
         if (
             group.is_in(_PREPARING)
             and group.previous_state is not _EMPTY
@@ -75,16 +76,16 @@ class Rebalances:
             return self._complete_join(group)
         return ErrorCode.NONE
 
-    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        def is_over() -> None:
+    def _delay_first_join(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+        def delay_passed() -> None:
             if not (group.new_member_added and remaining_ms):
                 self._complete_join(group)
                 return
             group.new_member_added = False
             next_ms = min(self.shard.config.group_initial_rebalance_delay_ms, remaining_ms)
-            self._wait_for_more(group, next_ms, max(remaining_ms - delay_ms, 0))
+            self._delay_first_join(group, next_ms, max(remaining_ms - delay_ms, 0))
 
-        self.shard.timers.schedule(_join_timer(group), delay_ms, is_over)
+        self.shard.timers.schedule(_join_timer(group), delay_ms, delay_passed)
 
     def _complete_later(self, group: ClassicGroup) -> None:
         self.shard.timers.schedule(
@@ -92,7 +93,7 @@ class Rebalances:
         )
 
     def _complete_join(self, group: ClassicGroup) -> ErrorCode:
-        """Begin the next generation with those that joined."""
+        """Start the next generation with the members that joined."""
         self.shard.timers.cancel(_join_timer(group))
         for member in list(group.members.values()):
             if member.join is None and member.group_instance_id is None:
@@ -117,7 +118,7 @@ class Rebalances:
         return ErrorCode.NONE
 
     def joined(self, group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-        """A member is in the generation; its leader is told who else is."""
+        """The answer to a member's join; the leader's answer lists all members."""
         return JoinGroupResponse(
             member_id=member_id,
             generation_id=group.generation_id,
@@ -140,14 +141,14 @@ class Rebalances:
         return error_code
 
     def set_assignment(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-        """Tell members what the leader assigned to them; the group is Stable."""
+        """Set the leader's assignments, answer waiting members, and make the group Stable."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self._propagate(group, ErrorCode.NONE)
         group.transition_to(_STABLE, self.shard.now_ms)
 
     def reset_assignment(self, group: ClassicGroup, error_code: ErrorCode) -> None:
-        """Nobody has anything; those that wait are told why."""
+        """Clear all assignments and answer waiting members with the error."""
         for member in group.members.values():
             member.assignment = b""
         self._propagate(group, error_code)
@@ -155,7 +156,7 @@ class Rebalances:
     def _propagate(self, group: ClassicGroup, error_code: ErrorCode) -> None:
         is_good = error_code is ErrorCode.NONE
         for member in group.members.values():
-            was_waiting = member.answer_sync(
+            was_answered = member.answer_sync(
                 SyncGroupResponse(
                     error_code=error_code,
                     protocol_type=group.protocol_type if is_good else None,
@@ -163,17 +164,17 @@ class Rebalances:
                     assignment=member.assignment,
                 )
             )
-            if was_waiting:
+            if was_answered:
                 self.expect_heartbeat(group, member)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """A member asked for its assignment."""
+        """Note that a member asked for its assignment."""
         group.pending_sync_members.discard(member_id)
         if not group.pending_sync_members:
             self.shard.timers.cancel(_sync_timer(group))
 
     def _expire_syncs(self, group: ClassicGroup) -> None:
-        """Members that did not ask for their assignment in time are out."""
+        """Remove members that did not ask for their assignment in time, and rebalance."""
         if group.is_in(_COMPLETING, _STABLE) and group.pending_sync_members:
             for member_id in list(group.pending_sync_members):
                 group.remove(member_id)
@@ -185,7 +186,7 @@ class Rebalances:
     def expect_heartbeat(
         self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
     ) -> None:
-        """A member's session begins anew."""
+        """Restart a member's session timeout."""
         self.expect(
             group,
             member.member_id,
@@ -193,12 +194,12 @@ class Rebalances:
         )
 
     def renew_session(self, group: LiveGroup, member_id: str) -> None:
-        """A member commits offsets, and so is alive."""
+        """Restart a member's session timeout after it committed offsets."""
         if isinstance(group, ClassicGroup) and group.is_in(_STABLE, _PREPARING):
             self.expect_heartbeat(group, group.members[member_id])
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """A member, or one that was given an id, is to be heard of in time."""
+        """Expire a member, or an assigned member id, unless this is called again in time."""
         self.shard.timers.schedule(
             _heartbeat_timer(group, member_id),
             timeout_ms,
@@ -222,25 +223,28 @@ class Rebalances:
                 self._complete_unless_first(group)
 
     def _complete_unless_first(self, group: ClassicGroup) -> None:
-        """Kafka 4 ends even a first rebalance early where a session does; Kafka 3 never does."""
+        """Complete the joining after a session expired.
+
+        Kafka 4 then ends even a first rebalance early. Kafka 3 does not.
+        """
         if self.shard.is_scala:
             self.complete_if_all_joined(group)
         else:
             self._complete_join(group)
 
     def drop(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """A member is out; should it still wait for its join, it may come again as a new one."""
+        """Remove a member. If it waits for its join, the answer makes it join as a new member."""
         self.shard.timers.cancel(_heartbeat_timer(group, member.member_id))
         member.answer_join(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
     def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
-        """A member that was given an id will not come."""
+        """Remove a member id that was assigned but has not joined."""
         self.shard.timers.cancel(_heartbeat_timer(group, member_id))
         group.remove(member_id)
 
     def cancel_timers(self, group_id: str) -> None:
-        """A group is none of the classic protocol any more."""
+        """Cancel the timers of a group that is no longer a classic group."""
         self.shard.timers.cancel_all(group_id, _TIMERS)
 
 

@@ -1,7 +1,7 @@
-"""The next step of a member of a consumer group towards its target assignment (KIP-848).
+"""The next step of a consumer group member towards its target assignment (KIP-848).
 
-What it has and is not to have any more it gives up first, in its old epoch. What it is to have it
-gets once nobody else has it, and comes to the epoch of the target.
+In its old epoch the member first revokes the partitions that are not in the target. Then it moves
+to the target's epoch, and gets each new partition once no other member owns it.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/consumer/
 CurrentAssignmentBuilder.java at 4.2.0.
@@ -21,11 +21,15 @@ _NOBODY: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """What a member's next assignment depends on.
+    """The inputs of a member's next assignment.
 
-    `owned` are partitions that somebody in the group has or still has to give up, `topic_ids` the
-    topics that the member subscribes to. `owned_by_client` is what the client says it has, None
-    where it says nothing.
+    Attributes:
+        target_epoch: the epoch of the target assignment.
+        target: the member's target assignment.
+        owned: the partitions that some member has or must still revoke.
+        topic_ids: the topics that the member subscribes to.
+        has_subscription_changed: whether the request changes the subscription.
+        owned_by_client: the partitions that the client reports; None if it reports none.
     """
 
     target_epoch: int
@@ -36,7 +40,7 @@ class Reconciliation:
     owned_by_client: Assigned | None
 
     def next_of(self, member: ConsumerMember) -> ConsumerMember:
-        """The member after the step; itself where there is none to take."""
+        """The member after the step; the same object if there is no step."""
         if member.is_reconciled_to(self.target_epoch) and not self.has_subscription_changed:
             return member
         if member.state is MemberState.STABLE and member.member_epoch == self.target_epoch:
@@ -48,21 +52,21 @@ class Reconciliation:
             return self._without_unsubscribed(member) if changed else member
         return self._stepped(member)
 
-    def _still_owns(self, given_up: Assigned) -> bool:
+    def _still_owns(self, revoked: Assigned) -> bool:
         if self.owned_by_client is None:
             return True
         return any(
-            partitions & given_up.get(topic_id, _NOBODY)
+            partitions & revoked.get(topic_id, _NOBODY)
             for topic_id, partitions in self.owned_by_client.items()
         )
 
     def _without_unsubscribed(self, member: ConsumerMember) -> ConsumerMember:
-        """Where only the subscription has changed, what is not subscribed to any more goes."""
-        gone = {t: p for t, p in member.assigned.items() if t not in self.topic_ids}
-        if not gone:
+        """Revoke unsubscribed topics; for a subscription change without a new target."""
+        unsubscribed = {t: p for t, p in member.assigned.items() if t not in self.topic_ids}
+        if not unsubscribed:
             return member
-        assigned = {t: p for t, p in member.assigned.items() if t not in gone}
-        revoked = _union(member.pending_revocation, gone)
+        assigned = {t: p for t, p in member.assigned.items() if t not in unsubscribed}
+        revoked = _union(member.pending_revocation, unsubscribed)
         if revoked and self._still_owns(revoked):
             return replace(
                 member,
@@ -86,10 +90,10 @@ class Reconciliation:
                 assigned=kept,
                 pending_revocation=revoked,
             )
-        is_waiting = free != missing
+        has_unreleased = free != missing
         return replace(
             member,
-            state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+            state=MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE,
             member_epoch=self.target_epoch,
             previous_member_epoch=member.member_epoch,
             assigned=_union(kept, free),
@@ -97,7 +101,7 @@ class Reconciliation:
         )
 
     def _is_free(self, member: ConsumerMember, topic_id: UUID, partition: int) -> bool:
-        # What the member itself is about to give up waits for nobody else.
+        # A partition that the member itself is revoking is free for it.
         is_own = partition in member.pending_revocation.get(topic_id, _NOBODY)
         return is_own or (topic_id, partition) not in self.owned
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from coordinator_state.model.consumer_member import AWAY_EPOCH, JOIN_EPOCH, LEAVE_EPOCH
+from coordinator_state.model.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
 from coordinator_state.model.requests import (
@@ -21,13 +21,16 @@ _REBALANCE_MS: Final = 5 * MINUTE_MS
 
 @dataclass(slots=True)
 class SimulatedConsumers:
-    """`coordinator` gives that of a group, at the time that it is."""
+    """Simulates the clients of consumer groups.
+
+    `coordinator` returns the coordinator of a group, advanced to the current time.
+    """
 
     coordinator: Callable[[SimulatedGroup], GroupCoordinator]
     choose: random.Random
 
     def join(self, group: SimulatedGroup, instance_id: str | None) -> None:
-        """A new member, or one that is back under its instance id."""
+        """Add a new member, or bring a static member back under its instance id."""
         member_id = str(UUID(int=self.choose.getrandbits(128), version=4))
         group.members[member_id] = instance_id
         self._rejoin(group, member_id)
@@ -43,7 +46,11 @@ class SimulatedConsumers:
         )
 
     def reconcile(self, group: SimulatedGroup) -> bool:
-        """All members beat, and have what they were told; whether all have what they are to."""
+        """Send a heartbeat of each member and take the answers.
+
+        Returns:
+            Whether no epoch or assignment changed, so that all members are reconciled.
+        """
         before = (dict(group.epochs), dict(group.assigned))
         for member_id in list(group.members):
             if group.epochs[member_id] == JOIN_EPOCH:
@@ -53,10 +60,10 @@ class SimulatedConsumers:
         return before == (group.epochs, group.assigned)
 
     def change(self, group: SimulatedGroup, member_id: str) -> None:
-        """A member leaves, another one comes, or a static one is back with another id."""
+        """Remove the member, add a new one, or let a static member rejoin with a new id."""
         instance_id = group.members[member_id]
         if instance_id is not None:
-            self._beat(group, member_id, AWAY_EPOCH)
+            self._beat(group, member_id, STATIC_LEAVE_EPOCH)
             self._forget(group, member_id)
             self.join(group, instance_id)
         elif len(group.members) > 1 and self.choose.random() < 0.5:
@@ -65,7 +72,7 @@ class SimulatedConsumers:
             self.join(group, None)
 
     def leave(self, group: SimulatedGroup, member_ids: Sequence[str]) -> None:
-        """Members are out."""
+        """Let members leave."""
         for member_id in member_ids:
             self._beat(group, member_id, LEAVE_EPOCH)
             self._forget(group, member_id)
@@ -88,7 +95,7 @@ class SimulatedConsumers:
             if answer.assigned is not None:
                 group.assigned[member_id] = answer.assigned
         elif answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-            # As a client does that was away for too long; the next heartbeat joins.
+            # Like a client whose session expired: the next heartbeat joins.
             group.epochs[member_id], group.assigned[member_id] = JOIN_EPOCH, {}
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A group of a simulated workload, as its clients see it, and how much of what there is."""
+"""A group of a simulated workload as its clients see it, and the settings of the workload."""
 
 from __future__ import annotations
 
@@ -15,27 +15,36 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
-    """How much of what there is; shares are of the groups, or of what is counted."""
+    """The size of the workload and the shares of each kind of group.
+
+    A share is a fraction of the groups; `aborted_share` is a fraction of the transactions.
+    """
 
     seed: int = 0
     groups: int = 100
     members_per_group: int = 3
     partitions_per_group: int = 10
     commit_interval_ms: int = 5_000
-    """Of each group, for all of its partitions at once; 5 s is `auto.commit.interval.ms`."""
+    """The interval between a group's commits, each for all partitions of the group.
+
+    5 s is Kafka's default for `auto.commit.interval.ms`.
+    """
     rebalances_per_hour: float = 6.0
-    """Of each group."""
+    """The average per group."""
     simple_share: float = 0.1
     transactional_share: float = 0.2
     aborted_share: float = 0.1
     static_share: float = 0.2
     consumer_share: float = 0.2
-    """Of the new consumer groups (KIP-848), of those with members; none with Kafka 3."""
+    """The share of consumer groups (KIP-848) among groups with members; none with Kafka 3."""
     stops_per_hour: float = 0.5
-    """Of each group: all members leave; some are deleted, some expire, all come back."""
+    """How often all members of a group leave, as an average per group.
+
+    Some of these groups are deleted, the offsets of some expire, and all members return later.
+    """
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     clean_every_ms: int | None = None
-    """How often the log cleaner runs; never where None."""
+    """The interval between runs of the log cleaner; None if it never runs."""
     delete_retention_ms: int = 24 * 60 * MINUTE_MS
     log_partitions: int = 50
     semantics: Semantics = Semantics.COORDINATOR
@@ -44,7 +53,7 @@ class WorkloadSettings:
 
 @dataclass(slots=True)
 class SimulatedGroup:
-    """A group as its clients see it."""
+    """The view that a group's clients have of the group."""
 
     group_id: str
     topic: str
@@ -58,19 +67,19 @@ class SimulatedGroup:
     consumed: list[int]
     generation: int = -1
     epochs: dict[str, int] = field(default_factory=dict)
-    """Member epochs by member id, of consumer groups."""
+    """Member epochs by member id; only of consumer groups."""
     assigned: dict[str, Assigned] = field(default_factory=dict)
-    """What members of consumer groups have."""
+    """Assignments by member id; only of consumer groups."""
     instances: int = 0
 
     def epoch_of(self, member_id: str) -> int:
-        """The generation or the member epoch that a member commits in, -1 of nobody."""
+        """The generation or member epoch for a member's commits; -1 without a member id."""
         if not member_id:
             return -1
         return self.epochs[member_id] if self.is_consumer else self.generation
 
     def new_instance_id(self) -> str | None:
-        """The next member's instance id, None for a dynamic one."""
+        """The instance id of the next member; None for a dynamic member."""
         if not self.is_static:
             return None
         self.instances += 1

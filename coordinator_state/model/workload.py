@@ -1,8 +1,9 @@
-"""Groups at work, by a seed: what their coordinators write to all log partitions, as time goes by.
+"""Simulates groups and the records that their coordinators write to all log partitions.
 
-Some groups have members that commit what they consumed, join, leave and come back; some commit in
-transactions, now and then aborted ones; some have no members at all. A group may stop for longer
-than its offsets are kept, and they expire; a few are deleted. The same settings give the same logs.
+Members of a group join, leave, rejoin and commit offsets. Some groups commit in transactions, of
+which some abort. Some are simple groups without members. A group may stop for longer than the
+offset retention, so that its offsets expire, and a few groups are deleted. The same settings,
+including the seed, give the same logs.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _HEARTBEAT_MS: Final = 10 * MINUTE_MS
 _REBALANCE_MS: Final = 5 * MINUTE_MS
 _INITIAL_DELAY_MS: Final = 3_000
 _EXPIRY_CHECK_MS: Final = 10 * MINUTE_MS
-_LOOK_AGAIN_MS: Final = 1_000
-_MOST_CONSUMED: Final = 500
+_POLL_MS: Final = 1_000
+_MAX_CONSUMED: Final = 500
 _TOPICS: Final = 200
 _OTHER_PROTOCOL_SHARE: Final = 0.1
 
 
 class Workload:
-    """Runs as far as it is told to; `coordinators` are those of the log partitions."""
+    """A simulation in virtual time. `coordinators` has a coordinator for each log partition."""
 
     def __init__(self, settings: WorkloadSettings) -> None:
         self.settings = settings
@@ -78,18 +79,18 @@ class Workload:
             )
             for log_partition in range(settings.log_partitions)
         }
-        self._taken: dict[int, int] = {}
+        self._taken_offsets: dict[int, int] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._begin()
 
     @property
     def records(self) -> int:
-        """How many were written, those included that were cleaned away since."""
+        """The number of written records, including records that the cleaner removed since."""
         return sum(c.log.next_offset for c in self.coordinators.values())
 
     def run(self, ms: int) -> None:
-        """Let time pass."""
+        """Advance the time by `ms` milliseconds."""
         until_ms = self.now_ms + ms
         while self._events and self._events[0][0] <= until_ms:
             due_ms, _, action = heapq.heappop(self._events)
@@ -100,7 +101,10 @@ class Workload:
             coordinator.advance(self.now_ms)
 
     def run_until(self, records: int) -> None:
-        """Let time pass until so many records were written, or one more request's."""
+        """Advance the time until at least this many records are written.
+
+        The last request may write more records.
+        """
         while self.records < records and self._events:
             due_ms, _, action = heapq.heappop(self._events)
             self.now_ms = max(self.now_ms, int(due_ms))
@@ -113,30 +117,30 @@ class Workload:
             yield log_partition, b"".join(coordinator.log.raw)
 
     def take(self) -> Iterator[Written]:
-        """What was written since this was last asked for, by log partitions.
+        """The records written since the last call, for each log partition that has any.
 
-        Only of those that were written to. What was cleaned away before it was taken is not in it.
+        Records that the cleaner removed before this call are not included.
         """
         for log_partition, coordinator in self.coordinators.items():
             log = coordinator.log
-            start = self._taken.get(log_partition, 0)
+            start = self._taken_offsets.get(log_partition, 0)
             end = log.next_offset
             if start < end:
-                self._taken[log_partition] = end
+                self._taken_offsets[log_partition] = end
                 yield Written(log_partition, log.since(start), start, end, high_watermark=end)
 
     def log_end_offsets(self) -> dict[tuple[str, int], int]:
-        """Where the topics end that are consumed; groups that stopped fall behind."""
+        """The log ends by consumed topic and partition. Stopped groups fall behind them."""
         running_s = (self.now_ms - self.settings.from_ms) / 1000
-        produced = int(running_s * 1000 / self.settings.commit_interval_ms * _MOST_CONSUMED / 2)
+        produced = int(running_s * 1000 / self.settings.commit_interval_ms * _MAX_CONSUMED / 2)
         ends: dict[tuple[str, int], int] = {}
         for group in self._groups:
             for partition, consumed in enumerate(group.consumed):
-                place = (group.topic, partition)
-                ends[place] = max(produced, consumed, ends.get(place, 0))
+                key = (group.topic, partition)
+                ends[key] = max(produced, consumed, ends.get(key, 0))
         return ends
 
-    # --- what happens
+    # --- scheduling
 
     def _begin(self) -> None:
         settings = self.settings
@@ -144,7 +148,7 @@ class Workload:
         for group in self._groups:
             first_ms = self._choose.random() * interval_ms
             if not group.is_simple:
-                self._at(first_ms, partial(self._come, group))
+                self._at(first_ms, partial(self._join_all, group))
             self._each(interval_ms, partial(self._commit, group), first_ms)
             self._each(_HEARTBEAT_MS, partial(self._heartbeat, group), first_ms)
         self._each(_EXPIRY_CHECK_MS, self._expire)
@@ -165,11 +169,11 @@ class Workload:
     def _each(
         self, interval_ms: float, action: Callable[[], None], first_ms: float | None = None
     ) -> None:
-        def happen() -> None:
+        def run_and_repeat() -> None:
             action()
-            self._at(interval_ms, happen)
+            self._at(interval_ms, run_and_repeat)
 
-        self._at(interval_ms if first_ms is None else first_ms, happen)
+        self._at(interval_ms if first_ms is None else first_ms, run_and_repeat)
 
     def _new_group(self, number: int) -> SimulatedGroup:
         settings, choose = self.settings, self._choose
@@ -196,16 +200,16 @@ class Workload:
 
     # --- members
 
-    def _come(self, group: SimulatedGroup) -> None:
-        """All members of a group that has none."""
+    def _join_all(self, group: SimulatedGroup) -> None:
+        """Let all members of a group without members join."""
         for _ in range(max(1, self.settings.members_per_group)):
             self._join_new(group)
         self._reconcile(group)
 
     def _reconcile(self, group: SimulatedGroup) -> None:
-        """Members of a consumer group beat once a second until each has what it is to have."""
+        """Send the heartbeats of a consumer group once a second until it is reconciled."""
         if group.is_consumer and not self._consumers.reconcile(group):
-            self._at(_LOOK_AGAIN_MS, partial(self._reconcile, group))
+            self._at(_POLL_MS, partial(self._reconcile, group))
 
     def _join_new(self, group: SimulatedGroup) -> None:
         instance_id = group.new_instance_id()
@@ -239,7 +243,7 @@ class Workload:
         if group.is_consumer:
             return
         if not all(reply.is_done for reply in joins):
-            self._at(_LOOK_AGAIN_MS, partial(self._sync_when_joined, group, joins))
+            self._at(_POLL_MS, partial(self._sync_when_joined, group, joins))
             return
         live = self._coordinator(group).shard.groups.get(group.group_id)
         if not isinstance(live, ClassicGroup):
@@ -251,7 +255,7 @@ class Workload:
         for partition in range(group.partitions if group.members else 0):
             partitions[list(group.members)[partition % len(group.members)]].append(partition)
         assignments = {m: _assignment(group.topic, p) for m, p in partitions.items()}
-        # The leader first: the others are then answered at once.
+        # The leader goes first: the coordinator then answers the others at once.
         for member_id in sorted(group.members, key=lambda m: m != live.leader_id):
             self._coordinator(group).sync_group(
                 SyncGroupRequest(
@@ -264,7 +268,7 @@ class Workload:
             )
 
     def _change_members(self) -> None:
-        """Somewhere a member comes, goes, or comes back under its instance id."""
+        """Let a member of a random group join, leave, or rejoin under its instance id."""
         group = self._choose.choice(self._groups)
         if group.is_simple or not group.members:
             return
@@ -301,27 +305,27 @@ class Workload:
             self._coordinator(group).heartbeat(group.group_id, member_id, group.generation)
 
     def _stop(self) -> None:
-        """A group's members all leave; some groups are deleted, all come back sooner or later."""
+        """Let all members of a random group leave and return later. Some groups are deleted."""
         group = self._choose.choice(self._groups)
         if group.is_simple or not group.members:
             return
         self._leave(group, list(group.members))
-        what = self._choose.random()
-        if what < 0.1:
+        draw = self._choose.random()
+        if draw < 0.1:
             self._coordinator(group).delete_groups([group.group_id])
         delay_ms = self._choose.uniform(1, 60) * MINUTE_MS
-        if what >= 0.8:
-            # For so long that its offsets are gone.
+        if draw >= 0.8:
+            # Long enough that the group's offsets expire.
             delay_ms += self.settings.offsets_retention_ms + _EXPIRY_CHECK_MS
-        self._at(delay_ms, partial(self._come_back, group))
+        self._at(delay_ms, partial(self._rejoin_all, group))
 
-    def _come_back(self, group: SimulatedGroup) -> None:
-        """All members are back; those of a few groups with the other protocol."""
+    def _rejoin_all(self, group: SimulatedGroup) -> None:
+        """Let all members of a group return; a few groups then use the other protocol."""
         if group.members:
             return
         if self.settings.consumer_share and self.settings.semantics is Semantics.COORDINATOR:
             group.is_consumer ^= self._choose.random() < _OTHER_PROTOCOL_SHARE
-        self._come(group)
+        self._join_all(group)
 
     # --- offsets
 
@@ -329,7 +333,7 @@ class Workload:
         if not (group.is_simple or group.members):
             return
         for partition in range(group.partitions):
-            group.consumed[partition] += self._choose.randrange(_MOST_CONSUMED)
+            group.consumed[partition] += self._choose.randrange(_MAX_CONSUMED)
         member_id = next(iter(group.members), "")
         request = OffsetCommitRequest(
             group_id=group.group_id,
@@ -346,7 +350,7 @@ class Workload:
         found = self._coordinator(group).commit_offsets(request, group.producer)
         if group.producer is not None and ErrorCode.NONE in found.values():
             is_commit = self._choose.random() >= self.settings.aborted_share
-            # It ends before the group's next one begins, and others' come between.
+            # End it 1 ms later: records of other groups come in between, but none of this group.
             self._at(1, partial(self._end_transaction, group, group.producer, is_commit))
 
     def _end_transaction(self, group: SimulatedGroup, producer: Producer, is_commit: bool) -> None:
