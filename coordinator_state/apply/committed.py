@@ -35,5 +35,5 @@ def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:
 
 def without(rows: pa.Table, log_partitions: Iterable[int]) -> pa.Table:
     """The rows of all log partitions except these."""
-    theirs = pc.is_in(rows["log_partition"], pa.array(log_partitions, pa.int32()))
-    return rows.filter(pc.invert(theirs))
+    is_excluded = pc.is_in(rows["log_partition"], pa.array(log_partitions, pa.int32()))
+    return rows.filter(pc.invert(is_excluded))

@@ -15,19 +15,19 @@ def merged(
 ) -> pa.Table:
     """The rows of `target` after a MERGE of `source`, which has each key at most once.
 
-    A source row takes effect unless the target has a newer row of its key. It then replaces that
-    row, or is inserted, or deletes.
+    A source row is skipped if the target has a newer row of its key. Otherwise it replaces or
+    deletes the row of its key, or is inserted.
 
     Args:
         target: rows with a `record_offset`.
-        source: changes; a column of the target that they lack becomes null.
-        key: the columns that a row is found by; without nulls.
-        guard: the column of the source that is compared with the target's `record_offset`.
+        source: changes. Columns of the target that they lack become null.
+        key: the key columns, without nulls.
+        guard: the column of the source to compare with the target's `record_offset`.
         deletes: the column of the source that marks deletions; None if there are none.
     """
     of_source = _keys(source, key, "source", guard)
     of_target = _keys(target, key, "target", "record_offset")
-    # A join hashes all of its right side: that of a few groups is small.
+    # A join hashes its whole right side, so filter it to the groups in `source` first.
     if "group_id" in key:
         ids = pc.unique(source["group_id"])
         of_target = of_target.filter(pc.is_in(of_target["group_id"], ids))
@@ -43,20 +43,20 @@ def merged(
 
 
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema out of rows; null where the rows lack one."""
+    """The rows with the columns of a schema; null for columns that the rows lack."""
     columns = [column_of(rows, field).cast(field.type) for field in schema]
     return pa.table(columns, schema=schema)
 
 
 def column_of(rows: pa.Table, field: pa.Field) -> Any:
-    """A column of rows; nulls if they lack it."""
+    """A column of the rows; all null if they lack it."""
     if field.name in rows.schema.names:
         return rows[field.name]
     return pa.nulls(rows.num_rows, field.type)
 
 
 def _keys(rows: pa.Table, key: Sequence[str], name: str, offset: str) -> pa.Table:
-    """The key of each row, its number and the record offset that counts."""
+    """The key of each row, its row number, and the record offset to compare."""
     numbers = pa.array(np.arange(rows.num_rows))
     keys = rows.select(list(key)).append_column(name, numbers)
     return keys.append_column(f"{name}_offset", rows[offset])

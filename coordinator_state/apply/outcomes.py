@@ -93,9 +93,9 @@ def outcomes_of(
         return Outcomes(outcome, decided_by, is_pending)
     # Below, one numbering covers the transactional commits first, then the markers.
     marker_rows = np.flatnonzero(_ends_transactions(markers, semantics))
-    commits, ends = rows.take(pa.array(commit_rows)), markers.take(pa.array(marker_rows))
-    producer_ids = _producers(commits, ends)
-    record_offsets = _numbers("record_offset", commits, ends)
+    commits, end_markers = rows.take(pa.array(commit_rows)), markers.take(pa.array(marker_rows))
+    producer_ids = _producers(commits, end_markers)
+    record_offsets = _numbers("record_offset", commits, end_markers)
     count = len(commit_rows)
 
     end_marker = _first_later_marker(producer_ids, record_offsets, count)
@@ -109,10 +109,10 @@ def outcomes_of(
     superseded_rows, ended_rows = commit_rows[is_superseded], commit_rows[is_ended]
     outcome[superseded_rows] = _SUPERSEDED
     decided_by[superseded_rows] = commit_rows[next_commit[is_superseded]]
-    ending = end_marker[is_ended] - count
-    is_commit = _numbers("control_type", ends)[ending] == CONTROL_TYPE_COMMIT
+    deciding_markers = end_marker[is_ended] - count
+    is_commit = _numbers("control_type", end_markers)[deciding_markers] == CONTROL_TYPE_COMMIT
     outcome[ended_rows] = np.where(is_commit, _COMMITTED, _ABORTED)
-    decided_by[ended_rows] = rows.num_rows + marker_rows[ending]
+    decided_by[ended_rows] = rows.num_rows + marker_rows[deciding_markers]
     is_pending[commit_rows[~is_superseded & ~is_ended]] = True
     return Outcomes(outcome, decided_by, is_pending)
 

@@ -205,8 +205,8 @@ def _changes(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
 GUARD_OFFSET = "guard_offset"
 """A change is skipped if the stored row has a greater record offset than this one.
 
-It is the greatest record offset of the key's committed records. The winning record may have a
-smaller one: under `scala` semantics COMMIT restores a pending offset older than a tombstone.
+It is the greatest record offset among the key's records that took effect. The winning record may
+have a smaller one: under `scala` semantics COMMIT restores a pending offset older than a tombstone.
 """
 
 OFFSET_CHANGE_SCHEMA = _changes(

@@ -70,8 +70,10 @@ def _uniform_of_same_topics(members: Mapping[str, Subscriber]) -> Targets:
     topics = next(iter(members.values())).topic_ids if members else {}
     if not topics:
         return {}
-    had = {(t, n) for m in members.values() for t, ns in m.target.items() for n in ns}
-    left = [(t, n) for t in in_hash_order(topics) for n in range(topics[t]) if (t, n) not in had]
+    assigned = {(t, n) for m in members.values() for t, ns in m.target.items() for n in ns}
+    left = [
+        (t, n) for t in in_hash_order(topics) for n in range(topics[t]) if (t, n) not in assigned
+    ]
     least, extras = divmod(sum(topics.values()), len(members))
     kept: dict[str, dict[UUID, set[int]]] = {}
     unfilled: list[tuple[str, int]] = []
@@ -104,7 +106,7 @@ def _uniform_of_other_topics(members: Mapping[str, Subscriber]) -> Targets:
         member_id: {t: set(p) for t, p in member.target.items() if t in member.topic_ids}
         for member_id, member in members.items()
     }
-    had = {(t, n) for of_member in kept.values() for t, ns in of_member.items() for n in ns}
+    assigned = {(t, n) for of_member in kept.values() for t, ns in of_member.items() for n in ns}
     topics = {t: n for member in members.values() for t, n in member.topic_ids.items()}
 
     def subscribers(topic_id: UUID) -> list[str]:
@@ -115,17 +117,19 @@ def _uniform_of_other_topics(members: Mapping[str, Subscriber]) -> Targets:
 
     for topic_id, partitions in topics.items():
         for partition in range(partitions):
-            if (topic_id, partition) not in had:
-                poorest = min(subscribers(topic_id), key=load)
-                kept[poorest].setdefault(topic_id, set()).add(partition)
+            if (topic_id, partition) not in assigned:
+                least_loaded = min(subscribers(topic_id), key=load)
+                kept[least_loaded].setdefault(topic_id, set()).add(partition)
     for topic_id in topics:
-        able = subscribers(topic_id)
+        candidates = subscribers(topic_id)
         while True:
-            rich = max((m for m in able if kept[m].get(topic_id)), key=load, default=None)
-            poor = min(able, key=load)
-            if rich is None or load(rich) - load(poor) < 2:
+            most_loaded = max(
+                (m for m in candidates if kept[m].get(topic_id)), key=load, default=None
+            )
+            least_loaded = min(candidates, key=load)
+            if most_loaded is None or load(most_loaded) - load(least_loaded) < 2:
                 break
-            kept[poor].setdefault(topic_id, set()).add(kept[rich][topic_id].pop())
+            kept[least_loaded].setdefault(topic_id, set()).add(kept[most_loaded][topic_id].pop())
     return _frozen(kept)
 
 

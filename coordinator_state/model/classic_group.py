@@ -339,5 +339,5 @@ class ClassicGroup:
         }
 
     def stored(self, record_offset: int, assignments: Mapping[str, bytes]) -> None:
-        """Note that the current state of the group was appended at this record offset."""
+        """Set `durable` after the group was appended at this record offset."""
         self.durable = DurableGroup(record_offset, self.metadata_value(assignments))

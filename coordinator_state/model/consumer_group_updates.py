@@ -293,7 +293,7 @@ class ConsumerGroupUpdates:
         delay_ms: int,
         condition: Callable[[ConsumerMember], bool] = lambda _member: True,
     ) -> None:
-        """Fence a member when a timer fires, if it then condition meets the condition."""
+        """Fence a member when a timer fires, if it then meets the condition."""
         _, group_id, member_id = timer
 
         def fence() -> None:

@@ -41,7 +41,7 @@ def consumer_group_of(classic: ClassicGroup, topics: Topics) -> LiveConsumerGrou
 
     Raises:
         Refused: a member does not use the consumer protocol, or a custom assignor left user data,
-            or the leader assigned a partition to two members.
+            or the leader assigned a partition to two members, or no generation has started.
     """
     if classic.members and classic.protocol_name is None:
         # No generation has started yet. A broker fails in this case, too.

@@ -168,7 +168,7 @@ class Rebalances:
                 self.expect_heartbeat(group, member)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """Note that a member asked for its assignment."""
+        """Stop waiting for a member's SyncGroup, because it arrived."""
         group.pending_sync_members.discard(member_id)
         if not group.pending_sync_members:
             self.shard.timers.cancel(_sync_timer(group))
@@ -199,7 +199,7 @@ class Rebalances:
             self.expect_heartbeat(group, group.members[member_id])
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expire a member, or an assigned member id, unless this is called again in time."""
+        """Expire a member or an assigned member id after a timeout, unless called again."""
         self.shard.timers.schedule(
             _heartbeat_timer(group, member_id),
             timeout_ms,

@@ -37,7 +37,7 @@ class SimulatedConsumers:
 
     def _rejoin(self, group: SimulatedGroup, member_id: str) -> None:
         group.epochs[member_id], group.assigned[member_id] = JOIN_EPOCH, {}
-        self._beat(
+        self._send_heartbeat(
             group,
             member_id,
             rebalance_timeout_ms=_REBALANCE_MS,
@@ -56,14 +56,14 @@ class SimulatedConsumers:
             if group.epochs[member_id] == JOIN_EPOCH:
                 self._rejoin(group, member_id)
             else:
-                self._beat(group, member_id, owned=group.assigned[member_id])
+                self._send_heartbeat(group, member_id, owned=group.assigned[member_id])
         return before == (group.epochs, group.assigned)
 
     def change(self, group: SimulatedGroup, member_id: str) -> None:
         """Remove the member, add a new one, or let a static member rejoin with a new id."""
         instance_id = group.members[member_id]
         if instance_id is not None:
-            self._beat(group, member_id, STATIC_LEAVE_EPOCH)
+            self._send_heartbeat(group, member_id, STATIC_LEAVE_EPOCH)
             self._forget(group, member_id)
             self.join(group, instance_id)
         elif len(group.members) > 1 and self.choose.random() < 0.5:
@@ -74,10 +74,10 @@ class SimulatedConsumers:
     def leave(self, group: SimulatedGroup, member_ids: Sequence[str]) -> None:
         """Let members leave."""
         for member_id in member_ids:
-            self._beat(group, member_id, LEAVE_EPOCH)
+            self._send_heartbeat(group, member_id, LEAVE_EPOCH)
             self._forget(group, member_id)
 
-    def _beat(
+    def _send_heartbeat(
         self, group: SimulatedGroup, member_id: str, epoch: int | None = None, **request: Any
     ) -> None:
         answer = self.coordinator(group).consumer_group_heartbeat(

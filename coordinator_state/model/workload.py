@@ -133,12 +133,12 @@ class Workload:
         """The log ends by consumed topic and partition. Stopped groups fall behind them."""
         running_s = (self.now_ms - self.settings.from_ms) / 1000
         produced = int(running_s * 1000 / self.settings.commit_interval_ms * _MAX_CONSUMED / 2)
-        ends: dict[tuple[str, int], int] = {}
+        log_ends: dict[tuple[str, int], int] = {}
         for group in self._groups:
             for partition, consumed in enumerate(group.consumed):
                 key = (group.topic, partition)
-                ends[key] = max(produced, consumed, ends.get(key, 0))
-        return ends
+                log_ends[key] = max(produced, consumed, log_ends.get(key, 0))
+        return log_ends
 
     # --- scheduling
 
