@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.console_consumer import print_offsets
-from bench.equality import Equality, check_equality
 from bench.peak_memory import PeakMemory
 from bench.processes import run_command, run_environment
 from coordinator_state.model.plain_commits import PlainCommits
@@ -28,6 +27,7 @@ from streaming.local.broker.load_summary import LoadSummary
 from streaming.run.query import run_query
 from streaming.run.session import build_session
 from streaming.run.settings import RunSettings
+from tests.support.tables.equality import Equality, check_equality
 
 logger = logging.getLogger(__name__)
 

@@ -6,14 +6,11 @@ versions, five minutes apart, and one file of samples for each round of sampling
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import click
 import numpy as np
@@ -40,6 +37,7 @@ from streaming.tables.schemas import (
 )
 from streaming.views.output import output_of
 from streaming.views.spark_views import create_views
+from tests.support.tables.backdate import backdate
 
 LOG_PARTITIONS = 50
 SAMPLE_EVERY = timedelta(seconds=5)
@@ -170,20 +168,6 @@ _PROGRESS = {
     **{"records_read": 1, "records_applied": 1, "records_superseded": 0, "records_ignored": 0},
     **{"records_quarantined": 0, "records_pending": 0, "bytes_read": 0, "batch_id": 0},
 }
-
-
-def backdate(tables: str, table: Table, moment: datetime) -> None:
-    """Let the versions of a table that are younger than a moment be as old as it."""
-    for log in Path(table.path(tables), "_delta_log").glob("*.json"):
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for action in actions:
-            if "commitInfo" in action:
-                written_ms = min(
-                    action["commitInfo"]["timestamp"], round(1000 * moment.timestamp())
-                )
-                action["commitInfo"]["timestamp"] = written_ms
-        log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-        os.utime(log, (written_ms / 1000, written_ms / 1000))
 
 
 def _append(tables: str, table: Table, columns: dict[str, object], *, mode: str = "append") -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.eventually import Eventually, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,17 +30,8 @@ settings.load_profile(os.environ.get("COORDINATOR_STATE_HYPOTHESIS", "determinis
 _SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 os.environ.update(_SHORT_LIVED)
 
-T = TypeVar("T")
-
-_POLL_S = 0.05
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("spark", "integration")
-
-
-class Eventually(Protocol):
-    """Polls `look` until it returns something true; fails with the last answer at the deadline."""
-
-    def __call__(self, look: Callable[[], T], timeout_s: float = 30.0) -> T: ...
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -75,17 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
     """A function that waits for a condition with a deadline."""
-    pause = threading.Event()
-
-    def wait(look: Callable[[], T], timeout_s: float = 30.0) -> T:
-        deadline = time.monotonic() + timeout_s
-        while not (answer := look()):
-            if time.monotonic() > deadline:
-                pytest.fail(f"not so within {timeout_s} s, last answer: {answer!r}")
-            pause.wait(_POLL_S)
-        return answer
-
-    return wait
+    return wait_until
 
 
 @pytest.fixture(autouse=True)

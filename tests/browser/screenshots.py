@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import ViewportSize, sync_playwright
 
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.chromium import CHROMIUM, FLAGS
 from tests.support.clients.installed_command import command_of
 
 _PICTURES = {

@@ -21,9 +21,9 @@ from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
 from streaming.metrics.server import serving
 from streaming.views.text import printable
-from tests.browser.chromium import CHROMIUM, FLAGS, needs_chromium
-from tests.conftest import Eventually
+from tests.support.browser.chromium import CHROMIUM, FLAGS, needs_chromium
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import (
     GROUPS,
     HOSTILE,

@@ -20,7 +20,8 @@ _REPOSITORY: Final = Path(__file__).parents[2]
 _CACHE: Final = _REPOSITORY / ".cache"
 _WHEELHOUSE: Final = _CACHE / "wheelhouse"
 _UV: Final = Path(sys.executable).with_name("uv")
-_TESTS: Final = ("coordinator_state", "streaming", "tests/unit")
+_TESTS: Final = ("coordinator_state", "streaming", "tests/unit", "tests/bench")
+_CHOICE: Final = ("-m", "not integration")
 _INPUTS: Final = ("pyproject.toml", "requirements/core.lock", "requirements/dev.lock")
 # A name on the PATH may be a shim of pyenv's that starts nothing, or another version.
 _IS_THAT_PYTHON: Final = """
@@ -87,7 +88,7 @@ def run_tests(python: Path, pytest_arguments: list[str]) -> int:
     """Pytest's exit status; two files at once, and nothing of it in the cache of the others."""
     command = (python, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider")
     return subprocess.run(
-        [*command, *_TESTS, *pytest_arguments], cwd=_REPOSITORY, check=False
+        [*command, *_TESTS, *_CHOICE, *pytest_arguments], cwd=_REPOSITORY, check=False
     ).returncode
 
 

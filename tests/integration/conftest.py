@@ -6,18 +6,12 @@ A broker's log stays readable until its test is over; the folders are pytest's t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
 
 import pytest
 
 from streaming.local.broker.embedded import EmbeddedBroker
+from tests.support.brokers.fresh_broker import FreshBroker, fresh_brokers
 from tests.support.brokers.secured_broker import SecuredBroker, running_secured_broker
-
-
-class FreshBroker(Protocol):
-    """Starts another broker, which is stopped at the end of the test."""
-
-    def __call__(self, **arguments: Any) -> EmbeddedBroker: ...
 
 
 @pytest.fixture(scope="session")
@@ -41,17 +35,5 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured
 @pytest.fixture
 def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshBroker]:
     """A function that starts a broker with an empty folder, for tests that stop or damage it."""
-    started: list[EmbeddedBroker] = []
-
-    def start(**arguments: Any) -> EmbeddedBroker:
-        arguments.setdefault("folder", tmp_path_factory.mktemp("fresh-broker"))
-        fresh = EmbeddedBroker(**arguments)
-        started.append(fresh)
-        fresh.start()
-        return fresh
-
-    try:
+    with fresh_brokers(tmp_path_factory) as start:
         yield start
-    finally:
-        for fresh in started:
-            fresh.close()

@@ -21,7 +21,7 @@ from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from tests.support.brokers.secured_broker import SecuredBroker
+from tests.support.brokers.secured_broker import READ_LOG, SecuredBroker
 from tests.support.clients.admin_client import admin_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ READER = "reader"
 GROUP = "acl-group"
 TOPICS = ("acl-orders", "acl-payments")
 
-READ_LOG = ("read", "topic", OFFSETS_TOPIC)
 DESCRIBE_LOG = ("describe", "topic", OFFSETS_TOPIC)
 ORDERS, PAYMENTS = (("describe", "topic", topic) for topic in TOPICS)
 GROUPS = ("describe", "group", "*")

@@ -26,8 +26,8 @@ from streaming.local.broker.configuration import HOST, free_port
 from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
 
 if TYPE_CHECKING:
-    from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+    from tests.support.eventually import Eventually
+from tests.support.brokers.fresh_broker import FreshBroker
 
 ABORT, COMMIT = 0, 1
 OFFSET_COMMIT = RECORD_TYPES[1]

@@ -28,7 +28,7 @@ from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
-from tests.conftest import Eventually
+from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 

@@ -12,18 +12,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 
-from bench.equality import check_equality
 from coordinator_state.model.plain_commits import PlainCommits
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.conftest import Eventually
 from tests.support.brokers.standalone_cluster import standalone_cluster
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.eventually import Eventually
+from tests.support.tables.equality import check_equality
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.conftest import FreshBroker
+    from tests.support.brokers.fresh_broker import FreshBroker
 
 # Seven JVMs start, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(900)

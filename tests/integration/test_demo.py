@@ -20,11 +20,11 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.local.demo.demo import run_demo
 from streaming.local.demo.groups import DEMO_GROUPS, HANGING, NEIGHBOUR
-from tests.browser.chromium import CHROMIUM, needs_chromium
-from tests.browser.visits import headings
+from tests.support.browser.chromium import CHROMIUM, needs_chromium
+from tests.support.browser.visits import headings
 
 if TYPE_CHECKING:
-    from tests.conftest import Eventually
+    from tests.support.eventually import Eventually
 
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
 pytestmark = pytest.mark.timeout(1_200)

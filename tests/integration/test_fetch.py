@@ -28,8 +28,8 @@ from tests.support.clients.admin_client import admin_of
 from tests.support.logs.logs import offset_key, offset_value
 
 if TYPE_CHECKING:
-    from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+    from tests.support.eventually import Eventually
+from tests.support.brokers.fresh_broker import FreshBroker
 
 
 @pytest.fixture

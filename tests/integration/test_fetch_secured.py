@@ -24,8 +24,8 @@ from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPar
 from streaming.kafka.semantics import detect_semantics
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.conftest import Eventually
 from tests.support.brokers.secured_broker import (
+    READ_LOG,
     SCRAM_PASSWORD,
     SCRAM_USER,
     TLS_NAME,
@@ -33,18 +33,13 @@ from tests.support.brokers.secured_broker import (
     SecuredBroker,
 )
 from tests.support.brokers.token_endpoint import (
-    CLIENT_ID,
+    BY_CLIENT_CREDENTIALS,
     CLIENT_SECRET,
     token_endpoint,
     unsecured_token,
 )
 from tests.support.clients.admin_client import admin_of
-
-LOG = ("read", "topic", OFFSETS_TOPIC)
-BY_CLIENT_CREDENTIALS = {
-    "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
-    "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
-}
+from tests.support.eventually import Eventually
 
 
 def assert_refused(client: LogClient, complaint: str) -> None:
@@ -124,7 +119,7 @@ def test_every_mechanism_reads_and_asks(
         for user, address, settings in logins:
             config = kafka_client_config(settings)
             with (
-                secured_broker.allowing(user, LOG, ("describe", "group", "*")),
+                secured_broker.allowing(user, READ_LOG, ("describe", "group", "*")),
                 closing(LogClient(address, config)) as log,
                 GroupAdmin(address, config) as admin,
                 LogOffsetsClient(address, config) as log_offsets,
@@ -288,7 +283,7 @@ def test_after_the_first_contact_a_refusal_is_waited_out(
 
     with ExitStack() as opened:
         for user in (TOKEN_USER, SCRAM_USER, "reader"):
-            opened.enter_context(secured_broker.allowing(user, LOG))
+            opened.enter_context(secured_broker.allowing(user, READ_LOG))
         opened.callback(faults.close)
         pool = opened.enter_context(ThreadPoolExecutor(2))
         client = opened.enter_context(closing(LogClient(address, config)))

@@ -23,7 +23,7 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
 from tests.differential.random_round import LOG_PARTITIONS, RoundLog
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import run_command
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import GROUPS, LEADER_CHANGE, TOPICS, RandomEvents

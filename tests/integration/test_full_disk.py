@@ -18,10 +18,10 @@ from kafka.structs import OffsetAndMetadata
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.small_disk import fill, make_room, small_disk
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, load, table_rows
 
 pytestmark = pytest.mark.timeout(900)

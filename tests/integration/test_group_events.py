@@ -19,7 +19,7 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
+from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,9 +22,9 @@ from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.jar_sets import client_jars
+from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,10 +33,10 @@ from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from streaming.views.text import printable
-from tests.conftest import Eventually
 from tests.support.brokers.receivers import http_receiver
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.command_line import call, json_lines
+from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import write_rules
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from streaming.alerts.alert_run import AlertRun
 from streaming.lag.group_lag import group_lag
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
 from tests.support.brokers.receivers import HttpReceiver, http_receiver
 from tests.support.brokers.running_query import running
+from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

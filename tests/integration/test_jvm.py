@@ -13,8 +13,8 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 
 pytestmark = [
     pytest.mark.timeout(600),

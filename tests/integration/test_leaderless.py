@@ -23,10 +23,10 @@ from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import free_ports
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS
-from tests.conftest import Eventually
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.running_query import running
 from tests.support.clients.installed_command import run_command
+from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, load, table_rows
 
 if TYPE_CHECKING:

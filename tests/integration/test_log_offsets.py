@@ -25,9 +25,9 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.running_query import running
+from tests.support.eventually import Eventually
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from coordinator_state.model.topics import Topic, Topics
 from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
-from tests.conftest import Eventually
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.consumer_scripts import CONSUMER_SCRIPTS, Consumers
@@ -26,6 +25,7 @@ from tests.support.clients.coordinator_scripts import SCRIPTS, TOPICS
 from tests.support.clients.model_clients import ModelClients
 from tests.support.clients.told import Told
 from tests.support.clients.told_records import records_of
+from tests.support.eventually import Eventually
 
 VERSIONS = {Semantics.COORDINATOR: "4.2.0", Semantics.SCALA: "3.9.1"}
 INITIAL_DELAY_MS = 500

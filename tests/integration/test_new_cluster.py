@@ -15,9 +15,9 @@ from kafka.structs import OffsetAndMetadata
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, TABLES
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -13,7 +13,7 @@ from coordinator_state.model.plain_commits import PlainCommits
 from streaming.jvm.jars import cached_jars
 from streaming.run.checkpoint import read_checkpoint
 from streaming.tables.reader import TableReader
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.jar_sets import S3A
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.installed_command import run_command

@@ -10,7 +10,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import run_command
 from tests.support.tables.undisturbed import differences, load, table_rows
 

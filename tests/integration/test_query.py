@@ -21,10 +21,10 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS
 from streaming.views.offset_fetch import offset_fetch
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.thrift_server import Metastore, thrift_server
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.timeout(600)
 

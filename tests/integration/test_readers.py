@@ -33,9 +33,9 @@ from streaming.tables.schemas import (
     Table,
 )
 from streaming.views.coordinator_tables import CoordinatorTables
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import Row, differences, rows_of
 
 pytestmark = pytest.mark.timeout(600)

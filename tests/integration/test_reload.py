@@ -19,10 +19,10 @@ from streaming.run.settings import RunSettings
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
 from streaming.views.offset_fetch import offset_fetch
-from tests.conftest import Eventually
 from tests.support.brokers.running_query import running
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
+from tests.support.eventually import Eventually
 from tests.support.logs.logs import Event, offset_key, offset_value, segment
 
 if TYPE_CHECKING:

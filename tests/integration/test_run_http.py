@@ -20,10 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
 from coordinator_state.replay.partitioner import partition_for
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 
 pytestmark = pytest.mark.timeout(600)

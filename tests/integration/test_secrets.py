@@ -20,13 +20,16 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.local.broker.configuration import HOST
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
-from tests.integration.test_acls import READ_LOG
-from tests.integration.test_fetch_secured import BY_CLIENT_CREDENTIALS
-from tests.support.brokers.secured_broker import TOKEN_USER, SecuredBroker
-from tests.support.brokers.token_endpoint import CLIENT_SECRET, token_endpoint, unsecured_token
+from tests.support.brokers.secured_broker import READ_LOG, TOKEN_USER, SecuredBroker
+from tests.support.brokers.token_endpoint import (
+    BY_CLIENT_CREDENTIALS,
+    CLIENT_SECRET,
+    token_endpoint,
+    unsecured_token,
+)
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
+from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.timeout(600)
 

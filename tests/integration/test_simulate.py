@@ -20,11 +20,11 @@ from streaming.local.simulation.topic import OffsetsTopic
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.model_answers import model_answers
 from streaming.verify.verification import compare
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.command_line import call, json_lines
+from tests.support.eventually import Eventually
 
 SETTINGS = WorkloadSettings(groups=12, log_partitions=3, rebalances_per_hour=60, stops_per_hour=6)
 PROPERTIES = {"offsets.topic.num.partitions": 3}

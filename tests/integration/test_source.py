@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+    from tests.support.eventually import Eventually
+from tests.support.brokers.fresh_broker import FreshBroker
 
 Row = Mapping[str, Any]
 

@@ -19,12 +19,12 @@ from streaming.run import supervision
 from streaming.tables import delta
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS, Table
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.running_query import running
 from tests.support.brokers.secured_broker import TOKEN_USER, SecuredBroker
 from tests.support.brokers.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 from tests.support.clients.admin_client import admin_of
+from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

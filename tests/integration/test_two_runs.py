@@ -17,10 +17,10 @@ from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topic
 from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
-from tests.conftest import Eventually
-from tests.integration.conftest import FreshBroker
+from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, load, table_rows
 
 pytestmark = pytest.mark.timeout(900)

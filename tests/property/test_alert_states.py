@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.alerts.alert import AlertKey, AlertState
-from tests.unit.alerts.test_alert_states import BEHIND, Rules
+from tests.support.tables.watched_rules import BEHIND, WatchedRules
 
 SINKS = {name: {"type": "stdout"} for name in ("a", "b")}
 LOOK = st.tuples(
@@ -20,7 +20,7 @@ LOOK = st.tuples(
 def test_every_sink_is_told_of_beginning_and_end(
     looks: list[tuple[int, str, set[str]]], hold: int
 ) -> None:
-    rules = Rules(sinks=SINKS, rule={"for": f"{hold}s", "repeat": "1m"})
+    rules = WatchedRules(sinks=SINKS, rule={"for": f"{hold}s", "repeat": "1m"})
     second, held_since = 0, None
     for pause, what, broken in looks:
         second += pause

@@ -15,8 +15,8 @@ from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
 from streaming.tables.schemas import LOAD_PROGRESS
-from tests.conftest import Eventually
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
+from tests.support.eventually import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,6 +35,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.configuration import HOST, free_port
@@ -48,6 +49,8 @@ TLS_NAME = "certified"
 TOKEN_USER = CLIENT_ID
 KEY_PASSWORD = "key-secret"  # noqa: S105
 SESSION_MS = 1_500
+READ_LOG = ("read", "topic", OFFSETS_TOPIC)
+"""The permission without which nobody reads the log."""
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
     f'user_{user}="{password}"' for user, password in PASSWORDS.items()

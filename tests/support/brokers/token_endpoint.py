@@ -18,6 +18,11 @@ import trustme
 
 CLIENT_ID = "materializer"
 CLIENT_SECRET = "client-credentials-hush"  # noqa: S105
+BY_CLIENT_CREDENTIALS = {
+    "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+    "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+}
+"""Settings of a client that asks a token endpoint."""
 _LIFE_S = 3600
 
 

@@ -16,8 +16,8 @@ from streaming.alerts.alerts_table import read_alerts
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
-from tests.conftest import Eventually
 from tests.support.brokers.receivers import HttpReceiver
+from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, told, write_rules
 
 pytestmark = pytest.mark.usefixtures("attempts_follow_soon")

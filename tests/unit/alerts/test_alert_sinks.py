@@ -22,8 +22,8 @@ from streaming.alerts.delivery import DeliveryError
 from streaming.alerts.notices import Notice, headline
 from streaming.alerts.sinks import Sink
 from streaming.local.broker.configuration import free_port
-from tests.conftest import Eventually
 from tests.support.brokers.receivers import HttpReceiver, mail_server
+from tests.support.eventually import Eventually
 
 SECRET = "s3cr3t"  # noqa: S105 - one that must not be shown
 START = datetime(2026, 11, 22, 3, tzinfo=timezone.utc)

@@ -2,66 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
-from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding
-from streaming.alerts.alert_states import due, next_alerts
-from streaming.alerts.rules import AlertRules
-
-START = datetime(2026, 11, 22, tzinfo=timezone.utc)
-BEHIND = AlertKey("behind", "g")
-Told = tuple[float, str, str, str]
-
-
-class Rules:
-    """Rules that are looked at every second or so, and a sink that takes everything."""
-
-    def __init__(self, **options: Any) -> None:
-        sinks = options.pop("sinks", {"chat": {"type": "stdout"}})
-        of_rule = options.pop("rule", {})
-        rules = [
-            {"name": name, "lag": "> 0", **of_rule} for name in options.pop("names", ["behind"])
-        ]
-        self.rules = AlertRules.model_validate({"rules": rules, "sinks": sinks, **options})
-        self.alerts: dict[AlertKey, Alert] = {}
-        self.told: list[Told] = []
-        self.broken: set[str] = set()
-
-    def look(self, second: float, *keys: AlertKey, unknown: Sequence[AlertKey] = ()) -> None:
-        now = START + timedelta(seconds=second)
-        findings: dict[str, list[Finding] | None] = {rule.name: [] for rule in self.rules.rules}
-        for key in keys:
-            of_rule = findings[key.rule]
-            assert of_rule is not None
-            of_rule.append(Finding(key, "it holds", 5))
-        for key in unknown:
-            of_rule = findings[key.rule]
-            assert of_rule is not None
-            of_rule.append(Finding(key, None))
-        self.step(findings, now, second)
-
-    def step(self, findings: Any, now: datetime, second: float) -> None:
-        self.alerts = next_alerts(self.alerts, findings, self.rules, now)
-        for key, alert in list(self.alerts.items()):
-            for sink, is_repeat in due(alert, self.rules, now).items():
-                if sink not in self.broken:
-                    self.alerts[key] = self.alerts[key].told(sink, now)
-                    word = "again" if is_repeat else alert.state.value
-                    self.told.append((second, key.rule, sink, word))
-
-    def muted_by(self) -> str | None:
-        return self.alerts[BEHIND].muted_by
-
-    def state(self, key: AlertKey = BEHIND) -> AlertState | None:
-        return self.alerts[key].state if key in self.alerts else None
+from streaming.alerts.alert import AlertKey, AlertState
+from tests.support.tables.watched_rules import BEHIND, START, WatchedRules
 
 
 def test_an_alert_fires_and_is_resolved() -> None:
-    rules = Rules()
+    rules = WatchedRules()
     rules.look(0, BEHIND)
     rules.look(1, BEHIND)
     rules.look(2)
@@ -76,7 +26,7 @@ def test_an_alert_fires_and_is_resolved() -> None:
 
 
 def test_it_has_to_hold_for_some_time() -> None:
-    rules = Rules(rule={"for": "10s"})
+    rules = WatchedRules(rule={"for": "10s"})
     rules.look(0, BEHIND)
     assert rules.state() is AlertState.PENDING
     rules.look(5)
@@ -90,7 +40,7 @@ def test_it_has_to_hold_for_some_time() -> None:
 
 
 def test_it_is_told_again() -> None:
-    rules = Rules(rule={"repeat": "1m"})
+    rules = WatchedRules(rule={"repeat": "1m"})
     for second in range(0, 130, 10):
         rules.look(second, BEHIND)
     assert [(at, word) for at, _, _, word in rules.told] == [
@@ -98,14 +48,14 @@ def test_it_is_told_again() -> None:
         (60, "again"),
         (120, "again"),
     ]
-    never = Rules(rule={"repeat": "off"})
+    never = WatchedRules(rule={"repeat": "off"})
     for second in range(0, 100_000, 10_000):
         never.look(second, BEHIND)
     assert len(never.told) == 1
 
 
 def test_what_is_not_known_changes_nothing() -> None:
-    rules = Rules()
+    rules = WatchedRules()
     rules.look(0, unknown=[BEHIND])
     assert rules.alerts == {}
     rules.look(1, BEHIND)
@@ -120,7 +70,7 @@ def test_what_is_not_known_changes_nothing() -> None:
 
 def test_a_sink_that_was_away_hears_of_what_it_is_to_know() -> None:
     sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
-    rules = Rules(sinks=sinks)
+    rules = WatchedRules(sinks=sinks)
     rules.broken = {"pager"}
     rules.look(0, BEHIND)
     rules.look(1, BEHIND)
@@ -143,7 +93,7 @@ def test_a_sink_that_was_away_hears_of_what_it_is_to_know() -> None:
 
 
 def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
-    rules = Rules()
+    rules = WatchedRules()
     rules.broken = {"chat"}
     rules.look(0, BEHIND)
     rules.look(1)
@@ -154,7 +104,7 @@ def test_who_never_heard_of_it_does_not_hear_of_its_end() -> None:
 
 def test_a_silence_mutes_what_fires_and_not_its_end() -> None:
     silence = {"groups": "g", "until": START + timedelta(seconds=10)}
-    rules = Rules(silences=[silence])
+    rules = WatchedRules(silences=[silence])
     rules.look(0, BEHIND, AlertKey("behind", "h"))
     assert [one[0] for one in rules.told] == [0]
     assert rules.muted_by() == "silence until 2026-11-22T00:00:10+00:00"
@@ -162,7 +112,7 @@ def test_a_silence_mutes_what_fires_and_not_its_end() -> None:
     assert rules.muted_by() is None
     assert (10, "behind", "chat", "firing") in rules.told
     late = {"from": START + timedelta(seconds=5), "until": START + timedelta(seconds=50)}
-    rules = Rules(silences=[late])
+    rules = WatchedRules(silences=[late])
     rules.look(0, BEHIND)
     rules.look(6, BEHIND)
     rules.look(7)
@@ -180,7 +130,7 @@ def test_a_silence_mutes_what_fires_and_not_its_end() -> None:
 )
 def test_another_alert_inhibits(equal: list[str], others: list[AlertKey], is_muted: bool) -> None:
     inhibit = [{"when": "stop*", "mute": "*", "equal": equal}]
-    rules = Rules(names=["behind", "stopped"], inhibit=inhibit)
+    rules = WatchedRules(names=["behind", "stopped"], inhibit=inhibit)
     rules.look(0, BEHIND, *others)
     assert (rules.muted_by() == "alert stopped") is is_muted
     assert ((0, "behind", "chat", "firing") in rules.told) is not is_muted
@@ -192,22 +142,22 @@ def test_another_alert_inhibits(equal: list[str], others: list[AlertKey], is_mut
 
 def test_alerts_do_not_mute_each_other() -> None:
     names = ["critical-a", "critical-b", "other"]
-    rules = Rules(names=names, inhibit=[{"when": "critical-*", "mute": "*"}])
+    rules = WatchedRules(names=names, inhibit=[{"when": "critical-*", "mute": "*"}])
     rules.look(0, *(AlertKey(name, "g") for name in names))
     assert [rule for _, rule, *_ in rules.told] == ["critical-a", "critical-b"]
 
 
 def test_a_sink_that_there_is_no_more_keeps_nothing() -> None:
-    rules = Rules()
+    rules = WatchedRules()
     rules.look(0, BEHIND)
-    rules.rules = Rules(sinks={"new": {"type": "stdout"}}).rules
+    rules.rules = WatchedRules(sinks={"new": {"type": "stdout"}}).rules
     rules.look(1)
     rules.look(2 + 86_400)
     assert rules.alerts == {}
 
 
 def test_a_sink_that_is_away_for_good_keeps_nothing_for_ever() -> None:
-    rules = Rules()
+    rules = WatchedRules()
     rules.look(0, BEHIND)
     rules.broken = {"chat"}
     rules.look(1)
@@ -220,7 +170,7 @@ def test_a_sink_that_is_away_for_good_keeps_nothing_for_ever() -> None:
 def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
     sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
     late = {"from": START + timedelta(seconds=5), "until": START + timedelta(hours=1)}
-    rules = Rules(sinks=sinks, silences=[late])
+    rules = WatchedRules(sinks=sinks, silences=[late])
     other = AlertKey("behind", "h")
     for second in (0, 60, 120):
         rules.look(second, BEHIND, *([other] if second else []))
@@ -228,9 +178,9 @@ def test_alertmanager_hears_of_what_it_knows_though_it_is_muted_now() -> None:
 
 
 def test_a_rule_that_goes_resolves_its_alerts() -> None:
-    rules = Rules(names=["behind", "other"])
+    rules = WatchedRules(names=["behind", "other"])
     rules.look(0, BEHIND)
-    rules.rules = Rules(names=["other"]).rules
+    rules.rules = WatchedRules(names=["other"]).rules
     rules.look(1)
     assert rules.told[-1:] == [(1, "behind", "chat", "resolved")]
     assert rules.alerts[BEHIND].reason == "the rule is gone"
@@ -238,7 +188,7 @@ def test_a_rule_that_goes_resolves_its_alerts() -> None:
 
 def test_alertmanager_hears_of_it_every_minute() -> None:
     sinks = {"am": {"type": "alertmanager", "url": "http://localhost:9093"}}
-    rules = Rules(sinks=sinks, rule={"repeat": "off"})
+    rules = WatchedRules(sinks=sinks, rule={"repeat": "off"})
     for second in (0, 30, 60, 90, 120):
         rules.look(second, BEHIND)
     assert [at for at, *_ in rules.told] == [0, 60, 120]

@@ -12,10 +12,10 @@ import pytest
 from streaming.alerts import sql_rules
 from streaming.alerts.alert_run import AlertRun
 from streaming.errors import ConfigurationError
-from tests.conftest import Eventually
 from tests.support.brokers.processes import children
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.clients.command_line import call
+from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, write_rules
 
 CALLS_FOR_EVER = "SELECT levenshtein(repeat('a', 9000000), repeat(group_id, 9000000)) FROM groups"

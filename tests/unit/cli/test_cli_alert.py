@@ -17,10 +17,10 @@ from streaming.alerts.replay import replay
 from streaming.alerts.rules_file import load_rules
 from streaming.tables.folder import locked
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
 from tests.support.brokers.receivers import HttpReceiver
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.alert_rules import lag_of, told, write_rules
 
 

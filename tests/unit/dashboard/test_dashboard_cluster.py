@@ -12,7 +12,7 @@ from streaming.dashboard import cluster as module
 from streaming.dashboard.cluster import Cluster
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from tests.conftest import Eventually
+from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import (
     REWOUND,
     DashboardTables,

@@ -20,9 +20,9 @@ from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.metrics.server import serving
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
-from tests.conftest import Eventually
 from tests.support.brokers.processes import children, is_there
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import GROUPS, DashboardTables, create_dashboard_tables
 
 

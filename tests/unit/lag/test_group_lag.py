@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bench.lag import backdate
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, TOPIC_GONE
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import TABLES
 from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.backdate import backdate
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)

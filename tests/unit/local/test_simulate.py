@@ -26,9 +26,9 @@ from streaming.tables.reader import TableReader
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
-from tests.conftest import Eventually
 from tests.support.clients.command_line import call, json_lines
 from tests.support.clients.installed_command import command_of
+from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import differences, rows_of
 
 PATIENCE_S = 60.0

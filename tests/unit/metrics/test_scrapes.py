@@ -26,7 +26,7 @@ from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.scrapes import STALE_S, Scrapes
 from streaming.metrics.server import serving
-from tests.conftest import Eventually
+from tests.support.eventually import Eventually
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 PATIENCE_S = 60

@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 
 from streaming.run.beat import beating
-from tests.conftest import Eventually
+from tests.support.eventually import Eventually
 
 
 def test_it_beats_until_the_block_ends(eventually: Eventually) -> None:

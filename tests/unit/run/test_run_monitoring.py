@@ -22,8 +22,8 @@ from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
 from streaming.tables.load_progress import Progress
-from tests.conftest import Eventually
 from tests.support.clients.command_line import RUN, call
+from tests.support.eventually import Eventually
 
 PROMTOOL = shutil.which("promtool")
 KEPT_FOR, TIMEOUT = timedelta(seconds=10), timedelta(minutes=1)

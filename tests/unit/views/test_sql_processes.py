@@ -22,8 +22,8 @@ from streaming.views.snapshot import SnapshotPlace
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.question import Form, Question, SqlLimits
 from streaming.views.sql.slots import Busy, Slots
-from tests.conftest import Eventually
 from tests.support.brokers.processes import children, is_there, open_file_count, open_files
+from tests.support.eventually import Eventually
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
 BINDS_FOR_EVER = "SELECT * FROM range(sleep_ms(60000))"

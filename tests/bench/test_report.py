@@ -1,4 +1,4 @@
-"""What benches found, beside their targets; and how far behind a query is."""
+"""What benches found, beside their targets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from bench.report import TARGETS, read_findings, write_report
-from bench.sustained import micro_batches_behind
 
 FINDINGS = {
     "backfill": {"warm_s": 10.0, "warm_times_broker": 3.0, "peak_memory_mb": 2684.0},
@@ -47,14 +46,3 @@ def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
 def test_nothing_measured_is_a_report_without_a_chart(tmp_path: Path) -> None:
     write_report(tmp_path)
     assert "mermaid" not in (tmp_path / "report.md").read_text()
-
-
-def test_a_query_is_as_many_micro_batches_behind_as_what_is_there_took_to_come() -> None:
-    acknowledged = [(1.0, 10), (2.0, 20), (3.0, 30)]
-    # What had been acknowledged when the micro-batch before ended is there.
-    assert micro_batches_behind(acknowledged, [(1.5, 0), (2.5, 10), (3.5, 20)]) == [1, 1]
-    # What was there at the end itself.
-    assert micro_batches_behind(acknowledged, [(0.5, 0), (4.0, 30)]) == [0, 0]
-    assert micro_batches_behind(acknowledged, [(1.5, 0), (2.5, 10), (3.0, 10), (3.5, 10)]) == [
-        *(1, 2, 3)
-    ]

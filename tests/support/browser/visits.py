@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.support.browser.chromium import CHROMIUM, FLAGS
 
 
 def headings(address: str, paths: Iterable[str]) -> dict[str, str]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.backfill import broker_load, run_cold
-from bench.equality import Equality, check_equality
 from coordinator_state.model.plain_commits import PlainCommits
+from tests.support.tables.equality import Equality, check_equality
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.conftest import FreshBroker
+    from tests.support.brokers.fresh_broker import FreshBroker
 
-# Three JVMs start, on a machine that may have other things to do.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.integration,
+    # Three JVMs start, on a machine that may have other things to do.
+    pytest.mark.timeout(900),
+]
 
 COMMITS, KEYS, GROUPS = 20_000, 2_000, 200
 
