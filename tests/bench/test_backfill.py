@@ -26,7 +26,7 @@ pytestmark = [
 COMMITS, KEYS, GROUPS = 20_000, 2_000, 200
 
 
-@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("in_transactions", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_whole_log_is_materialised_equal(
     fresh_broker: FreshBroker, tmp_path: Path, in_transactions: bool
 ) -> None:

@@ -134,6 +134,7 @@ def test_an_incident_from_the_overview_to_its_cause(
     expect(page.locator(".strip tbody tr").first).to_contain_text("→ REWIND")
 
 
+@pytest.mark.long
 def test_a_search_narrows_as_one_types_and_can_be_shared(
     open_page: Callable[..., Page],
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_search_narrows_as_one_types_and_can_be_shared(
     expect(shared.locator("th[aria-sort=ascending]")).to_have_text("Group")
 
 
+@pytest.mark.long
 def test_the_keyboard_is_enough(open_page: Callable[..., Page]) -> None:
     page = open_page("")
     page.keyboard.press("Tab")
@@ -163,6 +165,7 @@ def test_the_keyboard_is_enough(open_page: Callable[..., Page]) -> None:
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
 
 
+@pytest.mark.long
 def test_the_past_is_another_page_of_the_same(
     open_page: Callable[..., Page], tables: DashboardTables
 ) -> None:
@@ -189,6 +192,7 @@ def test_the_past_is_another_page_of_the_same(
     expect(page.locator(".verdict")).to_contain_text("went back")
 
 
+@pytest.mark.long
 def test_sql_is_run_and_taken_away(open_page: Callable[..., Page], tmp_path: Path) -> None:
     page = open_page("sql")
     page.get_by_role("link", name="Which groups are in trouble, and why?").click()
@@ -206,6 +210,7 @@ def test_sql_is_run_and_taken_away(open_page: Callable[..., Page], tmp_path: Pat
         assert file.read_bytes() == b"answer\r\n" + cell + b"\r\n"
 
 
+@pytest.mark.long
 def test_it_refreshes_unless_it_is_told_not_to(
     open_page: Callable[..., Page], tables: DashboardTables
 ) -> None:
@@ -222,6 +227,7 @@ def test_it_refreshes_unless_it_is_told_not_to(
     expect(facts).to_contain_text("1,900", timeout=20_000)
 
 
+@pytest.mark.long
 def test_the_hour_that_comes_twice_is_two(open_page: Callable[..., Page]) -> None:
     moments = [f"TIMESTAMPTZ '2026-10-25 0{hour}:30:00Z'" for hour in range(3)]
     select = f"SELECT unnest([{', '.join(moments)}]) AS a"
@@ -238,6 +244,7 @@ def test_the_hour_that_comes_twice_is_two(open_page: Callable[..., Page]) -> Non
     ]
 
 
+@pytest.mark.long
 def test_charts_have_times_with_their_offset(open_page: Callable[..., Page]) -> None:
     page = open_page(f"group?group={REWOUND}", timezone_id="Asia/Kathmandu")
     told = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:45")
@@ -281,6 +288,7 @@ def other_site(address: str) -> Iterator[int]:
         server.server_close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("site", ["localhost", "127.0.0.1"])
 def test_another_site_can_link_here_and_nothing_else(
     browser: Browser, tables: DashboardTables, eventually: Eventually, site: str
@@ -309,6 +317,7 @@ def test_another_site_can_link_here_and_nothing_else(
 
 
 # The colours of the dark are the same on every page: four of them have all.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "color_scheme"),
     [*((path, "light") for path in PAGES), *((path, "dark") for path in PAGES[:4])],

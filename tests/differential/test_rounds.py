@@ -26,11 +26,13 @@ def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
     }
 
 
+@pytest.mark.long
 def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> None:
     result = rounds.run(_segments(rounds, 1001))
     assert result.differences == {}, result.differences
 
 
+@pytest.mark.long
 def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None:
     logs = _segments(rounds, 1003)
     compacted = rounds.compacted(logs)
@@ -40,6 +42,7 @@ def test_the_same_after_the_brokers_own_compaction(rounds: BrokerRounds) -> None
     assert result.differences == {}, result.differences
 
 
+@pytest.mark.long
 def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
     """Commits of these logs are years old: what may expire does, at the first look."""
     logs = _segments(rounds, 1004)
@@ -66,12 +69,14 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
     assert expired > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
 def test_logs_that_once_made_a_difference(path: Path, rounds: BrokerRounds) -> None:
     logs = {p: segment(events)[0] for p, events in read_logs(path, rounds.topics).items()}
     assert rounds.run(logs).differences == {}
 
 
+@pytest.mark.long
 def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that forgets a log partition: the harness itself must not be blind."""
     segments = _segments(rounds, 1001)
@@ -95,6 +100,7 @@ def test_a_log_is_shrunk_to_what_makes_the_difference() -> None:
     assert max(asked) <= 50
 
 
+@pytest.mark.long
 def test_a_log_file_is_read_for_the_topics_of_another_cluster(
     tmp_path: Path, rounds: BrokerRounds
 ) -> None:

@@ -22,7 +22,7 @@ from tests.support.logs.logs import segment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("rounds", [KAFKA_VERSION], indirect=True)

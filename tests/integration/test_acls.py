@@ -27,7 +27,7 @@ from tests.support.clients.admin_client import admin_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 READER = "reader"
 GROUP = "acl-group"

@@ -20,7 +20,7 @@ from tests.support.clients.installed_command import run_command
 from tests.support.logs.logs import group_record_value, offset_key, offset_value
 from tests.support.tables.tables_folder import create_tables
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 GROUP = "bad-input"
 _KEY = offset_key(GROUP, "orders", 0)

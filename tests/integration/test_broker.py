@@ -70,6 +70,7 @@ def accepts_connections(bootstrap_servers: str) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_offsets_outlive_a_restart_and_a_crash(fresh_broker: FreshBroker) -> None:
     broker = fresh_broker()
     where = broker.bootstrap_servers
@@ -133,6 +134,7 @@ class OffsetsLog:
         self.next_offset += 1
 
 
+@pytest.mark.long
 def test_a_replaced_log_is_what_the_broker_serves(fresh_broker: FreshBroker) -> None:
     broker = fresh_broker()
     broker.create_offsets_topic()
@@ -176,6 +178,7 @@ def test_a_replaced_log_is_what_the_broker_serves(fresh_broker: FreshBroker) -> 
     assert committed_offsets(broker, log.group) == {("later", 0): 9}
 
 
+@pytest.mark.long
 def test_the_broker_ends_when_its_owner_is_killed(
     tmp_path: Path, repository: Path, eventually: Eventually
 ) -> None:

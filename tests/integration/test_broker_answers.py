@@ -32,6 +32,8 @@ from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
+pytestmark = pytest.mark.long
+
 LOG_PARTITIONS = 4
 TOPIC = "orders"
 

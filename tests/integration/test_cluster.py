@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.support.brokers.fresh_broker import FreshBroker
 
 # Seven JVMs start, on a machine that may have other things to do.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 # More than one task is worth.
 COMMITS, KEYS, GROUPS = 50_000, 2_000, 200

@@ -27,7 +27,7 @@ from tests.support.eventually import Eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 GROUP = "faults"
 

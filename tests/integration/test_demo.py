@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.eventually import Eventually
 
 # Two JVMs start in each of these runs, on a machine that may have other things to do.
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 
 _AS_ON_A_TERMINAL = """
 import signal

@@ -213,6 +213,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
         LogClient(address, first_contact_timeout_ms=100).describe()
 
 
+@pytest.mark.long
 def test_what_passes_by_itself_is_waited_out(
     fresh_broker: FreshBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,8 @@ from tests.support.brokers.token_endpoint import (
 from tests.support.clients.admin_client import admin_of
 from tests.support.eventually import Eventually
 
+pytestmark = pytest.mark.long
+
 
 def assert_refused(client: LogClient, complaint: str) -> None:
     with closing(client), pytest.raises(ConfigurationError, match=complaint) as refused:

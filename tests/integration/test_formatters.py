@@ -28,7 +28,7 @@ from tests.support.clients.installed_command import run_command
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import GROUPS, LEADER_CHANGE, TOPICS, RandomEvents
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, load, table_rows
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 GROUP, TOPIC = "full", "orders"
 FULL_S = 25

@@ -42,7 +42,7 @@ from tests.support.tables.alert_rules import write_rules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 TOPIC: Final = "hostile-names"
 NAMES: Final = {

@@ -17,6 +17,7 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         sys.platform != "linux", reason="the JVM to kill is found in /proc, which only Linux has"

@@ -9,7 +9,7 @@ import pytest
 from tests.kills.__main__ import RANDOM_MOMENT, kill_again_and_again, mixed
 from tests.kills.fault_points import NEXT_READ, POINTS
 
-pytestmark = pytest.mark.timeout(1_800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
 PLAN = (
     "in creation of a table",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(900),
     # kafka-python leaves the socket of a refused connection to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

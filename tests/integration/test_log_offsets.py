@@ -146,6 +146,7 @@ def test_only_transaction_markers_are_left(
     assert client.end_markers({}) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
     fresh_broker: FreshBroker, tmp_path: Path, magic: int
@@ -190,6 +191,7 @@ def test_a_log_of_messages_from_before_kafka_0_11_does_not_hold_up_the_others(
     assert sampled("coordinator_state_run_sampling_total", {"outcome": "done"}) == 3
 
 
+@pytest.mark.long
 def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
     broker: EmbeddedBroker,
     spark: SparkSession,

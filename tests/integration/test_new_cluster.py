@@ -19,7 +19,7 @@ from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import command_of, run_command
 from tests.support.eventually import Eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 MISSING = "there is no topic __consumer_offsets at "
 

@@ -18,7 +18,7 @@ from tests.support.brokers.jar_sets import S3A
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.installed_command import run_command
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 COMMITS, KEYS = 5_000, 500
 TABLES, CHECKPOINT = "s3a://bucket/tables", "s3a://bucket/checkpoint"

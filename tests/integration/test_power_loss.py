@@ -14,7 +14,7 @@ from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import run_command
 from tests.support.tables.undisturbed import differences, load, table_rows
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def _newest(folder: Path, pattern: str) -> Path:

@@ -26,7 +26,7 @@ from tests.support.brokers.thrift_server import Metastore, thrift_server
 from tests.support.clients.installed_command import command_of, run_command
 from tests.support.eventually import Eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

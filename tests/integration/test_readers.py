@@ -38,7 +38,7 @@ from tests.support.clients.installed_command import command_of
 from tests.support.eventually import Eventually
 from tests.support.tables.loader_tables import Row, differences, rows_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 SNAPSHOTS = 12
 WITH_CHANGE_DATA_FEED = (GROUP_OFFSETS, GROUP_MEMBERS)

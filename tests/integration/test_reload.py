@@ -28,7 +28,7 @@ from tests.support.logs.logs import Event, offset_key, offset_value, segment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 LOG_PARTITIONS = 3
 TOPIC = "reloaded"

@@ -26,7 +26,7 @@ from tests.support.clients.installed_command import command_of, run_command
 from tests.support.eventually import Eventually
 from tests.support.logs.logs import offset_key, offset_value
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 GROUP = "watched"
 COMPACTED, MARKED = 3, 4

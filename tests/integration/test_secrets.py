@@ -31,7 +31,7 @@ from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
 from tests.support.eventually import Eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 # And the first bytes of every token that the endpoint gives.
 SECRETS: Final = (CLIENT_SECRET.encode(), unsecured_token("").encode()[:20])

@@ -15,6 +15,8 @@ from tests.shard_oracle.comparison import Difference
 from tests.shard_oracle.sequence_run import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
 
+pytestmark = pytest.mark.long
+
 RUNS, STEPS = 80, 60
 
 

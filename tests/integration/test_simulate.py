@@ -26,6 +26,8 @@ from tests.support.clients.broker_clients import BrokerClients
 from tests.support.clients.command_line import call, json_lines
 from tests.support.eventually import Eventually
 
+pytestmark = pytest.mark.long
+
 SETTINGS = WorkloadSettings(groups=12, log_partitions=3, rebalances_per_hour=60, stops_per_hour=6)
 PROPERTIES = {"offsets.topic.num.partitions": 3}
 

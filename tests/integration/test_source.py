@@ -233,6 +233,7 @@ def test_all_history_is_what_a_consumer_reads_and_the_markers(
     assert [row["committed_offset"] for row in batch if row["row_kind"] == "offset"] == [9] * 3
 
 
+@pytest.mark.long
 def test_limited_micro_batches_add_up_and_keep_the_last_commits(
     broker: EmbeddedBroker, query: Query
 ) -> None:
@@ -275,6 +276,7 @@ def test_chosen_log_partitions_from_chosen_offsets(broker: EmbeddedBroker, query
     assert [offset for _, offset in by_offset(batch)] == list(range(end - 4, end))
 
 
+@pytest.mark.long
 def test_a_running_query_survives_a_crash_of_the_broker(
     fresh_broker: FreshBroker, query: Query, eventually: Eventually
 ) -> None:
@@ -304,6 +306,7 @@ def test_a_running_query_survives_a_crash_of_the_broker(
     assert_same_records(by_offset(query.rows()), log)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_cluster_is_refused(
     broker: EmbeddedBroker, fresh_broker: FreshBroker, query: Query
 ) -> None:
@@ -315,6 +318,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(
         query.run(other)
 
 
+@pytest.mark.long
 def test_a_missing_topic_and_a_wrong_option_end_the_query(
     broker: EmbeddedBroker, query: Query
 ) -> None:

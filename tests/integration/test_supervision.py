@@ -29,7 +29,7 @@ from tests.support.eventually import Eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 GROUP = "supervised"
 

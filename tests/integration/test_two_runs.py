@@ -23,7 +23,7 @@ from tests.support.clients.installed_command import command_of, run_command
 from tests.support.eventually import Eventually
 from tests.support.tables.undisturbed import differences, load, table_rows
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 TABLES = "s3a://bucket/tables"
 _START_S = 120.0

@@ -64,6 +64,7 @@ def rows(found: pa.Table) -> list[dict[str, Any]]:
     return sorted(found.to_pylist(), key=repr)
 
 
+@pytest.mark.long
 def test_tables_and_views_have_names(session: SparkSession, tmp_path: Path) -> None:
     tables = tables_of(tmp_path / "it's here")
     for _ in range(2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from delta.tables import DeltaTable
 
 from streaming.jvm.jars import delta_jars
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_the_delta_jars_suffice(spark: SparkSession, tmp_path: Path) -> None:
     jars = spark.conf.get("spark.jars")
     assert jars is not None

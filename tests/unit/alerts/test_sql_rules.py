@@ -61,6 +61,7 @@ def told(receiver: HttpReceiver) -> set[str]:
     return {alert["rule"] for alert in receiver.alerts}
 
 
+@pytest.mark.long
 def test_a_rule_without_end_holds_up_no_other(
     run: AlertRun,
     receiver: HttpReceiver,

@@ -46,6 +46,7 @@ def a_second_passes(eventually: Eventually) -> None:
     eventually(lambda: datetime.now(timezone.utc) > later)
 
 
+@pytest.mark.long
 def test_the_command_goes_on_where_it_was_killed(
     tables: str, rules_file: str, receiver: HttpReceiver, eventually: Eventually
 ) -> None:

@@ -204,6 +204,7 @@ def test_tables_that_are_there_are_not_written_over(tmp_path: Path) -> None:
     assert "--compact goes with --file" in compact.stderr
 
 
+@pytest.mark.long
 def test_the_demo_without_a_broker() -> None:
     # Groups wait six seconds for their members.
     (told,) = json_lines(

@@ -115,6 +115,7 @@ class Worker:
         return int(hits), path
 
 
+@pytest.mark.long
 def test_without_a_home_loops_are_kept_in_a_temporary_folder(worker: Worker) -> None:
     temporary = worker.folder("temporary")
     hits, path = worker.loads_kernel("one", TMPDIR=temporary)
@@ -124,6 +125,7 @@ def test_without_a_home_loops_are_kept_in_a_temporary_folder(worker: Worker) -> 
     assert worker.loads_kernel("another", TMPDIR=temporary) == (1, path)
 
 
+@pytest.mark.long
 def test_the_named_folder_serves_every_application(worker: Worker) -> None:
     cache = worker.folder("cache")
     hits, path = worker.loads_kernel("one", NUMBA_CACHE_DIR=cache)
@@ -137,6 +139,7 @@ def test_the_named_folder_serves_every_application(worker: Worker) -> None:
     assert worker.loads_kernel("another", NUMBA_CACHE_DIR=cache) == (1, path)
 
 
+@pytest.mark.long
 def test_a_named_folder_that_cannot_be_written_is_passed_over(worker: Worker) -> None:
     temporary = worker.folder("temporary")
     blocked = worker.place / "blocked"
@@ -173,6 +176,7 @@ def test_a_temporary_folder_that_others_may_write_is_not_used(
     assert stat.S_IMODE(found.stat().st_mode) == 0o700
 
 
+@pytest.mark.long
 def test_the_image_has_every_loop_of_a_worker(tmp_path: Path, repository: Path) -> None:
     """The command in the Dockerfile compiles all of the kernel but its writer of logs."""
     (line,) = re.findall(

@@ -39,6 +39,7 @@ def counted(found: Samples) -> int:
     return sum(bool(by_clients & dict(own).keys()) for _, own in found)
 
 
+@pytest.mark.long
 def test_no_limit_is_passed_and_what_is_left_out_is_counted(tables: str) -> None:
     """Whatever the limit is, and for every naming."""
     for options in ({}, {"names": KMINION}, {"by": "topic"}, {"by": "group"}):

@@ -119,6 +119,7 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
 
 
+@pytest.mark.long
 def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
     listed = installed.run("python", "-m", "pip", "list", "--format=freeze")
     names = {line.partition("==")[0].lower() for line in listed.stdout.splitlines()}
@@ -126,12 +127,14 @@ def test_the_wheel_alone_brings_no_spark(installed: Installed) -> None:
     assert not {"pyspark", "delta-spark", "deltalake", "kafka-python"} & names
 
 
+@pytest.mark.long
 def test_help_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
     answer = installed.run("coordinator-state", "--help")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "partition-for" in answer.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command", ["run", "demo", "show", "offsets", "verify", "decode", "broker"]
 )
@@ -142,12 +145,14 @@ def test_help_of_every_command_works_where_only_the_wheel_is_installed(
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_partition_for_works_where_only_the_wheel_is_installed(installed: Installed) -> None:
     answer = installed.run("coordinator-state", "partition-for", "testgroup")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "27" in answer.stdout
 
 
+@pytest.mark.long
 def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed) -> None:
     arguments = ("--bootstrap-servers", "127.0.0.1:9", "--tables", "tables")
     answer = installed.run("coordinator-state", "run", *arguments)
@@ -156,6 +161,7 @@ def test_a_command_that_needs_the_extra_says_so_in_one_line(installed: Installed
     assert "coordinator-state[streaming]" in line
 
 
+@pytest.mark.long
 def test_every_module_of_the_core_imports_where_only_the_wheel_is_installed(
     installed: Installed,
 ) -> None:

@@ -285,7 +285,10 @@ def ends_in(tables: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("tables", "failures"),
-    [(HERE, two) for two in product([BEFORE, AFTER], repeat=2)] + [(STORE, (AFTER, AFTER))],
+    [
+        *((HERE, two) for two in product([BEFORE, AFTER], repeat=2)),
+        pytest.param(STORE, (AFTER, AFTER), marks=pytest.mark.long),
+    ],
     indirect=["tables"],
 )
 def test_samples_are_written_once_whatever_a_commit_reports(

@@ -13,6 +13,8 @@ from tests.support.brokers.small_disk import fill, make_room, small_disk
 from tests.support.tables.every_table import apply_next, assert_undisturbed, create, micro_batches
 from tests.support.tables.tables_folder import start_apply
 
+pytestmark = pytest.mark.long
+
 STARTS = 5
 BLOCK_BYTES = 4096
 

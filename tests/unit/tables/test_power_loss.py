@@ -38,6 +38,8 @@ from tests.support.clients.command_line import call
 from tests.support.tables.every_table import apply_next, assert_undisturbed, create, micro_batches
 from tests.support.tables.tables_folder import NOW, start_apply
 
+pytestmark = pytest.mark.long
+
 
 def empty(file: Path) -> None:
     os.truncate(file, 0)

@@ -124,6 +124,7 @@ def age(*files: Path, by: timedelta) -> None:
         os.utime(file, (at, at))
 
 
+@pytest.mark.long
 def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", timedelta(0))
     for _ in range(2):
@@ -179,6 +180,7 @@ def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     assert newest.before(datetime.now(timezone.utc)) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed_behind", ["group_offsets", "offset_commits", "pending_offsets"])
 def test_what_a_killed_query_goes_on_from_is_kept(tmp_path: Path, killed_behind: str) -> None:
     query = Query(tmp_path / "tables", timedelta(0))
@@ -325,6 +327,7 @@ def test_files_go_without_a_commit(tmp_path: Path) -> None:
     assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change_data_feed", [False, True])
 def test_the_query_goes_on_where_upkeep_was_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_data_feed: bool
@@ -357,6 +360,7 @@ def test_the_query_goes_on_where_upkeep_was_faster(
     assert query.number * len(KEYS) - 1 in places
 
 
+@pytest.mark.long
 def test_nobody_notices(tmp_path: Path) -> None:
     query = Query(tmp_path / "tables", DEFAULT_SNAPSHOT_RETENTION)
     query.micro_batch()

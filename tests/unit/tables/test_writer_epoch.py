@@ -47,7 +47,7 @@ HERE, STORE = "on this machine", "in an object store"
 SNAPSHOT = [table.name for table in TABLES]
 
 
-@pytest.fixture(params=[HERE, STORE])
+@pytest.fixture(params=[HERE, pytest.param(STORE, marks=pytest.mark.long)])
 def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A folder that does not exist yet."""
     if request.param == HERE:
@@ -57,12 +57,16 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return f"s3a://bucket/{tmp_path.name}"
 
 
+def in_store(is_loaded: bool, *names: str) -> list[Any]:
+    return [pytest.param(STORE, is_loaded, name, marks=pytest.mark.long) for name in names]
+
+
 @pytest.mark.parametrize(
     ("tables", "is_loaded", "table"),
     [
         *((HERE, is_loaded, name) for is_loaded in (False, True) for name in ["", *SNAPSHOT]),
-        *((STORE, False, name) for name in ("", LOAD_PROGRESS.name)),
-        *((STORE, True, name) for name in (GROUP_OFFSETS.name, OFFSET_COMMITS.name)),
+        *in_store(False, "", LOAD_PROGRESS.name),
+        *in_store(True, GROUP_OFFSETS.name, OFFSET_COMMITS.name),
     ],
     indirect=["tables"],
 )
@@ -95,6 +99,7 @@ def test_an_older_run_ends_at_its_next_commit(tables: str, is_loaded: bool, tabl
     assert_undisturbed(tables)
 
 
+@pytest.mark.long
 def test_a_commit_under_way_is_fenced_too(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newer run takes over between the check of the epoch and the commit, of each write."""
     create(tables)
@@ -147,6 +152,7 @@ def test_runs_that_start_at_the_same_time(tables: str) -> None:
     assert_undisturbed(tables)
 
 
+@pytest.mark.long
 def test_random_runs_that_overtake_each_other(tables: str) -> None:
     """Runs on threads of their own, each of which is started again when it was fenced."""
     create(tables)
@@ -215,6 +221,7 @@ def test_upkeep_of_an_older_run_ends(tmp_path: Path) -> None:
     assert DeltaTable(OFFSET_COMMITS.path(tables)).version() == before
 
 
+@pytest.mark.long
 def test_upkeep_and_the_query_of_a_run_do_not_fence_each_other(tmp_path: Path) -> None:
     """`maintain` beside a `run` in a store, and the upkeep of the `run` itself."""
     tables = str(tmp_path)

@@ -157,6 +157,7 @@ def test_an_answer_is_no_larger_than_it_may_be(
         shared.answer(question(tables, "SELECT hash(range) FROM range(999999)", LITTLE, form))
 
 
+@pytest.mark.long
 def test_wide_rows_are_written_as_they_come(
     tables: CoordinatorTables, shared: SqlProcesses
 ) -> None:
@@ -208,6 +209,7 @@ def test_tables_that_cannot_be_read_are_said(tmp_path: Path, shared: SqlProcesse
         shared.answer(question(gone, "FROM group_status"))
 
 
+@pytest.mark.long
 def test_a_query_is_only_looked_at(shared: SqlProcesses) -> None:
     for sql in ("FROM group_lag", "SELECT count(*) FROM log_offsets"):
         with shared.answer(Question(sql=sql, form=Form.CHECKED, limits=LIMITS)) as file:
@@ -244,6 +246,7 @@ def test_as_many_as_may_are_answered_at_once(
     assert children() == before
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_queries_but_a_spare_process(
     folder: str, tables: CoordinatorTables
 ) -> None:
@@ -266,6 +269,7 @@ def test_nothing_is_left_of_queries_but_a_spare_process(
     assert open_file_count() == files
 
 
+@pytest.mark.long
 def test_queries_of_one_person_share_a_process(folder: str, tables: CoordinatorTables) -> None:
     before = children()
     processes = SqlProcesses(Slots("queries", 1), [folder], is_reused=True)
@@ -324,6 +328,7 @@ processes.answer(Question(sql=sql, form=Form.CSV, limits=limits, place=place))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sql", [BINDS_FOR_EVER, CALLS_FOR_EVER, FOR_EVER])
 def test_no_process_outlives_its_starter(folder: str, eventually: Eventually, sql: str) -> None:
     command = [sys.executable, "-c", _STARTER, folder, sql]
