@@ -1,10 +1,10 @@
-"""The pure core: Kafka's `__consumer_offsets` as bytes in; values, Arrow tables or errors out.
+"""The pure core: turns bytes of `__consumer_offsets` into values, Arrow tables or errors.
 
-It uses no Spark, network, clock, file or log. A package imports only those below it:
+It uses no Spark, network, clock, files or logging. Each package imports only packages to its right:
 `model` | `apply` > `insight` > `replay` > `log` > `records` > `wire` > `errors`.
 
-The names in `__all__` are public: the codec, the partitioner, the reference loader. All other names
-may move. A public name is imported when it is first used.
+The names in `__all__` are public: the codec, the partitioner and the reference loader. All other
+names may move. Public names are imported lazily, at their first use.
 
 >>> from coordinator_state import partition_for, read_record_batches, write_record_batch
 >>> from coordinator_state import RECORD_TYPES, decode_key, decode_value, encode_key, encode_value

@@ -1,7 +1,7 @@
-"""Every error the pure core raises.
+"""All errors that the pure core raises.
 
-A reader of arbitrary bytes raises only `DecodeError`, or one of its children, or
-`UnknownRecordType`: never `struct.error`, `IndexError` or `UnicodeDecodeError`.
+Readers of arbitrary bytes raise only `DecodeError`, its subclasses and `UnknownRecordType`. They
+never raise `struct.error`, `IndexError` or `UnicodeDecodeError`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ MAX_SHOWN_BYTES = 32
 
 
 class CoordinatorStateError(Exception):
-    """Root of every error this package raises on purpose."""
+    """Base class of all errors that this package raises."""
 
 
 class DecodeError(CoordinatorStateError):
-    """Bytes that are not what their record type and version promise.
+    """Bytes that do not match the layout of their record type and version.
 
-    Readers of primitives know only the position; the reader of a record adds the record type, the
-    version and the field while the error passes through (`within`).
+    Readers of primitives know only the position. Outer readers catch the error and add the record
+    type, the version and the field (`within`).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DecodeError(CoordinatorStateError):
         version: int | None = None,
         field: str | None = None,
     ) -> DecodeError:
-        """Add what an outer reader knows; the innermost record type and version stay."""
+        """Add context of an outer reader; an existing record type or version is kept."""
         self.record_type = self.record_type or record_type
         self.version = version if self.version is None else self.version
         if field is not None:
@@ -72,7 +72,7 @@ class BufferUnderflow(DecodeError):
 
 
 class UnexpectedNull(DecodeError):
-    """A null where the schema allows none."""
+    """A null in a field that is not nullable."""
 
 
 class InvalidUtf8(DecodeError):
@@ -84,18 +84,18 @@ class InvalidLength(DecodeError):
 
 
 class UnsupportedVersion(DecodeError):
-    """A value version that this record type never had (Kafka: `UnknownRecordVersionException`)."""
+    """An unknown version of a value (Kafka: `UnknownRecordVersionException`)."""
 
 
 class CorruptRecordBatch(DecodeError):
-    """A record batch whose header, checksum or compression does not hold together."""
+    """A record batch with an invalid header, checksum or compression."""
 
 
 class UnknownRecordType(CoordinatorStateError):
-    """A record type no supported Kafka version writes.
+    """A record type that no supported Kafka version writes.
 
-    Not a `DecodeError`: a broker logs a warning and skips such a record, but stops at the others
-    (Kafka: `CoordinatorLoader.UnknownRecordTypeException`).
+    It is not a `DecodeError`: a broker logs a warning and skips such a record, but fails at records
+    that it cannot decode (Kafka: `CoordinatorLoader.UnknownRecordTypeException`).
     """
 
     def __init__(self, record_type: int) -> None:
@@ -104,11 +104,11 @@ class UnknownRecordType(CoordinatorStateError):
 
 
 class EncodeError(CoordinatorStateError):
-    """A value that does not fit its field or version."""
+    """A value that does not fit into its field or version."""
 
 
 class ReplayError(CoordinatorStateError):
-    """A record a strict broker load would fail on, raised by the strict loader only."""
+    """A record at which a broker's load fails; only the strict loader raises it."""
 
     def __init__(self, message: str, *, record_offset: int) -> None:
         super().__init__(f"record offset {record_offset}: {message}")

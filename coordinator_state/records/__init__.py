@@ -1,4 +1,4 @@
-"""Coordinator records: their types as data, the serde, and the values that members send in them.
+"""Coordinator records: their types, their serde, and the member bytes inside them.
 
-Also the JSON of Kafka's formatters. Imports `wire`.
+Also converts them to the JSON of Kafka's formatters. Imports only `wire` and `errors`.
 """

@@ -1,13 +1,17 @@
-"""The Connect protocol: what a group of protocol type "connect" keeps in its member bytes.
+"""The Connect protocol: the member bytes of groups with protocol type "connect".
 
-Both messages are an int16 version and a body that is never flexible. Version 0 is written under
-the protocol "default" (eager), 1 under "compatible" (KIP-415), 2 under "sessioned" (KIP-507), which
-lays out the same fields as 1. A version above the newest known is read as the newest.
+Both messages are an int16 version and a body that is never flexible. A version above the newest
+known one is read as the newest.
 
-Subscription (a worker's metadata): its URL and how far it has read the topic of configurations; v1
-its current assignment, as bytes of an assignment. Assignment: the leader, and by connector the
-tasks to run, of which -1 is the connector itself; v1 what to give up, and for how long the leader
-waits before it hands out lost tasks again, in milliseconds.
+- Version 0: protocol "default" (eager).
+- Version 1: protocol "compatible" (KIP-415).
+- Version 2: protocol "sessioned" (KIP-507), with the same fields as version 1.
+
+Subscription (a worker's metadata): the worker's URL and its offset in the config topic; since v1
+also its current assignment, as bytes of an assignment.
+
+Assignment: the leader, and the tasks to run by connector; task -1 is the connector itself. Since v1
+also the revoked tasks, and the delay in milliseconds before the leader reassigns lost tasks.
 
 Source: connect/runtime/src/main/java/org/apache/kafka/connect/runtime/distributed/
 {ConnectProtocol,IncrementalCooperativeConnectProtocol}.java at 4.2.0.

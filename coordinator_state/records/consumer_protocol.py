@@ -1,11 +1,11 @@
-"""The consumer protocol: what a group of protocol type "consumer" keeps in its member bytes.
+"""The consumer protocol: the member bytes of groups with protocol type "consumer".
 
-Both messages are an int16 version and a body that is never flexible. A version above the newest
-known is read as the newest, as every Kafka client does, since fields are only ever appended.
+Both messages are an int16 version and a body that is never flexible. New versions only append
+fields, so a version above the newest known one is read as the newest, as Kafka's clients do.
 
-Subscription: topics, user data; v1 owned partitions (KIP-429); v2 generation id (KIP-792); v3 rack
-id (KIP-881). Assignment: the partitions by topic, user data; the same in v0 to v3. An assignment
-of no bytes at all belongs to a member that its leader gave nothing.
+Subscription: topics and user data; since v1 owned partitions (KIP-429); since v2 the generation id
+(KIP-792); since v3 the rack id (KIP-881). Assignment: partitions by topic and user data, the same
+in v0 to v3. An assignment of zero bytes means that the leader assigned nothing to the member.
 
 Source: clients/src/main/resources/common/message/ConsumerProtocol{Subscription,Assignment}.json and
 clients/src/main/java/org/apache/kafka/clients/consumer/internals/ConsumerProtocol.java at 4.2.0.
@@ -67,26 +67,26 @@ def decode_subscription(raw: bytes) -> Fields:
     """Read a member's subscription bytes.
 
     Raises:
-        DecodeError: not a consumer protocol subscription.
+        DecodeError: the bytes are not a consumer protocol subscription.
     """
     return decode_appended(SUBSCRIPTION, raw).fields
 
 
 def decode_subscribed_topics(raw: bytes) -> list[str]:
-    """Read the topics of a member's subscription bytes as a coordinator does: no further than v0.
+    """Read the subscribed topics as a coordinator does: it reads only the fields of v0.
 
     Raises:
-        DecodeError: not a consumer protocol subscription.
+        DecodeError: the bytes are not a consumer protocol subscription.
     """
     topics: list[str] = decode_appended(SUBSCRIPTION, raw, newest_version=0).fields["topics"]
     return topics
 
 
 def decode_assignment(raw: bytes) -> Fields:
-    """Read a member's assignment bytes; no bytes at all are an empty assignment.
+    """Read a member's assignment bytes; zero bytes are an empty assignment.
 
     Raises:
-        DecodeError: not a consumer protocol assignment.
+        DecodeError: the bytes are not a consumer protocol assignment.
     """
     if not raw:
         return {"assignedPartitions": [], "userData": None}

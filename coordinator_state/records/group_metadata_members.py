@@ -1,7 +1,7 @@
-"""Members of GroupMetadata values, each read once however often it comes again.
+"""Cached decoding of the members in GroupMetadata values.
 
-A group writes all of its members with every rebalance, and most are as they were. So a member's
-bytes are framed (which takes no more than its lengths) and looked up among those read lately.
+A group writes all its members at every rebalance, and most members are unchanged. So the reader
+finds the end of a member from its lengths alone, and looks up the bytes in an LRU cache.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
 from coordinator_state.wire.struct_reader import Fields, read_struct
 
-_MEMBERS_KEPT: Final = 10_000
-_MOST_BYTES_KEPT: Final = 8_192
-"""Members may carry user data of any size."""
+_CACHED_MEMBERS: Final = 10_000
+_MAX_CACHED_BYTES: Final = 8_192
+"""Larger members are not cached: they may have user data of any size."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -28,10 +28,10 @@ _BEFORE_MEMBERS: Final = _SCHEMA.fields[:-1]
 
 
 def read_group_metadata(version: int, raw: bytes, position: int) -> Fields | None:
-    """The fields of a value without flexible ones, as `read_struct` reads them, from `position` on.
+    """Read the fields of a value in a non-flexible version, from `position` on.
 
-    None where anything is amiss, or behind the members; `read_struct` tells what. Members may be
-    one and the same object in several values.
+    Returns None if the bytes are invalid or have trailing bytes; `read_struct` finds the error.
+    Several values may share the same member object.
     """
     try:
         fields, position = read_struct(_BEFORE_MEMBERS, version, False, memoryview(raw), position)
@@ -40,7 +40,7 @@ def read_group_metadata(version: int, raw: bytes, position: int) -> Fields | Non
         members = []
         for _ in range(count):
             end = _member_end(version, raw, position)
-            read = _read_member if end - position > _MOST_BYTES_KEPT else _member
+            read = _read_member if end - position > _MAX_CACHED_BYTES else _cached_member
             members.append(read(version, raw[position:end]))
             position = end
     except (DecodeError, StructError):
@@ -50,10 +50,12 @@ def read_group_metadata(version: int, raw: bytes, position: int) -> Fields | Non
 
 
 def _member_end(version: int, raw: bytes, position: int) -> int:
-    """Four strings, of which v3 brought the second; two int32, v1 the first; twice bytes.
+    """Return the end of a member: four strings, two int32, two fields of bytes.
+
+    The second string exists since v3, the first int32 since v1.
 
     Raises:
-        StructError: the bytes end before.
+        StructError: the bytes end inside the member.
     """
     for _ in range(4 if version >= 3 else 3):
         (length,) = _INT16.unpack_from(raw, position)
@@ -69,4 +71,4 @@ def _read_member(version: int, raw: bytes) -> Fields:
     return read_struct(_MEMBERS.fields, version, False, memoryview(raw), 0)[0]
 
 
-_member = lru_cache(maxsize=_MEMBERS_KEPT)(_read_member)
+_cached_member = lru_cache(maxsize=_CACHED_MEMBERS)(_read_member)

@@ -1,7 +1,7 @@
 """Value layouts of the record types 3 to 23: consumer, share and streams groups.
 
-All are flexible and of version 0. What later Kafka versions added came as tagged fields, but for
-two values of share groups: 4.1 laid those of 4.0's early access out anew, under the same version.
+All are flexible and have version 0. Later Kafka versions added only tagged fields, with one
+exception: 4.1 changed two share group values of 4.0's early access under the same version.
 
 Source: group-coordinator/src/main/resources/common/message/*Value.json at 4.0.0, 4.1.1 and 4.2.0;
 KIP-1263 and KIP-1251 for AssignmentTimestamp and AssignmentEpochs, which 4.3 writes.
@@ -46,8 +46,9 @@ _MEMBER_STATE = (
     Field(name="previousMemberEpoch", type="int32"),
     Field(name="state", type="int8"),
 )
-# One per partition, KIP-1251; streams groups have it since 4.2, consumer groups since 4.3. Kafka's
-# schema says "default": null and not "null", which its generator takes for an empty array.
+# One per partition (KIP-1251); streams groups have it since 4.2, consumer groups since 4.3. Kafka's
+# schema has the JSON value null as default instead of the string "null"; its generator makes an
+# empty array of it.
 _ASSIGNMENT_EPOCHS = Field(
     name="assignmentEpochs", type="int32", is_array=True, is_nullable=True, default=[], tag=0
 )
@@ -124,7 +125,7 @@ GROUP_RECORD_VALUES: Final[dict[int, Schema]] = {
             name="classicMemberMetadata",
             type="struct",
             is_nullable=True,
-            # As with _ASSIGNMENT_EPOCHS: without the field the metadata is there, and empty.
+            # As with _ASSIGNMENT_EPOCHS: the default is an empty struct, not null.
             default={"sessionTimeoutMs": 0, "supportedProtocols": []},
             tag=0,
             fields=(
@@ -247,4 +248,4 @@ EARLY_ACCESS_VALUES: Final[dict[int, Schema]] = {
         _DELETING_TOPICS,
     ),
 }
-"""What 4.0.0 wrote. No bytes are both: read as the other layout, each of them ends too early."""
+"""Layouts that 4.0.0 wrote. No bytes fit both: read in the other layout, both end too early."""

@@ -1,9 +1,8 @@
-"""Member bytes of classic groups as JSON, with the names that Kafka gives the fields.
+"""Member bytes of classic groups as JSON, with Kafka's field names.
 
-What the bytes are depends on the group: its protocol type is "consumer" or "connect", and of a
-consumer its protocol, that is, its assignor, says what the user data is. Bytes that are not what
-they should be, and those of other protocol types, have no JSON; user data that is not understood
-stays base64.
+The group's protocol type, "consumer" or "connect", decides the layout of the bytes. In a consumer
+group the protocol (the name of the assignor) decides the layout of the user data. Invalid bytes and
+other protocol types have no JSON. User data that cannot be decoded stays base64.
 
 Source: `consumer_protocol`, `connect_protocol`, `streams_protocol`; clients/src/main/java/org/
 apache/kafka/clients/consumer/{StickyAssignor,CooperativeStickyAssignor}.java at 4.2.0.
@@ -60,7 +59,7 @@ _COOPERATIVE_STICKY = Schema(
 
 
 def subscription_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
-    """A member's subscription with its version, None where the bytes are not understood."""
+    """Convert a member's subscription, with its version; None if it cannot be decoded."""
     if protocol_type == CONNECT:
         return _json(CONNECT_SUBSCRIPTION, raw, allocation=_connect_assignment)
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
@@ -69,7 +68,7 @@ def subscription_json(protocol_type: str, protocol: str | None, raw: bytes | Non
 
 
 def assignment_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
-    """A member's assignment with its version, None where there is none or it is not understood."""
+    """Convert a member's assignment, with its version; None if absent or not decodable."""
     if protocol_type == CONNECT:
         return _json(CONNECT_ASSIGNMENT, raw)
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
@@ -81,7 +80,7 @@ _ReadBytes = Callable[[bytes], Json]
 
 
 def _json(schema: Schema, raw: bytes | None, **bytes_fields: _ReadBytes | None) -> Json | None:
-    """A message and what is in its fields of bytes, by the name of the field."""
+    """Convert a message; `bytes_fields` has readers of its fields of bytes, by field name."""
     try:
         value = decode_appended(schema, raw or b"")
     except DecodeError:
@@ -103,7 +102,7 @@ def _connect_assignment(raw: bytes) -> Json:
 
 
 def _subscription_info(raw: bytes) -> Json:
-    """With the text that Kafka Streams keeps as bytes."""
+    """Convert a SubscriptionInfo, with text for the fields where Kafka Streams has bytes."""
     value = decode_subscription_info(raw)
     found = _with_version(value)
     if "userEndPoint" in found:
@@ -115,7 +114,7 @@ def _subscription_info(raw: bytes) -> Json:
 
 
 def _assignment_info(raw: bytes) -> Json:
-    """With the names of topics where the bytes have their numbers."""
+    """Convert an AssignmentInfo, with topic names in place of topic indexes."""
     found = _with_version(decode_assignment_info(raw))
     topics = {entry["topicIndex"]: entry["topic"] for entry in found.pop("topicDictionary", ())}
     for task in (*found["activeTasks"], *found["standbyTasks"]):
@@ -141,7 +140,7 @@ def _utf16(characters: list[int]) -> str:
 
 
 def _sticky(raw: bytes) -> Json:
-    """Nothing tells the version: an assignor reads version 1, and where that fails version 0."""
+    """Read version 1 or, if that fails, version 0, as the assignor does: the bytes lack a version."""
     try:
         return fields_json(decode_body(_STICKY, 1, memoryview(raw)))
     except DecodeError:
@@ -158,13 +157,13 @@ _SUBSCRIPTION_USER_DATA: Final[dict[str, _ReadBytes]] = {
     "cooperative-sticky": _cooperative_sticky,
 }
 _ASSIGNMENT_USER_DATA: Final[dict[str, _ReadBytes]] = {"stream": _assignment_info}
-"""By protocol, that is, by the name of the assignor."""
+"""Readers of user data by protocol, which is the name of the assignor."""
 
 
 def member_json_columns(
     protocol_type: str, protocol: str | None, subscription: bytes | None, assignment: bytes | None
 ) -> dict[str, str | None]:
-    """The columns `subscription_json` and `assignment_json` of a member of a classic group."""
+    """Return the columns `subscription_json` and `assignment_json` of a classic group's member."""
     return {
         "subscription_json": _json_text(subscription_json(protocol_type, protocol, subscription)),
         "assignment_json": _json_text(assignment_json(protocol_type, protocol, assignment)),

@@ -1,4 +1,4 @@
-"""Records as JSON, the way Kafka's own tools print them.
+"""Records as JSON, as Kafka's tools print them.
 
 Source: tools/src/main/java/org/apache/kafka/tools/consumer/CoordinatorRecordMessageFormatter.java
 and the generated JSON converters at 4.2.0.
@@ -17,7 +17,7 @@ from coordinator_state.wire.schema import Field
 
 
 def formatter_json(key: DecodedKey, value: DecodedValue | None) -> dict[str, Any]:
-    """One record as Kafka's own message formatters print it; a tombstone has the value None."""
+    """Convert a record as Kafka's message formatters do; a tombstone has the value None."""
     return {
         "key": {
             "type": key.record_type.id,
@@ -28,10 +28,10 @@ def formatter_json(key: DecodedKey, value: DecodedValue | None) -> dict[str, Any
 
 
 def value_json(value: DecodedValue) -> dict[str, Any]:
-    """A value as Kafka's generated JSON converters print it.
+    """Convert a value as Kafka's generated JSON converters do.
 
-    Only fields of the value's version, in schema order; bytes as base64, uuids url-safe; a tagged
-    field with its default is left out.
+    Has only the fields of the value's version, in schema order. Bytes are base64, uuids url-safe
+    base64. Tagged fields with their default are omitted.
     """
     return {
         "version": value.version,
@@ -40,12 +40,12 @@ def value_json(value: DecodedValue) -> dict[str, Any]:
 
 
 def fields_json(value: DecodedValue) -> dict[str, Any]:
-    """The fields of a value alone."""
+    """Convert only the fields of a value."""
     return _struct_json(value.schema.fields, value.version, value.fields)
 
 
 def key_json(key: DecodedKey) -> dict[str, Any]:
-    """The fields of a key as Kafka's JSON converters print them."""
+    """Convert the fields of a key as Kafka's JSON converters do."""
     return _struct_json(key.record_type.key_fields, 0, key.fields)
 
 

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets` as data: one table, read by the one reader of `serde`.
+"""The record types of `__consumer_offsets` as a table, which `serde` reads.
 
 A key starts with its record type as int16 (the "key version" of older Kafka), a value with its
-version. Keys are never flexible. Key layouts of every type are here and value layouts of types 0 to
-2; those of the others are in `group_record_values`.
+version as int16. Keys are never flexible. This module has all key layouts and the value layouts of
+types 0 to 2; `group_record_values` has the others.
 
 Source: group-coordinator/src/main/resources/common/message/*.json at 4.0.0, 4.1.1, 4.2.0;
 core/src/main/resources/common/message at 3.9.1.
@@ -18,18 +18,18 @@ from coordinator_state.wire.primitives import ZERO_UUID
 from coordinator_state.wire.schema import ANY_VERSION, Field, Schema
 
 NO_LEADER_EPOCH: Final = -1
-"""`RecordBatch.NO_PARTITION_LEADER_EPOCH`: the commit told no leader epoch."""
+"""`RecordBatch.NO_PARTITION_LEADER_EPOCH`: the commit has no leader epoch."""
 NO_TIMESTAMP: Final = -1
-"""`OffsetCommitRequest.DEFAULT_TIMESTAMP`: no own expiry, no time of the last state change."""
+"""`OffsetCommitRequest.DEFAULT_TIMESTAMP`: no own expiry, or no time of the last state change."""
 NO_PRODUCER_ID: Final = -1
 """`RecordBatch.NO_PRODUCER_ID`: the batch came from a producer without idempotence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordType:
-    """A record type by the number in its key, with the layout of its key and values.
+    """A record type: the number in its key, and the layouts of its key and value.
 
-    `early_access_value` is another layout that a value may have under the same version number.
+    `early_access_value` is a second layout that a value may have under the same version number.
     """
 
     id: int
@@ -50,7 +50,7 @@ class RecordType:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """First and last value version that can be read."""
+        """The first and last value version that can be read."""
         return self.value.versions
 
 
@@ -64,9 +64,9 @@ _OFFSET_COMMIT_KEY = (
     Field(name="partition", type="int32"),
 )
 
-# v0: Kafka 0.8.2. v1: 0.9, expireTimestamp. v2: 2.1, KIP-211 takes it away again. v3: 2.1, KIP-320,
-# leaderEpoch between offset and metadata. v4: 3.4.1 reads it (KIP-915), 4.1 writes it, with
-# topicId.
+# v0: Kafka 0.8.2. v1: 0.9, adds expireTimestamp. v2: 2.1, KIP-211, removes expireTimestamp.
+# v3: 2.1, KIP-320, adds leaderEpoch between offset and metadata.
+# v4: adds topicId; 3.4.1 reads it (KIP-915), 4.1 writes it.
 _OFFSET_COMMIT_VALUE_FIELDS = (
     Field(name="offset", type="int64"),
     Field(name="leaderEpoch", type="int32", versions=_since(3), default=NO_LEADER_EPOCH),
@@ -76,8 +76,9 @@ _OFFSET_COMMIT_VALUE_FIELDS = (
     Field(name="topicId", type="uuid", versions=_since(4), tag=0, default=ZERO_UUID),
 )
 
-# v0: 0.9. v1: 0.10.1, rebalanceTimeout. v2: 2.1, currentStateTimestamp. v3: 2.3, groupInstanceId.
-# v4: flexible, read since 3.4.1 (KIP-915), written by no release up to 4.3.
+# v0: 0.9. v1: 0.10.1, adds rebalanceTimeout. v2: 2.1, adds currentStateTimestamp.
+# v3: 2.3, adds groupInstanceId.
+# v4: flexible; 3.4.1 and later read it (KIP-915), no release up to 4.3 writes it.
 _GROUP_METADATA_VALUE_FIELDS = (
     Field(name="protocolType", type="string"),
     Field(name="generation", type="int32"),
@@ -151,7 +152,7 @@ GROUP_METADATA_TYPE: Final = 2
 RECORD_TYPES: Final[dict[int, RecordType]] = {
     record_type.id: record_type
     for record_type in (
-        # A broker up to 4.0 reads any OffsetCommitValue behind a type-0 key, 4.1 and later only v0.
+        # Up to 4.0, brokers accept any OffsetCommitValue with a type-0 key; since 4.1 only v0.
         _offset_commit(0, "LegacyOffsetCommit"),
         _offset_commit(1, "OffsetCommit"),
         RecordType(
@@ -171,7 +172,7 @@ RECORD_TYPES: Final[dict[int, RecordType]] = {
         _group_record(6, "ConsumerGroupTargetAssignmentMetadata"),
         _group_record(7, "ConsumerGroupTargetAssignmentMember", _MEMBER_KEY),
         _group_record(8, "ConsumerGroupCurrentMemberAssignment", _MEMBER_KEY),
-        # Only in 4.0's early access of share groups, gone in 4.1.
+        # Only in 4.0's early access of share groups; removed in 4.1.
         _group_record(9, "ShareGroupPartitionMetadata"),
         _group_record(10, "ShareGroupMemberMetadata", _MEMBER_KEY),
         _group_record(11, "ShareGroupMetadata"),

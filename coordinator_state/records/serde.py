@@ -1,7 +1,7 @@
-"""Bytes of coordinator records to fields and back, by the table of `record_types`.
+"""The serde of coordinator records: bytes to fields and back, by the table of `record_types`.
 
-Trailing bytes after a key or a value are not an error, as in Kafka's own serde; their count is
-told.
+Trailing bytes after a key or a value are not an error, as in Kafka's own serde. The result has
+their count.
 
 Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
 CoordinatorRecordSerde.java at 4.2.0.
@@ -37,7 +37,7 @@ class DecodedKey:
 
     @property
     def group_id(self) -> str:
-        """The group that every coordinator record belongs to."""
+        """The record's group: the first field of every key."""
         first_field = self.record_type.key_fields[0].name
         group_id: str = self.fields[first_field]
         return group_id
@@ -45,7 +45,7 @@ class DecodedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedValue:
-    """A record's value: its version and every field of the schema, defaults where absent."""
+    """A record's value: its version and all fields of the schema, with defaults if absent."""
 
     schema: Schema
     version: int
@@ -58,7 +58,7 @@ def decode_key(raw: bytes | memoryview) -> DecodedKey:
 
     Raises:
         UnknownRecordType: no supported Kafka version writes this type.
-        DecodeError: the bytes are not a key of their type.
+        DecodeError: the bytes are not a key of that type.
     """
     buffer = memoryview(raw)
     try:
@@ -80,15 +80,15 @@ def decode_key(raw: bytes | memoryview) -> DecodedKey:
 def decode_value(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue:
     """Read a record value: int16 version, then its fields.
 
-    Members of a GroupMetadata may be one and the same object in several values.
+    Several GroupMetadata values may share the same member object.
 
     Raises:
         DecodeError: unsupported version, or bytes that are not a value of this version.
     """
     if record_type.id == GROUP_METADATA_TYPE:
-        known = _decode_group_metadata(record_type.value, bytes(raw))
-        if known is not None:
-            return known
+        value = _decode_group_metadata(record_type.value, bytes(raw))
+        if value is not None:
+            return value
     try:
         return decode_versioned(record_type.value, raw)
     except DecodeError:
@@ -99,7 +99,7 @@ def decode_value(record_type: RecordType, raw: bytes | memoryview) -> DecodedVal
 
 
 def _decode_group_metadata(schema: Schema, raw: bytes) -> DecodedValue | None:
-    """A well-formed value of a version that is not flexible, None for any other."""
+    """Decode a valid value in a non-flexible version; return None for any other."""
     try:
         version, position = read_int16(memoryview(raw), 0)
     except DecodeError:
@@ -113,7 +113,7 @@ def _decode_group_metadata(schema: Schema, raw: bytes) -> DecodedValue | None:
 
 
 def _decode_early_access(record_type: RecordType, raw: bytes | memoryview) -> DecodedValue | None:
-    """The value in the layout of 4.0.0, None where the bytes are not exactly that."""
+    """Decode a value in the layout of 4.0.0; return None if the bytes do not fit exactly."""
     if record_type.early_access_value is None:
         return None
     try:
@@ -139,7 +139,7 @@ def _read_version(schema: Schema, buffer: memoryview) -> tuple[int, int]:
 
 
 def decode_known(schema: Schema, version: int, buffer: memoryview, position: int) -> DecodedValue:
-    """Read the fields of a message whose version has been read and may be any.
+    """Check a version that has been read already, and read the fields of its message.
 
     Raises:
         DecodeError: unsupported version, or bytes that are not a message of this version.
@@ -147,7 +147,7 @@ def decode_known(schema: Schema, version: int, buffer: memoryview, position: int
     first, last = schema.versions
     if not first <= version <= last:
         raise UnsupportedVersion(
-            f"versions {first} to {last} are known",
+            f"unsupported version; known: {first} to {last}",
             position=0,
             record_type=schema.name,
             version=version,
@@ -161,7 +161,7 @@ def decode_appended(
 ) -> DecodedValue:
     """Read an int16 version and a message whose versions only append fields.
 
-    A version above `newest_version`, by default the schema's, is read as that one.
+    A version above `newest_version` (default: the schema's newest) is read as that version.
 
     Raises:
         DecodeError: a negative version, or bytes that are not this message.
@@ -179,7 +179,7 @@ def decode_appended(
 def decode_body(
     schema: Schema, version: int, buffer: memoryview, position: int = 0
 ) -> DecodedValue:
-    """Read the fields of a message whose version is known already."""
+    """Read the fields of a message in a version that has been checked already."""
     try:
         fields, position = read_struct(
             schema.fields, version, schema.is_flexible(version), buffer, position
@@ -211,8 +211,8 @@ def encode_value(record_type: RecordType, version: int, fields: Mapping[str, Any
     """Write a record value in the given version.
 
     Raises:
-        EncodeError: unknown version, a field is missing, does not fit, or is set though the version
-            has no place for it.
+        EncodeError: the version is unknown, or a field is missing, does not fit, or is set although
+            the version does not have it.
     """
     return encode_versioned(record_type.value, version, fields)
 

@@ -1,12 +1,11 @@
-"""What Kafka Streams keeps in the user data of the consumer protocol, under its protocol "stream".
+"""The user data of Kafka Streams in the consumer protocol, under the protocol "stream".
 
-Neither message is flexible, and each begins with its version as an int32. A streams group
-(KIP-1071) has no such bytes: its records say it all.
+Neither message is flexible, and each begins with its version as an int32. Streams groups (KIP-1071)
+have no such bytes; their records have typed fields instead.
 
-SubscriptionInfo, versions 1 to 11: the process and what it holds, by task the sum of its offsets.
-AssignmentInfo, versions 1 to 11: the tasks of the member and, for interactive queries, the
-partitions of every host; from version 5 on with numbers for topics, which stand in a dictionary
-before them.
+SubscriptionInfo, versions 1 to 11: the process, and the sum of offsets of each task that it holds.
+AssignmentInfo, versions 1 to 11: the member's tasks and, for interactive queries, the partitions of
+every host. Since version 5 a dictionary of topics comes first, and partitions refer to its indexes.
 
 Source: streams/src/main/resources/common/message/SubscriptionInfoData.json and
 streams/src/main/java/org/apache/kafka/streams/processor/internals/assignment/{SubscriptionInfo,
@@ -67,8 +66,8 @@ SUBSCRIPTION_INFO = Schema(
     ),
 )
 
-# A named topology is an int32 count of UTF-16 characters; Java's writeUTF, of topics and hosts, is
-# what "string" is for all names that Kafka or DNS would have.
+# A named topology is an int32 count of UTF-16 characters. Topics and hosts come from Java's
+# writeUTF, which equals "string" for all names that Kafka and DNS allow.
 _NAMED_TOPOLOGY = Field(
     name="namedTopology", type="uint16", is_array=True, versions=(10, ANY_VERSION)
 )
@@ -106,16 +105,16 @@ def decode_subscription_info(raw: bytes) -> DecodedValue:
     """Read the user data of a member's subscription.
 
     Raises:
-        DecodeError: not a SubscriptionInfo.
+        DecodeError: the bytes are not a SubscriptionInfo.
     """
     return _decode(SUBSCRIPTION_INFO, raw)
 
 
 def decode_assignment_info(raw: bytes) -> DecodedValue:
-    """Read the user data of a member's assignment, as it is on the wire.
+    """Read the user data of a member's assignment, with topic indexes as on the wire.
 
     Raises:
-        DecodeError: not an AssignmentInfo.
+        DecodeError: the bytes are not an AssignmentInfo.
     """
     return _decode(ASSIGNMENT_INFO, raw)
 

@@ -1,9 +1,9 @@
-"""The compression of a record batch: what its codec id means, with bounded memory.
+"""Compression and decompression of record batches, with bounded memory.
 
-Nothing is believed about how large the data gets: every codec stops at `MAX_DECOMPRESSED_BYTES`.
-Kafka frames snappy its own way (xerial: a header, then blocks with an int32 length each), and in
-message format 0 the header checksum of an lz4 frame covers one field too many, so that it is put
-right before the frame is read.
+Decompression ignores sizes claimed by the data: every codec stops at `MAX_DECOMPRESSED_BYTES`.
+Kafka has its own framing for snappy (xerial: a header, then blocks with an int32 length each).
+In message format 0 the header checksum of an lz4 frame also covers the magic, which is wrong; it is
+corrected before the frame is read.
 
 Source: clients/src/main/java/org/apache/kafka/common/compress/ (`Lz4BlockOutputStream`,
 `SnappyCompression`) and common/record/CompressionType.java at 4.2.0; KAFKA-3160 for the lz4
@@ -23,17 +23,17 @@ import numpy as np
 from coordinator_state.errors import CorruptRecordBatch, EncodeError
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Kafka's names, each at the index that is its id in the batch attributes."""
+"""Kafka's names; the index is the id in the batch attributes."""
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""A batch that grows past this is called corrupt; brokers refuse batches far below it."""
+"""A batch with more decompressed bytes is corrupt; brokers refuse far smaller batches."""
 
 _GZIP_WINDOW_BITS: Final = 31
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""Magic; version 1, independent blocks (Kafka reads no others) of 64 KiB; header checksum."""
+"""Magic; version 1 with independent 64 KiB blocks (Kafka reads only these); header checksum."""
 _LZ4_HEADER_MAGIC_0: Final = _LZ4_HEADER[:6] + b"\x1a"
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED_FLAG: Final = 1 << 31
@@ -42,13 +42,13 @@ _LEAST_CAPACITY_BYTES: Final = 64 * 1024
 
 
 def compression_name(compression_id: int) -> str:
-    """The name behind the lowest three bits of the attributes.
+    """Return the name for an id: the lowest three bits of the attributes.
 
     >>> compression_name(3)
     'lz4'
 
     Raises:
-        CorruptRecordBatch: no Kafka version knows the id.
+        CorruptRecordBatch: no Kafka version has this id.
     """
     if compression_id >= len(COMPRESSIONS):
         raise CorruptRecordBatch(f"unknown compression type {compression_id}", position=0)
@@ -62,17 +62,17 @@ def decompress(
     magic: int = 2,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
-    """The records of a batch, or the messages of a wrapper message.
+    """Decompress the records of a batch or the messages of a wrapper message.
 
     Raises:
-        CorruptRecordBatch: not what the codec wrote, or more than `max_bytes`.
+        CorruptRecordBatch: the data is damaged, or has more than `max_bytes` decompressed.
     """
     if compression == "none":
         return bytes(data)
     if compression == "zstd" and magic < 2:
-        raise CorruptRecordBatch(f"zstd in message format {magic}", position=0)
+        raise CorruptRecordBatch(f"message format {magic} does not support zstd", position=0)
     if compression == "lz4" and magic == 0:
-        data = _with_right_checksum(data)
+        data = _with_corrected_checksum(data)
     try:
         return _DECOMPRESSORS[compression](data, max_bytes)
     except (zlib.error, cramjam.DecompressionError, struct.error) as error:
@@ -80,15 +80,15 @@ def decompress(
 
 
 def compress(compression: str, data: bytes, *, magic: int = 2) -> bytes:
-    """As Kafka's producers and brokers write it.
+    """Compress as Kafka's producers and brokers do.
 
     Raises:
-        EncodeError: no such compression in this message format.
+        EncodeError: this message format does not support the compression.
     """
     if compression == "none":
         return data
     if compression not in COMPRESSIONS or (compression == "zstd" and magic < 2):
-        raise EncodeError(f"message format {magic} has no compression {compression}")
+        raise EncodeError(f"message format {magic} does not support compression {compression}")
     if compression == "gzip":
         codec = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
         return codec.compress(data) + codec.flush()
@@ -100,7 +100,7 @@ def compress(compression: str, data: bytes, *, magic: int = 2) -> bytes:
 
 
 def _decompress_gzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """Every gzip member; bytes behind the last one are not looked at, as Java's stream does."""
+    """Decompress all gzip members; ignore bytes after the last one, as Java's stream does."""
     members: list[bytes] = []
     rest = bytes(data)
     left = max_bytes
@@ -161,9 +161,10 @@ def _decompress_zstd(data: bytes | memoryview, max_bytes: int) -> bytes:
 def _decompress_growing(
     decompress_into: Callable[[Any, Any], int], data: bytes | memoryview, max_bytes: int
 ) -> bytes:
-    """Try a small buffer first, then greater ones: no frame tells its size for sure.
+    """Try a small buffer first, then larger ones: the size in a frame cannot be trusted.
 
-    The codec's error does not tell a full buffer from broken data, so both end at `max_bytes`.
+    The codec raises the same error for a full buffer and for damaged data. So damaged data, too, is
+    tried again until the buffer has `max_bytes`.
     """
     capacity = min(max_bytes, max(_LEAST_CAPACITY_BYTES, 8 * len(data)))
     while True:
@@ -177,11 +178,11 @@ def _decompress_growing(
 
 
 def _too_large(max_bytes: int) -> CorruptRecordBatch:
-    return CorruptRecordBatch(f"more than {max_bytes} bytes decompressed", position=0)
+    return CorruptRecordBatch(f"decompresses to more than {max_bytes} bytes", position=0)
 
 
 def _compress_lz4(data: bytes, header: bytes) -> bytes:
-    """The library's own frames have dependent blocks, which Kafka refuses."""
+    """Write the frame here: the library writes dependent blocks, which Kafka refuses."""
     out = bytearray(header)
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         block = data[start : start + _LZ4_BLOCK_BYTES]
@@ -193,8 +194,8 @@ def _compress_lz4(data: bytes, header: bytes) -> bytes:
     return bytes(out + bytes(4))
 
 
-def _with_right_checksum(frame: bytes | memoryview) -> bytes:
-    """An lz4 frame of magic 0, its header checksum over the frame descriptor alone."""
+def _with_corrected_checksum(frame: bytes | memoryview) -> bytes:
+    """Return an lz4 frame of magic 0 with the header checksum of the frame descriptor alone."""
     fixed = bytearray(frame)
     end = 14 if fixed[4:5] and fixed[4] & _LZ4_CONTENT_SIZE_FLAG else 6
     if end < len(fixed) and fixed[:4] == _LZ4_HEADER[:4]:
@@ -203,7 +204,7 @@ def _with_right_checksum(frame: bytes | memoryview) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes: a frame descriptor is never longer.
+    """Compute xxHash32 with seed 0 of fewer than 16 bytes; a frame descriptor is never longer.
 
     >>> hex(_xxh32(b""))
     '0x2cc5d05'

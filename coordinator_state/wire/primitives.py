@@ -1,10 +1,13 @@
 """Readers and writers of Kafka's primitive types.
 
 A reader is `(buffer, position) -> (value, new position)`; a writer appends to a `bytearray`.
-Integers are big-endian two's complement. The classic encoding prefixes a string with its length as
-int16 and bytes or an array with int32, negative meaning null; the flexible (KIP-482) one uses an
-unsigned varint of length + 1, 0 meaning null. Every reader checks the length before it touches the
-bytes, so no length found in the data makes it allocate or run past the end.
+Integers are big-endian two's complement. Every reader checks a length before it reads the bytes, so
+a wrong length in the data never makes it allocate memory or read past the end.
+
+The length prefix depends on the encoding:
+
+- classic: int16 for strings, int32 for bytes and arrays; negative means null;
+- flexible (KIP-482): an unsigned varint of length + 1; 0 means null.
 
 Source: clients/src/main/java/org/apache/kafka/common/protocol/ByteBufferAccessor.java and
 common/utils/ByteUtils.java at 4.2.0; KIP-482.
@@ -30,7 +33,7 @@ Reader = Callable[[memoryview, int], tuple[T, int]]
 
 ZERO_UUID = uuid.UUID(int=0)
 MAX_STRING_BYTES = 0x7FFF
-"""`Short.MAX_VALUE`, whose limit flexible strings keep too."""
+"""`Short.MAX_VALUE`; the limit holds for flexible strings too."""
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
@@ -68,7 +71,7 @@ def _read_varint_bits(buffer: memoryview, position: int, most_bytes: int) -> tup
     start = position
     for shift in range(0, 7 * most_bytes, 7):
         if position >= len(buffer):
-            raise BufferUnderflow("varint without an end", position=position)
+            raise BufferUnderflow("incomplete varint", position=position)
         byte = buffer[position]
         position += 1
         result |= (byte & 0x7F) << shift
@@ -82,27 +85,27 @@ def _read_varint_bits(buffer: memoryview, position: int, most_bytes: int) -> tup
 
 
 def read_unsigned_varint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Base-128, least significant group first, at most five bytes, taken modulo 2^32."""
+    """Read base-128, least significant group first: at most five bytes, modulo 2^32."""
     bits, position = _read_varint_bits(buffer, position, 5)
     return bits & 0xFFFFFFFF, position
 
 
 def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Zigzag int32, as in a record's lengths and offset delta."""
+    """Read a zigzag int32, as in a record's lengths and offset delta."""
     bits, position = _read_varint_bits(buffer, position, 5)
     bits &= 0xFFFFFFFF
     return (bits >> 1) ^ -(bits & 1), position
 
 
 def read_varlong(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Zigzag int64, as in a record's timestamp delta."""
+    """Read a zigzag int64, as in a record's timestamp delta."""
     bits, position = _read_varint_bits(buffer, position, 10)
     bits &= 0xFFFFFFFFFFFFFFFF
     return (bits >> 1) ^ -(bits & 1), position
 
 
 def read_exactly(buffer: memoryview, position: int, length: int) -> tuple[bytes, int]:
-    """`length` raw bytes; a negative or too great length is an error at `position`."""
+    """Read `length` raw bytes; a negative or too large length is an error at `position`."""
     if length < 0:
         raise InvalidLength(f"negative length {length}", position=position)
     end = position + length
@@ -126,25 +129,25 @@ def _decode_utf8(raw: bytes, position: int) -> str:
 
 
 def read_nullable_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
-    """Classic bytes: int32 length, negative for null."""
+    """Read classic bytes: int32 length, negative for null."""
     length, position = read_int32(buffer, position)
     return _read_nullable_bytes(buffer, position, length)
 
 
 def read_compact_nullable_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
-    """Flexible bytes: unsigned varint of length + 1, 0 for null."""
+    """Read flexible bytes: unsigned varint of length + 1, 0 for null."""
     length, position = read_compact_length(buffer, position)
     return _read_nullable_bytes(buffer, position, length)
 
 
 def read_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
-    """Classic string: int16 length, negative for null."""
+    """Read a classic string: int16 length, negative for null."""
     length, position = read_int16(buffer, position)
     return _read_nullable_string(buffer, position, length)
 
 
 def read_compact_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
-    """Flexible string: unsigned varint of length + 1, 0 for null."""
+    """Read a flexible string: unsigned varint of length + 1, 0 for null."""
     length, body = read_compact_length(buffer, position)
     if length > MAX_STRING_BYTES:
         raise InvalidLength(f"string of {length} bytes", position=position)
@@ -152,13 +155,13 @@ def read_compact_nullable_string(buffer: memoryview, position: int) -> tuple[str
 
 
 def read_compact_length(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Length of a flexible field, negative for null: an unsigned varint of length + 1."""
+    """Read the length of a flexible field (an unsigned varint of length + 1); -1 for null."""
     bits, position = read_unsigned_varint(buffer, position)
     return as_int32(bits - 1), position
 
 
 def as_int32(bits: int) -> int:
-    """Wrapped as Java's int arithmetic does.
+    """Wrap to 32 bits, as Java's int arithmetic does.
 
     >>> as_int32(0xFFFFFFFF)
     -1
@@ -169,7 +172,7 @@ def as_int32(bits: int) -> int:
 def _read_nullable_bytes(
     buffer: memoryview, position: int, length: int
 ) -> tuple[bytes | None, int]:
-    # To Kafka's generated readers any negative length is null, not only the -1 that they write.
+    # Kafka's generated readers take any negative length as null; the writers write only -1.
     return (None, position) if length < 0 else read_exactly(buffer, position, length)
 
 
@@ -179,13 +182,13 @@ def _read_nullable_string(buffer: memoryview, position: int, length: int) -> tup
 
 
 def read_uuid(buffer: memoryview, position: int) -> tuple[uuid.UUID, int]:
-    """Sixteen bytes, most significant first."""
+    """Read sixteen bytes, most significant first."""
     raw, end = read_exactly(buffer, position, 16)
     return uuid.UUID(bytes=raw), end
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """A uuid as Kafka prints it: url-safe base64 without padding.
+    """Format a uuid as Kafka prints it: url-safe base64 without padding.
 
     >>> uuid_text(uuid.UUID(int=0))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -196,10 +199,10 @@ def uuid_text(value: uuid.UUID) -> str:
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
-    """The uuid that `uuid_text` prints so.
+    """Parse the text that `uuid_text` returns.
 
     Raises:
-        ValueError: not 16 bytes in url-safe base64.
+        ValueError: the text is not 16 bytes in url-safe base64.
     """
     return uuid.UUID(bytes=urlsafe_b64decode(text + "=="))
 
@@ -209,7 +212,7 @@ def _writer_of(layout: struct.Struct, name: str) -> Callable[[bytearray, int], N
         try:
             out += layout.pack(value)
         except struct.error as error:
-            raise EncodeError(f"{value!r} does not fit {name}") from error
+            raise EncodeError(f"{value!r} does not fit into {name}") from error
 
     return write
 
@@ -223,9 +226,9 @@ write_int64 = _writer_of(_INT64, "int64")
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
-    """Base-128, least significant group first."""
+    """Write base-128, least significant group first."""
     if value < 0:
-        raise EncodeError(f"{value} is negative, an unsigned varint is not")
+        raise EncodeError(f"an unsigned varint cannot be negative: {value}")
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
@@ -233,31 +236,31 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Zigzag varint of an int32 or int64."""
+    """Write the zigzag varint of an int32 or int64."""
     write_unsigned_varint(out, ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF)
 
 
 def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
-    """Classic bytes."""
+    """Write classic bytes."""
     write_int32(out, -1 if value is None else len(value))
     out += value or b""
 
 
 def write_compact_nullable_bytes(out: bytearray, value: bytes | None) -> None:
-    """Flexible bytes."""
+    """Write flexible bytes."""
     write_unsigned_varint(out, 0 if value is None else len(value) + 1)
     out += value or b""
 
 
 def write_nullable_string(out: bytearray, value: str | None) -> None:
-    """Classic string."""
+    """Write a classic string."""
     raw = None if value is None else _encode_utf8(value)
     write_int16(out, -1 if raw is None else len(raw))
     out += raw or b""
 
 
 def write_compact_nullable_string(out: bytearray, value: str | None) -> None:
-    """Flexible string."""
+    """Write a flexible string."""
     write_compact_nullable_bytes(out, None if value is None else _encode_utf8(value))
 
 
@@ -265,7 +268,7 @@ def _encode_utf8(value: str) -> bytes:
     try:
         raw = value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EncodeError(f"{value!r} has no UTF-8 form") from error
+        raise EncodeError(f"{value!r} cannot be encoded as UTF-8") from error
     if len(raw) > MAX_STRING_BYTES:
-        raise EncodeError(f"string of {len(raw)} bytes, at most {MAX_STRING_BYTES} fit")
+        raise EncodeError(f"string of {len(raw)} bytes; the maximum is {MAX_STRING_BYTES}")
     return raw

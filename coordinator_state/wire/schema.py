@@ -1,8 +1,7 @@
-"""What a versioned message looks like on the wire: fields in order, as in Kafka's JSON schemas.
+"""Schemas of versioned messages: their fields in wire order, as in Kafka's JSON schemas.
 
-A field is on the wire when the version is within `versions`; a tagged field sits in the section of
-tagged fields at the end of its struct. Field names are those that Kafka's own message formatters
-print.
+A message has a field if its version is within `versions`. Tagged fields are in a section at the end
+of their struct. Field names are the ones that Kafka's message formatters print.
 
 Source: generator/src/main/java/org/apache/kafka/message/FieldSpec.java at 4.2.0; KIP-482.
 """
@@ -21,7 +20,7 @@ ANY_VERSION: Final = 0x7FFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a struct; `fields` are those of a nested struct."""
+    """One field of a struct; `fields` are the fields of a nested struct."""
 
     name: str
     type: FieldType
@@ -33,18 +32,18 @@ class Field:
     fields: tuple[Field, ...] = ()
 
     def is_in(self, version: int) -> bool:
-        """Whether the field is on the wire in this version."""
+        """Whether this version has the field."""
         return self.versions[0] <= version <= self.versions[1]
 
     @property
     def is_nullable_single(self) -> bool:
-        """Whether a value that is not an array may be null; elements of an array never are."""
+        """Whether a single value may be null; elements of an array are never null."""
         return self.is_nullable and not self.is_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """A versioned message: its fields in wire order and the first flexible version, if any."""
+    """A versioned message: its fields in wire order and its first flexible version, if any."""
 
     name: str
     versions: tuple[int, int]

@@ -1,7 +1,9 @@
-"""The one reader of every message schema: bytes to fields by Kafka's names.
+"""The reader of all message schemas: bytes to fields, with Kafka's names.
 
-Source: generator/src/main/java/org/apache/kafka/message/MessageDataGenerator.java at 4.2.0, whose
-generated `read` methods this does the same as; KIP-482.
+It behaves as the `read` methods that Kafka generates.
+
+Source: generator/src/main/java/org/apache/kafka/message/MessageDataGenerator.java at 4.2.0;
+KIP-482.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from coordinator_state.wire.primitives import (
 from coordinator_state.wire.schema import Field
 
 Fields = dict[str, Any]
-"""A message's fields by Kafka's names: all of the schema, defaults where a version has none."""
+"""All fields of a schema by Kafka's names; fields that the version lacks have their default."""
 
 _READERS: dict[str, Callable[[memoryview, int], tuple[Any, int]]] = {
     "int8": read_int8,
@@ -49,13 +51,13 @@ def read_struct(
     buffer: memoryview,
     position: int,
 ) -> tuple[Fields, int]:
-    """Read the fields of one struct in a version.
+    """Read the fields of one struct in the given version.
 
     Returns:
-        The fields, and the position behind them.
+        The fields, and the position after them.
 
     Raises:
-        DecodeError: the bytes are not this struct; names the field and the position.
+        DecodeError: the bytes are not this struct; it names the field and the position.
     """
     values: Fields = {}
     for field in schema:
@@ -99,12 +101,12 @@ def _read_single(
     else:
         return _READERS[field.type](buffer, position)
     if value is None and not field.is_nullable_single:
-        raise UnexpectedNull("null in a field that is never null", position=position)
+        raise UnexpectedNull("null in a field that is not nullable", position=position)
     return value, end
 
 
 def _read_null_marker(field: Field, buffer: memoryview, position: int) -> tuple[bool, int]:
-    """Whether a struct is null: told by an int8 below 0, in a tagged field by a varint of 0."""
+    """Read whether a struct is null: int8 < 0; in a tagged field an unsigned varint of 0."""
     if field.tag is None:
         marker, position = read_int8(buffer, position)
         return marker < 0, position
@@ -120,11 +122,11 @@ def _read_array(
     if length < 0:
         if field.is_nullable:
             return None, position
-        raise UnexpectedNull("null in a field that is never null", position=start)
-    # Every element takes at least a byte, so a length past the end is refused before any work.
+        raise UnexpectedNull("null in a field that is not nullable", position=start)
+    # Each element needs at least one byte, so too large a length is refused before any work.
     if length > len(buffer) - position:
         raise BufferUnderflow(
-            f"{length} elements announced, {len(buffer) - position} bytes left",
+            f"array of {length} elements, {len(buffer) - position} bytes left",
             position=start,
         )
     values = []
@@ -154,7 +156,7 @@ def _read_tagged_fields(
             if known is None:
                 _, position = read_exactly(buffer, position, as_int32(size))
             else:
-                # As Kafka's generated readers do: the announced size of a known tag is not used.
+                # Kafka's generated readers ignore the size of a known tag, too.
                 values[known.name], position = _read_named(known, version, True, buffer, position)
     except DecodeError as error:
         error.within(field=None if error.field else "tagged fields")

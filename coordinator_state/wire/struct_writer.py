@@ -1,7 +1,9 @@
-"""The one writer of every message schema: fields by Kafka's names to bytes.
+"""The writer of all message schemas: fields, with Kafka's names, to bytes.
 
-Source: generator/src/main/java/org/apache/kafka/message/MessageDataGenerator.java at 4.2.0, whose
-generated `write` methods this does the same as; KIP-482.
+It behaves as the `write` methods that Kafka generates.
+
+Source: generator/src/main/java/org/apache/kafka/message/MessageDataGenerator.java at 4.2.0;
+KIP-482.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ def write_struct(
     values: Mapping[str, Any],
     where: str,
 ) -> None:
-    """Append one struct in a version; `where` is its name in errors.
+    """Append one struct in the given version; `where` is its name in errors.
 
     Raises:
-        EncodeError: a field is unknown, missing, does not fit, or is set though the version has no
-            place for it.
+        EncodeError: a field is unknown or missing, does not fit, or is set although the version
+            does not have it.
     """
     unknown = set(values) - {field.name for field in schema}
     if unknown:
@@ -55,7 +57,7 @@ def write_struct(
         path = f"{where}.{field.name}"
         if not field.is_in(version):
             if values.get(field.name, field.default) != field.default:
-                raise EncodeError(f"{path} has no place in version {version}")
+                raise EncodeError(f"{path} does not exist in version {version}")
         elif field.tag is None:
             _write_field(field, version, flexible, out, _value_of(field, values, path), path)
     if flexible:
@@ -77,7 +79,7 @@ def _write_field(
         _write_single(field, version, flexible, out, value, path)
         return
     if value is None and not field.is_nullable:
-        raise EncodeError(f"{path} is never null")
+        raise EncodeError(f"{path} is not nullable")
     length = -1 if value is None else len(value)
     if flexible:
         write_unsigned_varint(out, length + 1)
@@ -91,7 +93,7 @@ def _write_single(
     field: Field, version: int, flexible: bool, out: bytearray, value: Any, path: str
 ) -> None:
     if value is None and not field.is_nullable_single:
-        raise EncodeError(f"{path} is never null")
+        raise EncodeError(f"{path} is not nullable")
     if field.type == "struct":
         if field.is_nullable_single and field.tag is not None:
             write_unsigned_varint(out, 0 if value is None else 1)

@@ -135,7 +135,7 @@ class TestRemainder:
         batch = only_good(raw)
         assert len(batch.records) == 3
         assert batch.remainder is not None
-        assert batch.remainder.reason == "record 3 of 2147483647: varint without an end"
+        assert batch.remainder.reason == "record 3 of 2147483647: incomplete varint"
         # Not beyond the batch: the offset after its last one may be another batch's.
         assert batch.remainder.base_offset == 12
 
@@ -150,13 +150,13 @@ class TestRemainder:
     @pytest.mark.parametrize(
         ("record", "reason"),
         [
-            ("", "varint without an end"),
+            ("", "incomplete varint"),
             ("01", "length -1, 0 bytes left"),
             ("14 00", "length 10, 1 bytes left"),
             ("ffffffffff0f", "varint longer than 5 bytes"),
             ("00", "1 bytes needed, 0 left"),
             ("0e 00 00 00 01 01 00 00", "length 7, 6 bytes used"),
-            ("0c 00 00 00 02 6b 00", "varint without an end"),
+            ("0c 00 00 00 02 6b 00", "incomplete varint"),
             ("0c 00 00 00 7e 01 00", "63 bytes needed, 2 left"),
             ("0c 00 00 00 01 01 01", "negative header count -1"),
             ("0e 00 00 00 01 01 02 01", "record header without a key"),

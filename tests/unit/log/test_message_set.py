@@ -54,7 +54,7 @@ class TestMessageSet:
             ("00 00 ffffffff ffffffff 6b", "message of 15 bytes ends at byte 14"),
             ("00 05 ffffffff ffffffff", "unknown compression type 5"),
             ("00 01 ffffffff ffffffff", "compressed message without a value"),
-            ("00 04 ffffffff 00000001 6b", "zstd in message format 0"),
+            ("00 04 ffffffff 00000001 6b", "message format 0 does not support zstd"),
             ("00 01 ffffffff 00000001 6b", "gzip: "),
             ("00 03 ffffffff 00000001 6b", "lz4: "),
         ],

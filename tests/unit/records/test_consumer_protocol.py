@@ -93,7 +93,7 @@ def test_serialize_deserialize_subscription_all_versions(version: int) -> None:
     ("version", "lost"), [(0, "ownedPartitions"), (1, "generationId"), (2, "rackId")]
 )
 def test_a_field_that_the_version_lacks_is_not_silently_lost(version: int, lost: str) -> None:
-    with pytest.raises(EncodeError, match=f"{lost} has no place in version {version}"):
+    with pytest.raises(EncodeError, match=f"{lost} does not exist in version {version}"):
         encode_subscription(subscription(), version)
 
 
@@ -158,7 +158,7 @@ def test_what_is_no_subscription_names_the_field() -> None:
         decode_subscription(bytes.fromhex("0001 00000001 0001 74 ffffffff ffffffff"))
     assert str(caught.value) == (
         "ConsumerProtocolSubscription v1 field ownedPartitions at byte 13: "
-        "null in a field that is never null"
+        "null in a field that is not nullable"
     )
     with pytest.raises(DecodeError, match=r"v0 field topics\[1\] at byte 9: 2 bytes needed"):
         decode_subscription(bytes.fromhex("0000 00000002 0001 74 ff"))

@@ -72,7 +72,7 @@ def test_should_throw_exception_for_unsupported_version(record_type: int, versio
         decode_value(RECORD_TYPES[record_type], raw)
 
     assert str(caught.value) == (
-        f"{name} v{version} field version at byte 0: versions 0 to 4 are known"
+        f"{name} v{version} field version at byte 0: unsupported version; known: 0 to 4"
     )
 
 
@@ -81,14 +81,14 @@ REFUSED_VALUES = [
         OFFSET_COMMIT,
         "0003 0000000000000064 00000005 ffff 00000000000004d2",
         UnexpectedNull,
-        "OffsetCommitValue v3 field metadata at byte 14: null in a field that is never null",
+        "OffsetCommitValue v3 field metadata at byte 14: null in a field that is not nullable",
         id="null metadata",
     ),
     pytest.param(
         OFFSET_COMMIT,
         "0004 0000000000000064 00000005 00 00000000000004d2 00",
         UnexpectedNull,
-        "OffsetCommitValue v4 field metadata at byte 14: null in a field that is never null",
+        "OffsetCommitValue v4 field metadata at byte 14: null in a field that is not nullable",
         id="null flexible metadata",
     ),
     pytest.param(
@@ -116,14 +116,14 @@ REFUSED_VALUES = [
         GROUP_METADATA,
         "0000 0001 70 00000001 ffff ffff ffffffff",
         UnexpectedNull,
-        "GroupMetadataValue v0 field members at byte 13: null in a field that is never null",
+        "GroupMetadataValue v0 field members at byte 13: null in a field that is not nullable",
         id="null members",
     ),
     pytest.param(
         GROUP_METADATA,
         "0004 02 70 00000001 00 00 00000000000004d2 00",
         UnexpectedNull,
-        "GroupMetadataValue v4 field members at byte 18: null in a field that is never null",
+        "GroupMetadataValue v4 field members at byte 18: null in a field that is not nullable",
         id="null flexible members",
     ),
     pytest.param(
@@ -131,7 +131,7 @@ REFUSED_VALUES = [
         "0000 0001 70 00000001 ffff ffff 7fffffff 0000",
         BufferUnderflow,
         "GroupMetadataValue v0 field members at byte 13: "
-        "2147483647 elements announced, 2 bytes left",
+        "array of 2147483647 elements, 2 bytes left",
         id="more members than bytes",
     ),
     pytest.param(
@@ -140,7 +140,7 @@ REFUSED_VALUES = [
         "ffffffff 00000000",
         UnexpectedNull,
         "GroupMetadataValue v0 field members[0].subscription at byte 30: "
-        "null in a field that is never null",
+        "null in a field that is not nullable",
         id="null subscription",
     ),
 ]

@@ -177,7 +177,9 @@ def test_serde_offset_commit_value_with_expire_timestamp() -> None:
 
     assert decode_value(OFFSET_COMMIT, encode_value(OFFSET_COMMIT, 1, fields)).fields == fields
     for version in (0, 2, 3, 4):
-        with pytest.raises(EncodeError, match=f"expireTimestamp has no place in version {version}"):
+        with pytest.raises(
+            EncodeError, match=f"expireTimestamp does not exist in version {version}"
+        ):
             encode_value(OFFSET_COMMIT, version, fields)
 
 
@@ -246,11 +248,11 @@ def test_defaults_need_not_be_given_to_encode() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"offset": None}, "OffsetCommitValue.offset is never null"),
-        ({"metadata": None}, "OffsetCommitValue.metadata is never null"),
-        ({"offset": 2**63}, f"{2**63} does not fit int64"),
+        ({"offset": None}, "OffsetCommitValue.offset is not nullable"),
+        ({"metadata": None}, "OffsetCommitValue.metadata is not nullable"),
+        ({"offset": 2**63}, f"{2**63} does not fit into int64"),
         ({"leaderEpoch": 7, "offsett": 1, "a": 2}, "OffsetCommitValue has no field a, offsett"),
-        ({"topicId": TOPIC_ID}, "OffsetCommitValue.topicId has no place in version 3"),
+        ({"topicId": TOPIC_ID}, "OffsetCommitValue.topicId does not exist in version 3"),
     ],
 )
 def test_what_does_not_fit_is_not_written(fields: dict[str, Any], message: str) -> None:
@@ -269,9 +271,9 @@ def test_a_missing_field_is_named() -> None:
 
 
 def test_null_members_are_not_written() -> None:
-    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members is never null$"):
+    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members is not nullable$"):
         encode_value(GROUP_METADATA, 3, {**GROUP, "members": None})
-    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members\[0\] is never null$"):
+    with pytest.raises(EncodeError, match=r"^GroupMetadataValue\.members\[0\] is not nullable$"):
         encode_value(GROUP_METADATA, 3, {**GROUP, "members": [None]})
 
 

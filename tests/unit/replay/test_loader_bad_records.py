@@ -32,7 +32,7 @@ REFUSED = [
     ),
     pytest.param(
         (offset_key(GROUP, "foo", 0), b"\x00\x05"),
-        "OffsetCommitValue v5 field version at byte 0: versions 0 to 4 are known",
+        "OffsetCommitValue v5 field version at byte 0: unsupported version; known: 0 to 4",
         id="unsupported version",
     ),
     pytest.param(

@@ -149,7 +149,7 @@ def test_an_integer_is_big_endian(name: str, value: int, text: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), TOO_GREAT)
 def test_an_integer_out_of_range_is_not_written(name: str, value: int) -> None:
-    with pytest.raises(EncodeError, match=f"{value} does not fit {name}"):
+    with pytest.raises(EncodeError, match=f"{value} does not fit into {name}"):
         getattr(primitives, f"write_{name}")(bytearray(), value)
 
 
@@ -206,7 +206,7 @@ def test_a_varint_without_an_end_is_refused(
 
 
 def test_a_negative_unsigned_varint_is_not_written() -> None:
-    with pytest.raises(EncodeError, match="-1 is negative"):
+    with pytest.raises(EncodeError, match="cannot be negative: -1"):
         write_unsigned_varint(bytearray(), -1)
 
 
@@ -332,9 +332,9 @@ def test_an_error_shows_at_most_32_bytes() -> None:
 def test_a_string_too_long_or_not_unicode_is_not_written(
     writer: Callable[[bytearray, str | None], None],
 ) -> None:
-    with pytest.raises(EncodeError, match="string of 32768 bytes, at most 32767 fit"):
+    with pytest.raises(EncodeError, match="string of 32768 bytes; the maximum is 32767"):
         writer(bytearray(), "x" * 32768)
-    with pytest.raises(EncodeError, match="has no UTF-8 form"):
+    with pytest.raises(EncodeError, match="cannot be encoded as UTF-8"):
         writer(bytearray(), "\ud800")
 
 
