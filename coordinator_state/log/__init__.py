@@ -1,4 +1,5 @@
 """The log: record batches and message sets, and their records as log rows.
 
-`log_decoder` is the readable decoder, `kernel` its compiled twin. Imports `records` and `wire`.
+`log_decoder` is the reference decoder; `kernel` is the compiled decoder with the same results.
+Imports `records` and `wire`.
 """

@@ -1,13 +1,13 @@
-"""Record sets to the rows of the `coordinator_log` source, readably: the reference of `kernel`.
+"""The reference decoder: record sets to rows of the `coordinator_log` source; see also `kernel`.
 
-Every record becomes exactly one row, good or not. Damaged bytes count as one record, whose row says
-which record offsets are lost. Nothing raises for what the bytes hold. The row kinds are those of
-`log_rows`.
+Every record becomes exactly one row, decodable or not. Damaged bytes count as one record, whose row
+names the lost record offsets. No content of the bytes raises an error. `log_rows` describes the row
+kinds.
 
-Compaction is that of Kafka's log cleaner, held back where state, or what there is to tell, depends
-on more than the last record: a plain commit is dropped when a later plain commit has its key and no
-smaller offset. Tombstones, transactional records and markers stay, and so does a commit that only a
-tombstone follows, for it is what makes its group exist.
+Compaction keeps more than Kafka's log cleaner, because state and history depend on more than the
+last record of a key. A plain commit is dropped if a later plain commit has the same key and no
+smaller committed offset. Tombstones, transactional records and markers are kept. A commit before a
+tombstone is kept, too, because it creates its group.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from coordinator_state.wire.primitives import read_int16
 
 MIN_TIMESTAMP_MS: Final = -62_135_596_800_000
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
-"""Years 1 to 9999: what a timestamp of the tables can hold; beyond, the nearest is taken."""
+"""Years 1 to 9999: the range of timestamps in the tables; other values are clamped to it."""
 
 MAX_CORRUPT_BYTES: Final = 1024 * 1024
-"""How much of a corrupt batch its row keeps."""
+"""The row of a corrupt batch keeps at most this many of its bytes."""
 
 Row = dict[str, Any]
 Batch = RecordBatch | CorruptBatch
@@ -59,12 +59,17 @@ Batch = RecordBatch | CorruptBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRecordSet:
-    """What a record set holds of a range of offsets.
+    """The records of a record set within a range of record offsets.
 
-    `next_offset` is the first offset that is not accounted for, at most the end of the range. Gaps,
-    empty batches and damaged bytes are accounted for. `last_base_offset` is that of the last
-    batch, -1 without one. `records_read` counts rows and superseded ones, `bytes_read` the batches
-    with any offset in the range. `rest` is the undecided end of the record set.
+    Attributes:
+        rows: one row per record that compaction kept.
+        next_offset: the first record offset that is not processed, at most the end of the range.
+            Gaps, empty batches and damaged bytes are processed.
+        last_base_offset: the base offset of the last batch, -1 without a batch.
+        records_read: the number of rows and of superseded records.
+        records_superseded: the number of records that compaction dropped.
+        bytes_read: the size of all batches with a record offset in the range.
+        rest: the bytes at the end of the record set that cannot be judged yet.
     """
 
     rows: pa.RecordBatch
@@ -87,9 +92,9 @@ def decode_record_set(
     compact: bool = False,
     is_cut: bool = False,
 ) -> DecodedRecordSet:
-    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+    """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
 
-    `frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    `frame_record_set` describes `before`, `log_end` and `is_cut`.
     """
     offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
     rows: list[Row] = []
@@ -124,7 +129,7 @@ def decode_record_set(
 
 
 def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet:
-    """The row of damaged bytes, as a record set of its own."""
+    """Make the row of damaged bytes, as the result of a separate record set."""
     rows = pa.RecordBatch.from_pylist(list(offsets.rows_of(batch)), schema=LOG_ROW_SCHEMA)
     return DecodedRecordSet(
         rows=rows,
@@ -139,24 +144,24 @@ def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """The offsets of one log partition that are asked for."""
+    """The requested range of record offsets of one log partition."""
 
     log_partition: int
     from_offset: int
     to_offset: int
 
     def next_offset(self, batch: Batch, so_far: int) -> int:
-        """Where reading goes on after this batch."""
+        """Return the next offset after this batch, at most the end of the range."""
         last_offset = self._last_offset(batch)
         return max(so_far, min(last_offset, self.to_offset - 1) + 1)
 
     def overlaps(self, batch: Batch) -> bool:
-        """Whether any offset of the batch is asked for."""
+        """Whether the batch has a record offset in the range."""
         last_offset = self._last_offset(batch)
         return last_offset >= self.from_offset and batch.base_offset < self.to_offset
 
     def rows_of(self, batch: Batch) -> Iterator[Row]:
-        """One row per record of the range, and one for what cannot be read."""
+        """Yield one row per record in the range, and one for damaged bytes."""
         if isinstance(batch, CorruptBatch):
             yield from self._corrupt_rows(batch)
             return
@@ -168,7 +173,7 @@ class OffsetRange:
                 yield row | _producer_columns(batch)
 
     def row_of(self, batch: RecordBatch, record: Record) -> Row:
-        """The row of one record, whose batch may be a mere header."""
+        """Make the row of one record; `batch` needs only the fields of the batch header."""
         timestamp_ms = _timestamp_column(record.timestamp_ms)
         return (
             {
@@ -184,11 +189,11 @@ class OffsetRange:
         return self.from_offset <= offset < self.to_offset
 
     def _last_offset(self, batch: Batch) -> int:
-        """Of damaged bytes with nothing behind, all that is asked for is lost."""
+        """Damaged bytes without a batch after them lose all records of the range."""
         return self.to_offset - 1 if batch.last_offset is None else batch.last_offset
 
     def _corrupt_rows(self, batch: CorruptBatch) -> Iterator[Row]:
-        """One row where lost offsets are asked for, which names those behind the range, too."""
+        """Yield one row if a lost record is in the range; it also names lost records after it."""
         first, last = max(batch.base_offset, self.from_offset), self._last_offset(batch)
         if first > min(last, self.to_offset - 1):
             return
@@ -196,7 +201,7 @@ class OffsetRange:
         if last > first:
             reason += f"; record offsets {first} to {last} are lost"
         if len(batch.raw) > MAX_CORRUPT_BYTES:
-            reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes cut)"
+            reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes omitted)"
         yield {
             "row_kind": ROW_KIND_UNDECODABLE,
             "log_partition": self.log_partition,
@@ -210,7 +215,7 @@ class OffsetRange:
 
 
 def is_offset(row: Row) -> bool:
-    """Whether the row is a commit or a tombstone of an offset."""
+    """Whether the row is a commit or the tombstone of a commit."""
     return bool(row["row_kind"] == ROW_KIND_OFFSET)
 
 
@@ -221,23 +226,27 @@ def is_modern_record(row: Row) -> bool:
 
 
 def _compacted(rows: list[Row]) -> list[Row]:
-    """Without the commits that a later one of their key supersedes, and that tell nothing.
+    """Drop superseded commits.
 
-    Who set an offset back, and from where, is told by the commits on both sides of that; so they
-    stay, and those around a tombstone or a transaction's record of their key, and the first of each
-    key, which may be lower than what came before `rows`. So does the last before a record of its
-    group: what that does may depend on whether a commit made the group.
+    These commits are kept:
 
-    Of the steps back, the last `MOST_STEPS_BACK` stay.
+    - both commits of a step back, where a smaller committed offset follows a larger one: they show
+      who moved the offset back, and from where;
+    - the commits before and after a tombstone or transactional commit of their key;
+    - the first commit of each key: it may be a step back from a commit before `rows`;
+    - the last commit of a key before a record of its group: the effect of that record may depend on
+      whether a commit created the group.
+
+    Only the last `MOST_STEPS_BACK` steps back are kept.
     """
     kept: set[int] = set()
-    records_behind: Counter[str] = Counter()
+    later_records: Counter[str] = Counter()
     steps_back = 0
     following: dict[tuple[str, str, int], _Commit] = {}
     for index in reversed(range(len(rows))):
         row = rows[index]
         if not is_offset(row):
-            records_behind[row.get("group_id") or ""] += is_modern_record(row)
+            later_records[row.get("group_id") or ""] += is_modern_record(row)
             kept.add(index)
             continue
         key = row["group_id"], row["topic"], row["partition"]
@@ -247,8 +256,8 @@ def _compacted(rows: list[Row]) -> list[Row]:
             if later is not None:
                 following[key] = later._replace(committed_offset=-math.inf)
             continue
-        commit = _Commit(index, row["committed_offset"], records_behind[row["group_id"]])
-        if later is None or later.records_behind != commit.records_behind:
+        commit = _Commit(index, row["committed_offset"], later_records[row["group_id"]])
+        if later is None or later.later_records != commit.later_records:
             kept.add(index)
         is_step_back = later is not None and commit.committed_offset > later.committed_offset
         if later is not None and is_step_back and steps_back < MOST_STEPS_BACK:
@@ -265,11 +274,11 @@ def _is_plain_commit(row: Row) -> bool:
 
 
 class _Commit(NamedTuple):
-    """A commit, and how many records its group has behind it."""
+    """A commit, and the number of later records of its group."""
 
     place: int
     committed_offset: float
-    records_behind: int
+    later_records: int
 
 
 def _producer_columns(batch: RecordBatch) -> Row:

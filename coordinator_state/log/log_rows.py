@@ -1,6 +1,6 @@
-"""The rows of the `coordinator_log` source: what crosses from the reader to `foreachBatch`.
+"""The rows that the reader of the `coordinator_log` source sends to `foreachBatch`.
 
-One flat schema for every `row_kind`; which columns are set depends on the kind:
+All row kinds share one flat schema. The columns that are set depend on `row_kind`:
 
 * `offset`: an OffsetCommit record. `group_id`, `topic`, `partition`, `record_type` (0 or 1) and,
   unless `is_tombstone`, `value_version`, `committed_offset`, `metadata`, `commit_timestamp_ms` and
@@ -8,16 +8,16 @@ One flat schema for every `row_kind`; which columns are set depends on the kind:
 * `marker`: a control record. `control_type` (0 ABORT, 1 COMMIT, others exist);
 * `record`: any other coordinator record. `record_type`, `group_id`, `is_tombstone`, `raw_key`,
   `raw_value`;
-* `undecodable`: `reason` and whatever of `raw_key`, `raw_value`, `record_type` could be read;
-* `progress`: one per log partition and micro-batch. `record_offset` is the next offset to read,
-  `from_offset` the first offset of the range, `high_watermark` as planned, `log_leader_epoch`, and
-  the counts.
+* `undecodable`: `reason`, and `raw_key`, `raw_value`, `record_type` as far as they could be read;
+* `progress`: one per log partition and micro-batch. `record_offset` is the next offset,
+  `from_offset` the first record offset of the range, `high_watermark` the one of the plan. Also
+  `log_leader_epoch` and the counts.
 
-All kinds but `progress` carry `producer_id` (-1 for none), `producer_epoch`, `is_transactional`
-(attribute bit 4 of the batch) and `record_timestamp_ms`. Every record read is either one row or
-counted in `records_superseded`; `records_read` counts both.
+All kinds except `progress` have `producer_id` (-1 for none), `producer_epoch`, `is_transactional`
+(attribute bit 4 of the batch) and `record_timestamp_ms`. Each record is either one row or counted
+in `records_superseded`; `records_read` counts both.
 
-The program's own query has the source pack rows, for Spark to carry them at less cost.
+The program's own query packs rows in the source (`pack`), because Spark transports them cheaper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 MOST_STEPS_BACK = 5_000
-"""Of a record set, the last so many commits that set an offset back survive compaction."""
+"""Compaction keeps the last 5,000 commits of a record set that move a committed offset back."""
 
 ROW_KIND_OFFSET = "offset"
 ROW_KIND_MARKER = "marker"
@@ -68,13 +68,14 @@ LOG_ROW_SCHEMA = pa.schema(
 )
 
 PACKED_ROW_SCHEMA = pa.schema([pa.field("rows", pa.binary(), nullable=False)])
-"""Many rows as one: Spark then hands on a value, where it would go through each row's columns."""
+"""Many rows as one value: Spark passes it on whole instead of copying columns row by row."""
 
 
 def pack(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `LOG_ROW_SCHEMA` as one of `PACKED_ROW_SCHEMA`: a compressed Arrow IPC stream.
+    """Pack rows of `LOG_ROW_SCHEMA` into one row of `PACKED_ROW_SCHEMA`.
 
-    Most columns of most rows are alike or null, so a row takes a quarter of its bytes in the JVM.
+    The value is a compressed Arrow IPC stream. Most values are equal or null, so a row takes a
+    quarter of its bytes in the JVM.
     """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED) as stream:
@@ -83,7 +84,7 @@ def pack(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def unpack(packed: pa.Table) -> pa.Table:
-    """The rows that `pack` packed."""
+    """Unpack the rows that `pack` packed."""
     batches = (
         batch for message in packed["rows"] for batch in pa.ipc.open_stream(message.as_buffer())
     )

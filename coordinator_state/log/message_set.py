@@ -1,13 +1,15 @@
-"""Message sets: what record batches were before Kafka 0.11 (message format, or magic, 0 and 1).
+"""Message sets, the format before Kafka 0.11 introduced record batches (magic 0 and 1).
 
-An entry is an int64 offset, an int32 size and a message: CRC-32 of what follows it, magic,
-attributes, in magic 1 a timestamp, then key and value with an int32 length each, -1 for null. A
-compressed message is a wrapper: its value is a message set, its offset that of the last message
-inside. The offsets inside are absolute in magic 0 and relative in magic 1 (KIP-31); with log append
-time the wrapper's timestamp holds for all messages inside (KIP-32).
+An entry is an int64 offset, an int32 size and a message. A message is the CRC-32 of the bytes after
+it, magic, attributes, in magic 1 a timestamp, then key and value with an int32 length each, -1 for
+null.
 
-There are no producer ids and no control records. Compacted logs of old clusters still hold such
-entries.
+A compressed message is a wrapper. Its value is a message set; its offset is the offset of the last
+inner message. Inner offsets are absolute in magic 0 and relative in magic 1 (KIP-31). With log
+append time the wrapper's timestamp applies to all inner messages (KIP-32).
+
+Message sets have no producer ids and no control records. Compacted logs of old clusters still have
+such entries.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/LegacyRecord.java and
 AbstractLegacyRecordBatch.java at 3.9.1.
@@ -33,7 +35,7 @@ from coordinator_state.wire.primitives import (
 )
 
 MESSAGE_OVERHEAD_BYTES: Final = {0: 14, 1: 22}
-"""The least size of a message by magic: everything but key and value."""
+"""The minimum size of a message by magic: all fields except key and value."""
 
 _ENTRY_HEADER: Final = struct.Struct(">qi")
 _MESSAGE_HEADER: Final = struct.Struct(">Ibb")
@@ -43,7 +45,7 @@ _LOG_APPEND_TIME_FLAG: Final = 0x08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSetEntry:
-    """One entry of the outer message set with the uncompressed messages it stands for."""
+    """One entry of the outer message set, with its uncompressed messages."""
 
     magic: int
     compression: str
@@ -54,12 +56,11 @@ class MessageSetEntry:
 def read_message_set_entry(view: memoryview) -> MessageSetEntry:
     """Read one whole entry, wrapper or not.
 
-    A wrapper is taken whole or not at all, as a broker does: the offsets inside are known only once
-    the last message was read.
+    One invalid inner message makes the whole wrapper corrupt, as in a broker: inner offsets are
+    known only after the last message was read.
 
     Raises:
-        CorruptRecordBatch: checksum, lengths, compression or the messages inside do not hold
-            together.
+        CorruptRecordBatch: the checksum, a length, the compression or an inner message is invalid.
     """
     offset, _ = _ENTRY_HEADER.unpack_from(view)
     message = view[_ENTRY_HEADER.size :]
@@ -85,12 +86,12 @@ def write_message_set(
     compression: str = "none",
     is_log_append_time: bool = False,
 ) -> bytes:
-    """Write messages of (offset, timestamp_ms, key, value), compressed as one wrapper message.
+    """Write messages of (offset, timestamp_ms, key, value); compressed, they are one wrapper.
 
-    Magic 0 has no place for timestamps.
+    Magic 0 has no timestamps.
 
     Raises:
-        EncodeError: no such compression in this message format.
+        EncodeError: this message format does not support the compression.
     """
     attributes = _LOG_APPEND_TIME_FLAG if is_log_append_time and magic > 0 else 0
     if compression == "none":
@@ -110,7 +111,7 @@ def write_message_set(
 
 
 def _check_message(message: memoryview) -> tuple[int, int]:
-    """Checksum, magic and attributes of a message, all of whose bytes are there."""
+    """Verify the checksum of a complete message; return its magic and attributes."""
     crc, magic, attributes = _MESSAGE_HEADER.unpack_from(message)
     if len(message) < MESSAGE_OVERHEAD_BYTES.get(magic, 0):
         raise CorruptRecordBatch(f"message of {len(message)} bytes", position=0)
@@ -145,7 +146,7 @@ def _read_inner_messages(
     view = memoryview(decompress(compression, wrapper.value, magic=magic))
     messages: list[Record] = []
     position = 0
-    # A message cut at the end is left out: `DataLogInputStream` takes it for the end, too.
+    # An incomplete last message is ignored; `DataLogInputStream` takes it as the end, too.
     while position + _ENTRY_HEADER.size <= len(view):
         offset, size = _ENTRY_HEADER.unpack_from(view, position)
         position += _ENTRY_HEADER.size
@@ -156,7 +157,7 @@ def _read_inner_messages(
         message, position = read_exactly(view, position, size)
         messages.append(_read_inner_message(memoryview(message), magic, offset))
     if not messages:
-        raise CorruptRecordBatch("compressed message without messages inside", position=0)
+        raise CorruptRecordBatch("compressed message without inner messages", position=0)
     shift = wrapper.record_offset - messages[-1].record_offset if magic > 0 else 0
     placed = tuple(
         Record(
@@ -168,7 +169,9 @@ def _read_inner_messages(
         for message in messages
     )
     if not all(0 <= message.record_offset <= wrapper.record_offset for message in placed):
-        raise CorruptRecordBatch("offset inside a wrapper beyond the wrapper's own", position=0)
+        raise CorruptRecordBatch(
+            "offset inside a wrapper is negative or larger than the wrapper's", position=0
+        )
     return placed
 
 

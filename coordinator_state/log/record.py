@@ -3,7 +3,7 @@
     length varint, attributes int8, timestamp_delta varlong, offset_delta varint,
     key and value with a varint length each, header count varint, headers
 
-The length counts everything behind itself. Attributes are unused.
+The length counts all bytes after itself. Attributes are unused.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/DefaultRecord.java at 4.2.0.
 """
@@ -30,7 +30,7 @@ NO_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record or older message, its deltas resolved. Headers are checked and not kept."""
+    """One record or older message, with absolute values. Headers are checked and not kept."""
 
     record_offset: int
     timestamp_ms: int
@@ -41,10 +41,10 @@ class Record:
 def read_record(
     view: memoryview, position: int, *, base_offset: int, base_timestamp_ms: int
 ) -> tuple[Record, int]:
-    """Read one record; its length must be that of what is inside.
+    """Read one record; its fields must have exactly the length of the record.
 
     Raises:
-        DecodeError: the record is cut, or its lengths contradict one another.
+        DecodeError: the record is incomplete, or its lengths contradict one another.
     """
     length, start = read_varint(view, position)
     end = start + length
@@ -56,7 +56,7 @@ def read_record(
     offset_delta, position = read_varint(inside, position)
     key, position = _read_varint_bytes(inside, position)
     value, position = _read_varint_bytes(inside, position)
-    position = _pass_headers(inside, position)
+    position = _skip_headers(inside, position)
     if position != end:
         raise InvalidLength(f"length {length}, {position - start} bytes used", position=start)
     record = Record(
@@ -69,15 +69,16 @@ def read_record(
 
 
 def read_control_key(key: bytes) -> tuple[int, int]:
-    """Version and control type, both int16, of the key of a control record.
+    """Read the version and the control type, both int16, of a control record's key.
 
-    Kafka refuses a negative version, which is left to the caller, and reads every other one alike.
+    Kafka refuses a negative version and reads all others alike. The caller checks for a negative
+    version.
 
         >>> read_control_key(bytes.fromhex("00000001"))
         (0, 1)
 
     Raises:
-        DecodeError: the key is cut.
+        DecodeError: the key is incomplete.
 
     Source: clients/src/main/java/org/apache/kafka/common/record/ControlRecordType.java
     (`parseTypeId`) at 4.2.0.
@@ -110,12 +111,12 @@ def write_record(
 
 
 def _read_varint_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
-    """Any negative length is null, as in `Utils.readBytes`."""
+    """Read bytes; any negative length is null, as in `Utils.readBytes`."""
     length, position = read_varint(view, position)
     return (None, position) if length < 0 else read_exactly(view, position, length)
 
 
-def _pass_headers(view: memoryview, position: int) -> int:
+def _skip_headers(view: memoryview, position: int) -> int:
     count, position = read_varint(view, position)
     if count < 0:
         raise InvalidLength(f"negative header count {count}", position=position)
@@ -128,5 +129,5 @@ def _pass_headers(view: memoryview, position: int) -> int:
 
 
 def _as_int64(value: int) -> int:
-    """Wrapped as Java's long addition does."""
+    """Wrap to 64 bits, as Java's long addition does."""
     return (value + 2**63) % 2**64 - 2**63

@@ -1,14 +1,13 @@
-"""Record batches (magic 2), and around them the reading of any log or fetch response.
+"""Record batches (magic 2), and the reader of any log or fetch response.
 
-A batch is a header of 61 bytes and its records, compressed as a whole; the CRC-32C covers
-everything from the attributes on. Offsets and timestamps of records are deltas to the header's.
-Compaction leaves gaps and empty batches (`records_count` 0, offsets kept); a control batch holds
-transaction markers. Older entries (magic 0 and 1) are those of `message_set`, and come out as
-batches too.
+A batch is a header of 61 bytes and its records, compressed as a whole. The CRC-32C covers all bytes
+from the attributes on. Offsets and timestamps of records are deltas to those in the header.
+Compaction leaves gaps and empty batches (`records_count` 0, offsets kept). A control batch contains
+transaction markers. Older entries (magic 0 and 1, see `message_set`) are returned as batches, too.
 
-Reading never raises. Damaged bytes become a `CorruptBatch`, and reading goes on at the next sound
-batch (`record_set` finds it). The sum of `size_bytes` is how much of the buffer was read; a batch
-that is cut at the end of the buffer is left, since the last batch of a fetch response usually is.
+Reading never raises. Damaged bytes become a `CorruptBatch`, and reading continues at the next valid
+batch (`record_set` finds it). The sum of `size_bytes` is the number of bytes read. An incomplete
+batch at the end of the buffer is ignored: fetch responses usually end with one.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/DefaultRecordBatch.java,
 DefaultRecord.java and ByteBufferLogInputStream.java at 4.2.0; KIP-98, KIP-534 (delete horizon).
@@ -62,9 +61,9 @@ BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorruptBatch:
-    """Bytes that are no batch, or in `RecordBatch.remainder` no records.
+    """Bytes that are not a valid batch or, in `RecordBatch.remainder`, not valid records.
 
-    The offsets from `base_offset` to `last_offset` are lost, which is None where nothing tells it.
+    The records from `base_offset` to `last_offset` are lost; `last_offset` is None if unknown.
     """
 
     base_offset: int
@@ -78,9 +77,9 @@ class CorruptBatch:
 class RecordBatch:
     """A batch of any magic with its records in log order.
 
-    `size_bytes` counts the bytes in the log, header included. `base_timestamp_ms` of a batch with a
-    delete horizon is that horizon. Where a record inside is broken, `remainder` holds the rest of
-    the batch from there on, its `base_offset` being the offset after the last good record.
+    `size_bytes` counts the bytes in the log, including the header. If the batch has a delete
+    horizon, `base_timestamp_ms` is that horizon. If a record is damaged, `remainder` has the bytes
+    from there on; its `base_offset` is the record offset after the last valid record.
     """
 
     base_offset: int
@@ -104,14 +103,14 @@ class RecordBatch:
 
 
 def read_record_batches(buffer: bytes | memoryview) -> Iterator[RecordBatch | CorruptBatch]:
-    """Every complete batch of a record set, in order; damaged bytes come as one corrupt batch each.
+    """Read all complete batches of a record set, in order; a damaged range is a corrupt batch.
 
-    Bytes at the end that are neither a batch nor the beginning of one are a corrupt batch whose
-    last offset is not known.
+    Bytes at the end that are neither a batch nor the start of one are a corrupt batch with an
+    unknown last offset.
     """
     view = memoryview(buffer)
     frames, rest = frame_record_set(view)
-    # Only its header tells where a record set begins whose first batch is damaged.
+    # If the first batch is damaged, its header is the only source of the first offset.
     next_offset = max(0, int.from_bytes(view[:8], "big", signed=True))
     for frame in frames:
         first_lost = min(next_offset, frame.last_offset)
@@ -122,7 +121,7 @@ def read_record_batches(buffer: bytes | memoryview) -> Iterator[RecordBatch | Co
 
 
 def read_frame(view: memoryview, frame: Frame) -> RecordBatch | CorruptBatch:
-    """The batch in a piece of a record set."""
+    """Read the batch of a frame."""
     raw, damage = view[frame.start : frame.end], frame.damage
     if not damage:
         try:
@@ -141,7 +140,7 @@ def read_frame(view: memoryview, frame: Frame) -> RecordBatch | CorruptBatch:
 
 
 def read_rest(view: memoryview, rest: Rest, base_offset: int) -> CorruptBatch:
-    """Damaged bytes behind which nothing tells how many record offsets they stand for."""
+    """Make the corrupt batch of damaged bytes at the end; their last offset is unknown."""
     raw = bytes(view[rest.start :])
     return CorruptBatch(
         base_offset=base_offset,
@@ -153,10 +152,10 @@ def read_rest(view: memoryview, rest: Rest, base_offset: int) -> CorruptBatch:
 
 
 def read_batch_header(view: memoryview) -> RecordBatch:
-    """The header of a magic 2 batch as a batch without its records; nothing is checked but sense.
+    """Read the header of a magic 2 batch as a batch without records; the checksum is not checked.
 
     Raises:
-        CorruptRecordBatch: offsets or counts that no batch has, or an unknown compression.
+        CorruptRecordBatch: an offset or count is impossible, or the compression is unknown.
     """
     (
         base_offset,
@@ -200,10 +199,13 @@ def read_batch_header(view: memoryview) -> RecordBatch:
 
 
 def read_batch_body(view: memoryview) -> tuple[RecordBatch, memoryview]:
-    """The header of one whole, sound batch of magic 2 and its decompressed records.
+    """Read the header of one complete batch of magic 2 with a valid checksum, and decompress it.
+
+    Returns:
+        The header as a batch without records, and the bytes of the records.
 
     Raises:
-        CorruptRecordBatch: nonsense in the header, or a broken compressed stream.
+        CorruptRecordBatch: the header or the compressed stream is invalid.
     """
     header = read_batch_header(view)
     body = view[BATCH_HEADER_BYTES:]
@@ -245,7 +247,7 @@ def _with_records(header: RecordBatch, body: memoryview) -> RecordBatch:
                 record = replace(record, timestamp_ms=header.max_timestamp_ms)
             records.append(record)
         if position < len(body):
-            reason = f"{len(body) - position} bytes behind the last record"
+            reason = f"{len(body) - position} bytes after the last record"
     except DecodeError as error:
         reason = f"record {len(records)} of {header.records_count}: {error.message}"
     if reason is None:

@@ -1,4 +1,4 @@
-"""Record batches (magic 2) as a broker's log has them; `record_batch` reads them.
+"""The writer of record batches (magic 2) as in a broker's log; `record_batch` reads them.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/DefaultRecordBatch.java,
 MemoryRecords.java and EndTransactionMarker.java at 4.2.0.
@@ -42,10 +42,10 @@ def write_record_batch(
     last_offset_delta: int | None = None,
     max_timestamp_ms: int | None = None,
 ) -> bytes:
-    """A batch of records given as (offset_delta, timestamp_ms, key, value), with its checksum.
+    """Write a batch of records of (offset_delta, timestamp_ms, key, value), with its checksum.
 
-    `last_offset_delta` and `max_timestamp_ms` follow from the records unless given; compaction
-    keeps them when it takes records away.
+    `last_offset_delta` and `max_timestamp_ms` default to those of the records. Compaction keeps the
+    original values when it removes records.
     """
     base_timestamp_ms = records[0][1] if records else NO_TIMESTAMP
     if delete_horizon_ms is not None:
@@ -53,7 +53,7 @@ def write_record_batch(
     if last_offset_delta is None:
         last_offset_delta = records[-1][0] if records else 0
     if not records:
-        # As `DefaultRecordBatch.writeEmptyHeader`: there is nothing to compress.
+        # As `DefaultRecordBatch.writeEmptyHeader` does.
         compression = "none"
     if max_timestamp_ms is None:
         max_timestamp_ms = max((record[1] for record in records), default=NO_TIMESTAMP)
@@ -102,7 +102,7 @@ def seal_record_batch(
     base_sequence: int = NO_SEQUENCE,
     leader_epoch: int = 0,
 ) -> bytes:
-    """A batch of magic 2 around records that are bytes already, with its checksum."""
+    """Write a batch of magic 2 around already encoded records, with its checksum."""
     out = bytearray(
         BATCH_HEADER.pack(
             base_offset,
@@ -135,7 +135,7 @@ def write_control_batch(
     coordinator_epoch: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The marker that ends a transaction: control type 1 for COMMIT, 0 for ABORT.
+    """Write the marker that ends a transaction: control type 1 for COMMIT, 0 for ABORT.
 
     Source: `EndTransactionMarker` and `MemoryRecords.withEndTransactionMarker` at 4.2.0.
     """

@@ -1,13 +1,15 @@
-"""Where the batches of a record set are, and which of its bytes are damaged.
+"""Framing: finds the batches of a record set, and its damaged bytes.
 
 The checksum of a batch does not cover its first bytes: base offset, length, leader epoch and magic.
-So nothing of a header is believed where the checksum is wrong, neither length nor offsets. Where it
-is right the length is too, but the base offset must still fit between the batches on both sides.
+If the checksum is wrong, no field of the header is trusted. If the checksum is right, the length is
+right, too, but the base offset must also fit between the neighbouring batches.
 
-Bytes that are not a sound batch are *damaged*. They end at the next sound batch, whose base offset
-shows which record offsets are lost. If the damaged length leads to a sound batch, that is the next
-one, unless sound batches fill all bytes before it: then the length is damaged, too. Otherwise the
-next one is the first sound batch found byte by byte.
+A batch is *sound* if its checksum and header are valid. All other bytes are *damaged*. They end at
+the next sound batch; its base offset shows which records are lost. The next sound batch is:
+
+1. the batch to which the damaged batch's length leads, if it is sound. If sound batches fill all
+   bytes before it, the length is damaged, and the first of those batches is the next one.
+2. otherwise the first sound batch that a search byte by byte finds.
 
 Source: clients/src/main/java/org/apache/kafka/common/record/DefaultRecordBatch.java,
 LegacyRecord.java and ByteBufferLogInputStream.java at 4.2.0.
@@ -26,26 +28,26 @@ from coordinator_state.errors import CorruptRecordBatch
 from coordinator_state.log.message_set import MESSAGE_OVERHEAD_BYTES, read_message_set_entry
 
 LOG_OVERHEAD_BYTES: Final = 12
-"""Base offset and length, which the length does not count."""
+"""Base offset and length; the length does not count them."""
 BATCH_HEADER_BYTES: Final = 61
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
-"""The attributes, where the checksummed part of a batch begins."""
+"""The position of the attributes, where the checksummed part of a batch begins."""
 
 MAX_BASE_OFFSET: Final = 2**63 - 2**31
-"""Beyond this, an int32 delta would leave the int64 range."""
+"""With a larger base offset, an int32 delta would leave the int64 range."""
 
 SETTLED_BYTES: Final = 64 << 10
-"""How much of the log must follow damaged bytes before they are passed over.
+"""The reader skips damaged bytes only if this many bytes of the log follow them.
 
-A broker finds an offset by the lengths of the batches behind the last index entry before it; there
-is one entry for each 4 KiB of the log (`log.index.interval.bytes`). It finds no offset between a
-damaged length and the next entry, so a reader must not ask for one there.
+To find an offset, a broker starts at the last index entry before it and follows the lengths of the
+batches. There is one entry per 4 KiB of the log (`log.index.interval.bytes`). The broker cannot
+find an offset between a damaged length and the next entry, so a reader must not fetch from there.
 """
 
 END_OF_LOG: Final = 2**63
-"""Behind every offset."""
+"""Larger than every record offset."""
 _OFFSET_BYTES: Final = 8
 _LEAST_BYTES: Final = {
     2: BATCH_HEADER_BYTES,
@@ -54,14 +56,14 @@ _LEAST_BYTES: Final = {
 _LEAST_LENGTH: Final = MESSAGE_OVERHEAD_BYTES[0]
 _MAYBE_A_BATCH: Final = re.compile(rb"(?=[\x00-\x7f].{7}[\x00-\x3f].{7}[\x00-\x02])", re.DOTALL)
 """Base offset and length are not negative, the length is below 1 GiB, and the magic is known."""
-_CUT: Final = "a batch without its end"
+_CUT: Final = "incomplete batch"
 
 
 class Frame(NamedTuple):
-    """A piece of a record set: a sound batch, or damaged bytes up to the next one.
+    """A piece of a record set: a sound batch, or damaged bytes up to the next sound batch.
 
-    The offsets of a sound batch are those of its header, those of damaged bytes the ones that are
-    lost; none are where `last_offset` is below `base_offset`. `damage` says what is wrong.
+    A sound batch has the offsets of its header. Damaged bytes have the range of lost records; it is
+    empty if `last_offset` is below `base_offset`. `damage` is the reason, empty for a sound batch.
     """
 
     start: int
@@ -72,10 +74,10 @@ class Frame(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The bytes of a record set from `start` on, which cannot be told yet.
+    """The bytes of a record set from `start` on, which cannot be judged without more of the log.
 
-    `damage` says what is wrong with them. `is_cut`: they begin with a batch that is not all there.
-    `unconfirmed` is a last batch with a gap before it: without a batch behind it, a gap of
+    `damage` is the reason if they are damaged. `is_cut`: they begin with an incomplete batch.
+    `unconfirmed` is a last batch after a gap in the offsets. Without a batch after it, a gap from
     compaction looks like a damaged base offset.
     """
 
@@ -98,12 +100,13 @@ def frame_record_set(
 
     Args:
         view: the record set.
-        from_offset: the first offset that is asked for; all before it was read.
-        to_offset: the end of what is asked for; a batch that reaches it is the last one.
-        before: the last offset before the record set, as far as that is known.
-        log_end: no offset of a batch is at or behind it.
-        is_cut: whether the log may go on behind the record set. What only that could tell is left:
-            a batch that is cut, a gap before the last batch, and damaged bytes with little behind.
+        from_offset: the first requested record offset; all records before it were read.
+        to_offset: the exclusive end of the request; a batch that reaches it is the last one.
+        before: the last record offset before the record set, -1 if unknown.
+        log_end: all record offsets of a valid batch are below it.
+        is_cut: whether the log may continue after the record set. If so, these bytes are the rest:
+            an incomplete batch, a last batch after a gap, and damaged bytes with fewer than
+            `SETTLED_BYTES` after them.
     """
     framing = _Framing(view, before, from_offset, to_offset, log_end, is_cut=is_cut)
     rest = framing.run()
@@ -111,10 +114,10 @@ def frame_record_set(
 
 
 def sound_frame(view: memoryview, position: int) -> Frame | None:
-    """The batch at a position, its checksum verified; None where it is cut.
+    """Return the batch at a position after a check of its checksum; None if it is incomplete.
 
     Raises:
-        CorruptRecordBatch: there is none.
+        CorruptRecordBatch: no sound batch is at the position.
     """
     left = len(view) - position
     if left <= MAGIC_POSITION and left < LOG_OVERHEAD_BYTES + _LEAST_LENGTH:
@@ -147,7 +150,7 @@ def sound_frame(view: memoryview, position: int) -> Frame | None:
 
 
 def first_offset(view: memoryview, frame: Frame) -> int:
-    """The offset of the first record of a sound batch, of a compressed message of those inside."""
+    """Return the first record offset of a sound batch or, in a wrapper, of its inner messages."""
     raw = view[frame.start : frame.end]
     if raw[MAGIC_POSITION] == 2:
         return frame.base_offset
@@ -158,7 +161,7 @@ def first_offset(view: memoryview, frame: Frame) -> int:
 
 
 def _sound_message(view: memoryview, position: int, end: int, offset: int) -> Frame:
-    """A message of magic 0 or 1; its header has the offset of the last message inside."""
+    """Check a message of magic 0 or 1; its header has the offset of the last inner message."""
     (crc,) = struct.unpack_from(">I", view, position + LOG_OVERHEAD_BYTES)
     actual = zlib.crc32(view[position + MAGIC_POSITION : end])
     if actual != crc:
@@ -169,11 +172,11 @@ def _sound_message(view: memoryview, position: int, end: int, offset: int) -> Fr
 
 
 def _misplaced(frame: Frame) -> str:
-    return f"base offset {frame.base_offset} does not fit between the batches beside it"
+    return f"base offset {frame.base_offset} does not fit between the neighbouring batches"
 
 
 class _Framing:
-    """One walk through a record set. What is taken ends before `_position` and `_next_offset`."""
+    """One pass over a record set; `frames` cover all bytes before `_position`."""
 
     def __init__(
         self,
@@ -195,7 +198,7 @@ class _Framing:
         self._log_end = log_end
 
     def run(self) -> Rest:
-        """Find the frames, and the bytes that are left."""
+        """Fill `frames`; return the rest."""
         while self._position < len(self._view) and self._next_offset < self._to_offset:
             rest = self._step()
             if rest is not None:
@@ -206,33 +209,33 @@ class _Framing:
         try:
             frame = sound_frame(self._view, self._position)
         except CorruptRecordBatch as error:
-            return self._pass_over(error.message, scan_from=self._position + 1)
+            return self._skip_damage(error.message, scan_from=self._position + 1)
         if frame is None:
             if self._is_cut:
                 return Rest(self._position, is_cut=True)
-            return self._pass_over(_CUT, scan_from=self._position + 1)
-        return self._place(frame)
+            return self._skip_damage(_CUT, scan_from=self._position + 1)
+        return self._accept(frame)
 
-    def _place(self, frame: Frame) -> Rest | None:
-        """Take a sound batch, unless its base offset is damaged."""
+    def _accept(self, frame: Frame) -> Rest | None:
+        """Add a sound batch, unless its base offset is damaged."""
         if frame.base_offset <= self._last_offset or frame.last_offset >= self._log_end:
-            return self._pass_over(_misplaced(frame), scan_from=frame.end)
+            return self._skip_damage(_misplaced(frame), scan_from=frame.end)
         known_to = self._next_offset if self._last_offset < 0 else self._last_offset + 1
         if frame.base_offset > known_to and first_offset(self._view, frame) > known_to:
             header_offset = self._header_offset(frame.end)
             if header_offset is None and self._is_cut:
                 return Rest(self._position, unconfirmed=frame)
             if header_offset is not None and header_offset <= frame.last_offset:
-                return self._place_one_of_two(frame)
-        self._take(frame)
+                return self._resolve_conflict(frame)
+        self._add(frame)
         return None
 
-    def _place_one_of_two(self, frame: Frame) -> Rest | None:
-        """A sound batch behind a gap, and one behind it whose base offset is too small for that.
+    def _resolve_conflict(self, frame: Frame) -> Rest | None:
+        """Handle a sound batch after a gap whose next batch has too small a base offset.
 
-        One of the two base offsets is damaged. A third batch may tell which: the damaged one is
-        contradicted by both others, or the other one joins on to the third. Else both are passed
-        over.
+        One of the two base offsets is damaged. A third batch may show which: the damaged offset
+        contradicts both other batches, or the other batch ends where the third begins. Otherwise
+        both batches are skipped.
         """
         following = self._sound(frame.end)
         third = None if following is None else self._sound(following.end)
@@ -240,15 +243,15 @@ class _Framing:
             if self._is_cut:
                 return Rest(self._position, is_cut=True)
         elif third.base_offset <= max(frame.last_offset, following.last_offset + 1):
-            return self._pass_over(_misplaced(frame), scan_from=frame.end)
+            return self._skip_damage(_misplaced(frame), scan_from=frame.end)
         is_known = third is not None and following is not None
         if following is None or (is_known and following.base_offset < self._next_offset):
-            self._take(frame)
+            self._add(frame)
             return None
-        return self._pass_over(_misplaced(frame), scan_from=following.end)
+        return self._skip_damage(_misplaced(frame), scan_from=following.end)
 
-    def _pass_over(self, damage: str, *, scan_from: int) -> Rest | None:
-        """Take damaged bytes up to the next sound batch; if none is known, they are the rest."""
+    def _skip_damage(self, damage: str, *, scan_from: int) -> Rest | None:
+        """Add damaged bytes up to the next sound batch; without one, they are the rest."""
         following = self._next_sound(scan_from)
         is_settled = not self._is_cut or (
             following is not None and len(self._view) - following.start >= SETTLED_BYTES
@@ -256,17 +259,17 @@ class _Framing:
         if following is None or not is_settled:
             return Rest(self._position, damage, is_cut=damage == _CUT)
         last_offset = first_offset(self._view, following) - 1
-        self._take(Frame(self._position, following.start, self._next_offset, last_offset, damage))
+        self._add(Frame(self._position, following.start, self._next_offset, last_offset, damage))
         return None
 
-    def _take(self, frame: Frame) -> None:
+    def _add(self, frame: Frame) -> None:
         self.frames.append(frame)
         self._position = frame.end
         self._last_offset = max(self._last_offset, frame.last_offset)
         self._next_offset = max(self._next_offset, frame.last_offset + 1)
 
     def _next_sound(self, scan_from: int) -> Frame | None:
-        """The sound batch at which the log goes on behind damaged bytes."""
+        """Find the next sound batch after damaged bytes."""
         claimed = self._sound(max(self._claimed_end, scan_from))
         for match in _MAYBE_A_BATCH.finditer(self._view, scan_from):
             frame = self._sound(match.start())
@@ -280,7 +283,7 @@ class _Framing:
 
     @property
     def _claimed_end(self) -> int:
-        """Where the batch at the position ends by its own length, -1 where it has none."""
+        """The end of the current batch by its length field, -1 if that is missing or too small."""
         header = self._view[self._position : self._position + LOG_OVERHEAD_BYTES]
         if len(header) < LOG_OVERHEAD_BYTES:
             return -1
@@ -288,14 +291,14 @@ class _Framing:
         return -1 if length < _LEAST_LENGTH else self._position + LOG_OVERHEAD_BYTES + length
 
     def _leads_to(self, frame: Frame, position: int) -> bool:
-        """Whether sound batches reach from this one to exactly a position."""
+        """Whether consecutive sound batches from this one end exactly at a position."""
         following: Frame | None = frame
         while following is not None and following.end < position:
             following = self._sound(following.end)
         return following is not None and following.end == position
 
     def _sound(self, position: int) -> Frame | None:
-        """A sound batch there whose offsets are behind those taken."""
+        """Return the sound batch at a position if its offsets are larger than all added ones."""
         if not 0 <= position < len(self._view):
             return None
         try:

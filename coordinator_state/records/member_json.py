@@ -140,7 +140,7 @@ def _utf16(characters: list[int]) -> str:
 
 
 def _sticky(raw: bytes) -> Json:
-    """Read version 1 or, if that fails, version 0, as the assignor does: the bytes lack a version."""
+    """Read version 1 or, if that fails, version 0, as assignors do: the bytes have no version."""
     try:
         return fields_json(decode_body(_STICKY, 1, memoryview(raw)))
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The columnar decoder of the hot path, held to `log_decoder` row for row."""
+"""The compiled, columnar decoder of the hot path; its rows equal those of `log_decoder`."""
 
 from coordinator_state.log.kernel.compaction import compact
 from coordinator_state.log.kernel.decoder import decode_record_set

@@ -1,9 +1,10 @@
-"""Where the batches of a sound record set are: the framing, as a compiled loop.
+"""Framing as a compiled loop: finds the batches of an undamaged record set.
 
-It trusts headers as long as each batch is behind the one before it; checksums are verified later.
-If anything is wrong, `record_set` finds the batches instead. The table is indexed [column, batch].
-The route of a batch says who reads it: a batch of magic 2 with a sane header goes to the loops, at
-once or after decompression; every other batch goes to `log_decoder`.
+It trusts headers as long as base offsets increase; checksums are verified later. If anything is
+wrong, `record_set` finds the batches instead. The table is indexed [column, batch].
+
+The route of a batch names its reader. The compiled loops read batches of magic 2 with a plausible
+header, directly or after decompression. `log_decoder` reads all other batches.
 """
 
 from __future__ import annotations
@@ -32,26 +33,27 @@ ATTRIBUTES: Final = 5
 PRODUCER_ID: Final = 6
 PRODUCER_EPOCH: Final = 7
 MOST_ROWS: Final = 8
-"""How many rows the batch can give: as many as it says, and no more than its bytes can hold."""
+"""The maximum number of rows: the count in the header, limited by the size of the batch."""
 BATCH_COLUMNS: Final = 9
 
 ROUTE_PLAIN: Final = 0
 ROUTE_COMPRESSED: Final = 1
 ROUTE_DECOMPRESSED: Final = 2
-"""Its checksum is verified, too."""
+"""Decompressed, and its checksum is verified."""
 ROUTE_BROKEN: Final = 3
-"""Decompression failed; `log_decoder` says why."""
-ROUTE_READABLE: Final = 4
+"""Decompression failed; `log_decoder` finds the reason."""
+ROUTE_FALLBACK: Final = 4
+"""`log_decoder` reads the batch."""
 ROUTE_OUTSIDE: Final = 5
-"""None of its offsets is asked for; only its checksum is verified."""
+"""No record offset is in the requested range; only the checksum is verified."""
 
 LEAST_RECORD_BYTES: Final = 7
 """A record without key, value and headers."""
 
 Place = tuple[int, int, int, bool]
-"""A position; of the batch before it the base and last offset, and whether a gap precedes it."""
+"""A position; base and last offset of the batch before it; whether a gap precedes that batch."""
 NO_PLACE: Final = (-1, -1, -1, False)
-"""A header cannot be believed."""
+"""A header is damaged."""
 
 _MAX_COMPRESSION_ID: Final = 4
 _LEAST_LENGTH_0: Final = MESSAGE_OVERHEAD_BYTES[0]
@@ -68,11 +70,11 @@ def index_batches(
     max_bytes: int,
     table: Integers,
 ) -> tuple[int, Place, int, bool]:
-    """Fill the table with the batches from a place on, as far as it and `max_bytes` go.
+    """Fill the table with batches from a place on, until it is full or `max_bytes` are read.
 
     Returns:
-        Batches in the table, the new place, bytes of the batches asked for but for those of
-        `ROUTE_READABLE`, and whether batches that are asked for may follow.
+        The number of batches in the table, the new place, the bytes of requested batches without
+        those of `ROUTE_FALLBACK`, and whether requested batches may follow.
     """
     position, last_base_offset, last_offset, has_gap = place
     count = 0
@@ -88,24 +90,24 @@ def index_batches(
             return count, NO_PLACE, bytes_read, False
         has_gap = base_offset > (next_offset if last_offset < 0 else last_offset + 1)
         last_base_offset = last_offset = base_offset
-        route = ROUTE_READABLE
+        route = ROUTE_FALLBACK
         if buffer[position + 16] == 2:
             last_offset += int32(buffer, position + 23)
             if last_offset < base_offset:
                 return count, NO_PLACE, bytes_read, False
-            is_asked_for = last_offset >= from_offset and base_offset < to_offset
-            route = _route(buffer, position) if is_asked_for else ROUTE_OUTSIDE
+            is_requested = last_offset >= from_offset and base_offset < to_offset
+            route = _route(buffer, position) if is_requested else ROUTE_OUTSIDE
         _index_batch(buffer, position, size, route, table, count)
         count += 1
         position += size
-        if route < ROUTE_READABLE:
+        if route < ROUTE_FALLBACK:
             bytes_read += size
     return count, (position, last_base_offset, last_offset, has_gap), bytes_read, True
 
 
 @inlined
 def _batch_size(buffer: Bytes, position: int) -> int:
-    """0 where the batch is cut, and where its length is impossible."""
+    """Return the size of a batch, 0 if it is incomplete or its length is impossible."""
     left = len(buffer) - position
     if left < LOG_OVERHEAD_BYTES:
         return 0
@@ -122,7 +124,7 @@ def _batch_size(buffer: Bytes, position: int) -> int:
 def _route(buffer: Bytes, position: int) -> int:
     compression = int16(buffer, position + 21) & COMPRESSION_MASK
     if compression > _MAX_COMPRESSION_ID:
-        return ROUTE_READABLE
+        return ROUTE_FALLBACK
     has_records = int32(buffer, position + 57) > 0
     return ROUTE_COMPRESSED if compression and has_records else ROUTE_PLAIN
 
@@ -137,7 +139,7 @@ def _index_batch(
     table[BODY_START, index] = position + BATCH_HEADER_BYTES
     table[BODY_END, index] = position + size
     table[MOST_ROWS, index] = 1
-    if route != ROUTE_READABLE:
+    if route != ROUTE_FALLBACK:
         table[ATTRIBUTES, index] = int16(buffer, position + 21)
         table[PRODUCER_ID, index] = int64(buffer, position + 43)
         table[PRODUCER_EPOCH, index] = int16(buffer, position + 51)

@@ -1,7 +1,7 @@
-"""CRC-32C in a compiled loop: batches may be too small for a call into a library each.
+"""CRC-32C in a compiled loop: for small batches, a library call each would be too slow.
 
-Eight bytes at a time, by the instruction that x86 processors have for it (SSE 4.2), elsewhere by
-eight tables ("slicing-by-8"), the polynomial reflected.
+It processes eight bytes at a time: with the instruction of x86 processors (SSE 4.2), elsewhere with
+eight tables ("slicing-by-8") of the reflected polynomial.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, uint8
 
 _POLYNOMIAL: Final = 0x82F63B78
 _OTHER_PROCESSORS: Final = ("CPU_NAME", "CPU_FEATURES")
-"""The settings of Numba by which loops may be compiled for a processor that is not this one."""
+"""Numba settings that make it compile for another processor than this machine's."""
 _INSTRUCTION: Final = "llvm.x86.sse42.crc32.64.64"
 
 
 def crc32c_tables() -> Integers:
-    """The tables, [how many bytes further on, byte]."""
+    """Return the tables, indexed [number of following bytes, byte]."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = (table >> 1) ^ (table & 1) * _POLYNOMIAL
@@ -34,14 +34,14 @@ def crc32c_tables() -> Integers:
 
 
 def has_instruction() -> bool:
-    """Whether loops are compiled for this machine's processor, and it has the instruction."""
+    """Whether Numba compiles for this machine's processor and it has the instruction."""
     is_for_another = any(getattr(config, name) is not None for name in _OTHER_PROCESSORS)
     return not is_for_another and bool(binding.get_host_cpu_features().get("sse4.2"))
 
 
 @inlined
 def after_word_by_tables(crc: int, bits: int, tables: Integers) -> int:
-    """The checksum eight bytes on, which are `bits` in little-endian order."""
+    """Return the checksum after eight more bytes, given as `bits` in little-endian order."""
     crc ^= bits & 0xFFFFFFFF
     return int(
         tables[7, np.uint64(crc & 0xFF)]
@@ -75,7 +75,7 @@ _after_word = after_word_by_instruction if has_instruction() else after_word_by_
 
 @inlined
 def crc32c(data: Bytes, start: int, end: int, tables: Integers) -> int:
-    """The checksum of the bytes from `start` to before `end`."""
+    """Return the checksum of the bytes from `start` up to, not including, `end`."""
     crc = 0xFFFFFFFF
     position = start
     while end - position >= 8:

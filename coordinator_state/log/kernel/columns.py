@@ -26,15 +26,15 @@ from coordinator_state.log.record_batch import TRANSACTIONAL_FLAG
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 
 _ROW_KINDS: Final = pa.array([ROW_KIND_OFFSET, ROW_KIND_MARKER])
-"""At the index that is the kind in the rows."""
+"""The index is the kind in the integer rows."""
 _UUID_BYTES: Final = 16
 _UUID_TEXT_BYTES: Final = 22
 
 
 def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) -> pa.RecordBatch:
-    """Rows of kind commit or marker, with the strings and ids that they point at.
+    """Build Arrow rows of commits and markers, with the strings and ids that they point at.
 
-    Everything is copied: no Arrow column keeps the integers or the bytes in memory.
+    All data is copied, so no Arrow column keeps the integers or the bytes in memory.
     """
     kind = of[rows.KIND]
     is_commit = kind == rows.KIND_COMMIT
@@ -77,7 +77,7 @@ def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) 
 
 @compiled
 def gather_strings(data: Bytes, positions: Integers, lengths: Integers, out: Bytes) -> None:
-    """Copy pieces of the data one behind the other."""
+    """Copy pieces of the data one after the other."""
     target = 0
     for row in range(len(positions)):
         target = copy_bytes(data, positions[row], lengths[row], out, target)
@@ -85,9 +85,9 @@ def gather_strings(data: Bytes, positions: Integers, lengths: Integers, out: Byt
 
 @compiled
 def write_uuid_texts(data: Bytes, positions: Integers, out: Bytes, lengths: Integers) -> None:
-    """Write ids as url-safe base64 one behind the other, and the length of each.
+    """Write ids as url-safe base64 one after the other, and the length of each.
 
-    The length stays 0 where there is no position, or the id is all zeros.
+    The length stays 0 if an id has no position or is all zeros.
     """
     target = 0
     for row in range(len(positions)):
@@ -96,7 +96,7 @@ def write_uuid_texts(data: Bytes, positions: Integers, out: Bytes, lengths: Inte
             continue
         lengths[row] = _UUID_TEXT_BYTES
         for digit in range(_UUID_TEXT_BYTES):
-            # A digit is six bits of two neighbouring bytes; behind the last byte are zeros.
+            # A digit is six bits of two neighbouring bytes; zeros follow the last byte.
             index = 6 * digit // 8
             pair = uint8(data, position + index) << 8
             if index + 1 < _UUID_BYTES:
@@ -135,7 +135,7 @@ def _strings(arena: Bytes, positions: Integers, lengths: Integers, is_valid: Mas
 
 
 def _uuids(arena: Bytes, positions: Integers) -> pa.Array:
-    """As `primitives.uuid_text` writes them; null where there is none or it is zero."""
+    """Build uuid texts as `primitives.uuid_text` does; null if absent or zero."""
     most_ids = int(np.count_nonzero(positions != rows.NO_POSITION))
     data = np.empty(most_ids * _UUID_TEXT_BYTES, dtype=np.uint8)
     lengths = np.zeros(len(positions), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Offset commits to record batches in a compiled loop: `record_batch_writer` for millions of them.
+"""A compiled loop that writes offset commits as record batches: for millions of commits.
 
-Commits are a table that is indexed [column, commit]. Their keys, metadata and topic ids are parts:
-bytes already, kept once each, one behind the other, and chosen by number. Part N is what is from
-`starts[N]` to `starts[N + 1]`.
+`record_batch_writer` is the general writer. Commits are a table, indexed [column, commit]. Their
+keys, metadata and topic ids are encoded parts. Each part is stored once, and commits refer to it by
+number. Part N is the bytes from `starts[N]` up to `starts[N + 1]`.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from coordinator_state.log.record_set import BATCH_HEADER_BYTES, CRC_START, LOG_
 
 KEY: Final = 0
 VERSION: Final = 1
-"""Of the value."""
+"""The version of the value."""
 COMMITTED_OFFSET: Final = 2
 LEADER_EPOCH: Final = 3
 METADATA: Final = 4
-"""With its length before it."""
+"""The part starts with the length of the metadata."""
 TIMESTAMP: Final = 5
 TAIL: Final = 6
-"""What follows the timestamp in the value."""
+"""The bytes after the timestamp in the value."""
 COMMIT_COLUMNS: Final = 7
-# A key, metadata and a tail are the numbers of parts.
+# KEY, METADATA and TAIL contain numbers of parts.
 
 PRODUCER_ID: Final = 0
 CONTROL_TYPE: Final = 1
 TRANSACTION_COLUMNS: Final = 2
 
 MARKER_BYTES: Final = BATCH_HEADER_BYTES + 17
-"""A control batch: its record is 16 bytes, and their length one."""
+"""The size of a control batch: its record has 16 bytes, and their length one byte."""
 MOST_RECORD_OVERHEAD_BYTES: Final = 64
-"""Of a record without its key, its metadata and its topic id."""
+"""The maximum size of a record without its key, metadata and topic id."""
 _CRC_POSITION: Final = CRC_START - 4
 
 
 @compiled
 def numbered_by_key(key_numbers: Integers, key_count: int) -> Integers:
-    """The how manieth commit of its key each is, from 0."""
+    """Return for each commit its 0-based index among the commits of the same key."""
     seen = np.zeros(key_count, dtype=np.int64)
     nth = np.empty(len(key_numbers), dtype=np.int64)
     for commit, key in enumerate(key_numbers):
@@ -62,10 +62,10 @@ def write_commits(
     tables: Integers,
     out: Bytes,
 ) -> tuple[int, int]:
-    """Write batches of `batch_records`; returns the bytes written and the next offset.
+    """Write batches of `batch_records`; return the bytes written and the next record offset.
 
-    `transactions` are indexed [column, batch] and have one for each batch, or none: then nothing is
-    in transactions. Those are of epoch 0, and the marker follows its batch.
+    `transactions` is indexed [column, batch]. It has one transaction per batch, or none if the
+    commits are not transactional. Transactions have epoch 0; each batch is followed by its marker.
     """
     count = commits.shape[1]
     position = 0
@@ -121,7 +121,7 @@ def _write_record(
     out: Bytes,
     position: int,
 ) -> int:
-    """A commit as a record of the batch that the commit `first` begins."""
+    """Write a commit as a record of the batch that starts with the commit `first`."""
     key = commits[KEY, commit]
     metadata = commits[METADATA, commit]
     tail = commits[TAIL, commit]
@@ -131,7 +131,7 @@ def _write_record(
     key_length = starts[key + 1] - starts[key]
     metadata_length = starts[metadata + 1] - starts[metadata]
     tail_length = starts[tail + 1] - starts[tail]
-    # Version, offset and leader epoch; the metadata brings its length along; the timestamp.
+    # Version, offset, leader epoch, metadata with its length, timestamp.
     value_length = 2 + 8 + 4 + metadata_length + 8 + tail_length
     length = (
         1
@@ -162,7 +162,7 @@ def _write_record(
 
 @inlined
 def _write_marker(out: Bytes, start: int, control_type: int) -> int:
-    """The only record of a control batch: EndTransactionMarker of version 0."""
+    """Write the only record of a control batch: an EndTransactionMarker of version 0."""
     position = start + BATCH_HEADER_BYTES
     position = _write_varint(out, position, 16)
     # No attributes, both deltas 0.
@@ -199,7 +199,7 @@ def _write_header(
     position = _write_integer(out, position, max_timestamp_ms, 8)
     position = _write_integer(out, position, producer_id, 8)
     position = _write_integer(out, position, -1 if producer_id < 0 else 0, 2)
-    # As coordinators write it, whose sequence nobody reads.
+    # The base sequence, as coordinators write it; no reader uses it.
     position = _write_integer(out, position, -1 if attributes & CONTROL_FLAG else 0, 4)
     _write_integer(out, position, records, 4)
     checksum = crc32c(out, start + CRC_START, end, tables)
@@ -208,7 +208,7 @@ def _write_header(
 
 @inlined
 def _write_integer(out: Bytes, position: int, value: int, size: int) -> int:
-    """Big-endian."""
+    """Write a big-endian integer."""
     for index in range(size):
         out[np.uint64(position + index)] = value >> (8 * (size - 1 - index)) & 0xFF
     return position + size

@@ -1,4 +1,4 @@
-"""Reader-side compaction of rows that are Arrow columns already."""
+"""Reader-side compaction of rows in Arrow columns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def compact(rows: Rows) -> tuple[Rows, int]:
-    """Drop the superseded commits of rows in log order; returns what is left and how many went.
+    """Drop superseded commits from rows in log order, as `mark_superseded` marks them.
 
-    `mark_superseded` says which.
+    Returns:
+        The remaining rows, and the number of dropped rows.
     """
     is_superseded = np.zeros(rows.num_rows, dtype=np.bool_)
     data, positions, lengths = _keys(rows)
@@ -64,8 +65,8 @@ def _plain_commits(rows: pa.Table | pa.RecordBatch) -> Mask:
         pc.equal(rows.column("row_kind"), ROW_KIND_OFFSET),
         pc.equal(rows.column("producer_id"), NO_PRODUCER_ID),
     )
-    is_held_back = pc.or_(rows.column("is_transactional"), rows.column("is_tombstone"))
-    return _mask(pc.and_not(is_plain, is_held_back))
+    is_exempt = pc.or_(rows.column("is_transactional"), rows.column("is_tombstone"))
+    return _mask(pc.and_not(is_plain, is_exempt))
 
 
 def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
@@ -74,7 +75,10 @@ def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
 
 
 def _keys(rows: pa.Table | pa.RecordBatch) -> tuple[Bytes, Integers, Integers]:
-    """The keys as bytes, each as in a record's but for the topic's length, and where each is."""
+    """Return the bytes of all keys, and the position and length of each.
+
+    A key is encoded as in a record, without the length of the topic.
+    """
     groups = _one_array(rows.column("group_id")).cast(pa.large_binary()).fill_null(b"")
     topics = _one_array(rows.column("topic")).cast(pa.large_binary()).fill_null(b"")
     partitions = _one_array(rows.column("partition")).fill_null(0)

@@ -1,13 +1,15 @@
-"""Record sets to rows by the compiled loops: `log_decoder.decode_record_set`, row for row.
+"""The compiled decoder of record sets; its rows equal those of `log_decoder.decode_record_set`.
 
-A record set goes through in windows, from the last to the first: that way it is known whether a
-commit is superseded when its window is decoded, and only for rows that stay are strings copied and
-Arrow columns built. Compressed batches are decompressed to behind the bytes they came in. What the
-loops do not take (any other record type, every doubt or error, message formats 0 and 1) is decoded
-by `log_decoder` and put in its place among the rows.
+It decodes a record set in windows, from the last to the first. So it knows whether a commit is
+superseded before it copies strings and builds Arrow columns, and does this only for rows that are
+kept. Decompressed bodies are appended to the bytes of the batches.
 
-Headers are believed until a batch turns out to be damaged. Then everything is decoded again, in the
-pieces that `record_set` finds.
+The loops decode only well-formed OffsetCommits and markers. `log_decoder` decodes everything else
+(other record types, doubtful or invalid bytes, message formats 0 and 1), and its rows are merged in
+log order.
+
+The decoder trusts headers until it finds a damaged batch. Then it decodes the record set again, in
+the pieces that `record_set` finds.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ from coordinator_state.log.record_batch import (
 from coordinator_state.log.record_set import END_OF_LOG, Frame, Rest, frame_record_set, sound_frame
 
 WINDOW_BYTES: Final = 64 * 1024 * 1024
-"""How much is decoded at once, before and after decompression: bounds the rows of integers."""
+"""The size of a window, before and after decompression; it limits the memory for integer rows."""
 COMPACTED_WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Less where few rows come of much: what costs then is to touch memory for the first time."""
+"""Smaller if compaction drops most rows: first access to fresh memory then dominates the cost."""
 WINDOW_BATCHES: Final = 1 << 18
 
 _CRC_TABLES: Final = crc32c_tables()
 
 
 class _Damaged(Exception):
-    """Not every byte of the record set belongs to a sound batch."""
+    """The record set has bytes outside sound batches."""
 
 
 def decode_record_set(
@@ -73,9 +75,9 @@ def decode_record_set(
     compact: bool = False,
     is_cut: bool = False,
 ) -> DecodedRecordSet:
-    """The records of the offsets from `from_offset` to before `to_offset`, in log order.
+    """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
 
-    `record_set.frame_record_set` tells what `before`, `log_end` and `is_cut` are.
+    `record_set.frame_record_set` describes `before`, `log_end` and `is_cut`.
     """
     offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
     view = memoryview(buffer)
@@ -127,7 +129,7 @@ def _decode_frames(
 
 
 class _RecordSetDecoder:
-    """One pass over a record set; the pieces of its rows come last first."""
+    """One pass over a record set; it makes pieces of rows from the last to the first."""
 
     def __init__(self, view: memoryview, offsets: OffsetRange, *, is_compacting: bool) -> None:
         self._view = view
@@ -142,7 +144,7 @@ class _RecordSetDecoder:
         self._pieces: list[pa.RecordBatch] = []
         self._records_read = 0
         self._bytes_read = 0
-        self._is_to_compact_again = False
+        self._needs_final_compaction = False
 
     def decode(
         self, *, before: int = -1, log_end: int = END_OF_LOG, is_cut: bool = False
@@ -150,7 +152,7 @@ class _RecordSetDecoder:
         """Decode the record set.
 
         Raises:
-            _Damaged: not every batch is sound.
+            _Damaged: a batch is not sound.
         """
         windows: list[batches.Place] = []
         count, place, has_more = 0, (0, -1, before, False), True
@@ -176,7 +178,11 @@ class _RecordSetDecoder:
         )
 
     def _rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
-        """The bytes after the last whole batch: none, or a cut batch."""
+        """Return the bytes after the last complete batch: none, or an incomplete batch.
+
+        Raises:
+            _Damaged: the bytes are something else, or a base offset may be damaged.
+        """
         position, _, last_offset, has_gap = place
         if place == batches.NO_PLACE or last_offset >= log_end:
             raise _Damaged
@@ -203,10 +209,10 @@ class _RecordSetDecoder:
             last = first
 
     def _fill_arena(self, last: int) -> tuple[Bytes, int]:
-        """The bytes that hold the records of the batches before `last`, and the first of these.
+        """Return the bytes of the batches before `last`, and the number of their first batch.
 
-        Without compression they are the record set itself; else a copy of the batches with every
-        decompressed body behind, of as many batches as fit in a window.
+        Without compression the bytes are the record set itself. Otherwise they are a copy of as
+        many batches as fit into a window, followed by the decompressed bodies.
         """
         table = self._table
         is_compressed = table[batches.ROUTE, :last] == batches.ROUTE_COMPRESSED
@@ -234,7 +240,11 @@ class _RecordSetDecoder:
         return read_only(np.concatenate([self._data[start:end], *arrays])), first
 
     def _decompress(self, index: int) -> memoryview:
-        """Verify and decompress a batch, or leave it to `log_decoder` to say why it is broken."""
+        """Verify and decompress a batch; `log_decoder` reads a batch that cannot be decompressed.
+
+        Raises:
+            _Damaged: the batch is not sound.
+        """
         table = self._table
         start = table[batches.POSITION, index]
         raw = self._view[start : start + table[batches.SIZE, index]]
@@ -268,19 +278,19 @@ class _RecordSetDecoder:
         found = self._records[:, :count]
         is_kept = found[records.RECORD_KIND] <= KIND_OTHER_OFFSET
         self._records_read += int(np.count_nonzero(is_kept))
-        readable = self._readable(arena, found, np.flatnonzero(~is_kept))
+        fallback = self._read_by_fallback(arena, found, np.flatnonzero(~is_kept))
         if self._is_compacting:
-            is_kept &= ~self._superseded(arena, found, readable)
+            is_kept &= ~self._superseded(arena, found, fallback)
         kept = np.flatnonzero(is_kept)
         piece = arrow_rows(
             arena, self._table, self._rows(arena, found, kept), self._offsets.log_partition
         )
-        if readable:
-            piece = self._with_readable(piece, kept, readable)
+        if fallback:
+            piece = self._with_fallback(piece, kept, fallback)
         self._add_piece(piece)
 
     def _rows(self, arena: Bytes, found: Integers, places: Integers) -> Integers:
-        """Records at these places, whole."""
+        """Decode all columns of the records at these places."""
         decoded = np.empty((rows.ROW_COLUMNS, len(places)), dtype=np.int64)
         rows.decode_rows(
             arena,
@@ -292,18 +302,18 @@ class _RecordSetDecoder:
         return decoded
 
     def _superseded(
-        self, arena: Bytes, found: Integers, readable: Mapping[int, Sequence[Row]]
+        self, arena: Bytes, found: Integers, fallback: Mapping[int, Sequence[Row]]
     ) -> Mask:
         kinds = found[records.RECORD_KIND]
         barriers = np.full(found.shape[1], self._barriers, dtype=np.int64)
-        for place, rows_there in readable.items():
+        for place, rows_there in fallback.items():
             has_records = any(map(is_modern_record, rows_there))
-            if has_records and kinds[place] == records.KIND_READABLE_RECORD:
+            if has_records and kinds[place] == records.KIND_FALLBACK_RECORD:
                 kinds[place] = KIND_GROUP_RECORD
             elif has_records or any(map(is_offset, rows_there)):
                 barriers[:place] += 1
                 self._barriers += 1
-                self._is_to_compact_again = True
+                self._needs_final_compaction = True
         is_superseded = np.zeros(found.shape[1], dtype=np.bool_)
         self._keys, self._groups = mark_superseded(
             KeyedRows(
@@ -320,19 +330,21 @@ class _RecordSetDecoder:
         )
         return is_superseded
 
-    def _with_readable(
-        self, decoded: pa.RecordBatch, places: Integers, readable: Mapping[int, Sequence[Row]]
+    def _with_fallback(
+        self, decoded: pa.RecordBatch, places: Integers, fallback: Mapping[int, Sequence[Row]]
     ) -> pa.RecordBatch:
-        """Put the rows that `log_decoder` made in their places among those decoded here."""
-        readable_places = [place for place, found in readable.items() for _ in found]
-        found = [row for found in readable.values() for row in found]
-        all_places = np.concatenate([places, np.array(readable_places, dtype=np.int64)])
+        """Merge the rows of `log_decoder` into the decoded rows, in log order."""
+        fallback_places = [place for place, found in fallback.items() for _ in found]
+        found = [row for found in fallback.values() for row in found]
+        all_places = np.concatenate([places, np.array(fallback_places, dtype=np.int64)])
         order = np.argsort(all_places, kind="stable")
-        return _one_batch([decoded, self._readable_piece(found)]).take(pa.array(order))
+        return _one_batch([decoded, self._fallback_piece(found)]).take(pa.array(order))
 
-    def _readable(self, arena: Bytes, found: Integers, places: Integers) -> dict[int, list[Row]]:
-        """What `log_decoder` makes of the records and batches at these places."""
-        is_batch = found[records.RECORD_KIND, places] == records.KIND_READABLE_BATCH
+    def _read_by_fallback(
+        self, arena: Bytes, found: Integers, places: Integers
+    ) -> dict[int, list[Row]]:
+        """Decode the records and batches at these places with `log_decoder`."""
+        is_batch = found[records.RECORD_KIND, places] == records.KIND_FALLBACK_BATCH
         decoded = self._rows(arena, found, places[~is_batch])
         of_records = dict(zip(places[~is_batch].tolist(), decoded.T.tolist(), strict=True))
         return {
@@ -355,7 +367,7 @@ class _RecordSetDecoder:
         raw = self._batch(arena, index)
         batch = read_frame(raw, _require_sound(raw))
         if self._offsets.overlaps(batch):
-            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_READABLE
+            is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_FALLBACK
             self._bytes_read += 0 if is_counted else batch.size_bytes
             yield from self._offsets.rows_of(batch)
 
@@ -363,10 +375,10 @@ class _RecordSetDecoder:
         start = int(self._table[batches.POSITION, index])
         return memoryview(arena.data)[start : start + int(self._table[batches.SIZE, index])]
 
-    def _readable_piece(self, readable: list[Row]) -> pa.RecordBatch:
-        self._records_read += len(readable)
-        self._is_to_compact_again |= any(map(is_offset, readable))
-        return pa.RecordBatch.from_pylist(readable, schema=LOG_ROW_SCHEMA)
+    def _fallback_piece(self, fallback: list[Row]) -> pa.RecordBatch:
+        self._records_read += len(fallback)
+        self._needs_final_compaction |= any(map(is_offset, fallback))
+        return pa.RecordBatch.from_pylist(fallback, schema=LOG_ROW_SCHEMA)
 
     def _add_piece(self, piece: pa.RecordBatch) -> None:
         if piece.num_rows:
@@ -375,9 +387,9 @@ class _RecordSetDecoder:
     def _result(self, place: batches.Place, rest: Rest) -> DecodedRecordSet:
         _, base_offset, last_offset, _ = place
         all_rows = _one_batch(self._pieces[::-1])
-        # Each window kept the first of each key. Commits that `log_decoder` read were not among the
-        # keys, and of its batches was not known which groups they have records of.
-        if self._is_compacting and (self._is_to_compact_again or len(self._pieces) > 1):
+        # Each window kept the first commit of each key. Commits from `log_decoder` were not among
+        # the keys, and the groups of records in its batches were unknown.
+        if self._is_compacting and (self._needs_final_compaction or len(self._pieces) > 1):
             all_rows, _ = compact(all_rows)
         return DecodedRecordSet(
             rows=all_rows,
@@ -393,7 +405,11 @@ class _RecordSetDecoder:
 
 
 def _require_sound(raw: memoryview) -> Frame:
-    """The frame of bytes that are one batch."""
+    """Return the frame of bytes that are one batch.
+
+    Raises:
+        _Damaged: the batch is not sound.
+    """
     try:
         frame = sound_frame(raw, 0)
     except CorruptRecordBatch:

@@ -1,7 +1,7 @@
-"""The keys met so far when a log is gone through from its end: what supersedes what came before.
+"""Finds superseded commits: walks a log from its end and remembers the keys it has seen.
 
-A hash table with open addressing, and beside it a copy of the keys: rows are many and far apart,
-keys are few, and what is compared must be found in the processor's cache.
+The keys are in a hash table with open addressing, with a compact copy of their bytes. There are
+few keys and many scattered rows, so the copy stays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from coordinator_state.log.log_rows import MOST_STEPS_BACK
 
 _HASH: Final = 0
 _KEY: Final = 1
-"""Where the key begins in the copies, and in the lowest bits how long it is."""
+"""The position of the key in the copies; the lowest bits are its length."""
 _EPOCH: Final = 2
-"""What differs between commits that may not hide each other."""
+"""Commits with different epochs must not supersede each other."""
 _NEXT_OFFSET: Final = 3
-"""What the earliest commit so far committed, or less than any where another record of its key comes
-before it."""
+"""The committed offset of the key's next plain commit in the log; `_NO_OFFSET` if a tombstone or
+transactional commit of the key comes before that commit."""
 _NEXT_ROW: Final = 4
-"""The row of that commit, among those that are gone through now."""
+"""The row of that commit, if it is among the current rows."""
 _SLOT_COLUMNS: Final = 5
 _LENGTH_BITS: Final = 20
 _LENGTH_MASK: Final = (1 << _LENGTH_BITS) - 1
-"""Room for a key of two strings of 32767 bytes each."""
+"""Large enough for a key of two strings of 32767 bytes each."""
 _EMPTY: Final = -1
 _LEAST_SLOTS: Final = 1024
 _FNV_OFFSET_BASIS: Final = -3750763034362895579
@@ -47,21 +47,21 @@ _NO_ROW: Final = -1
 _NO_OFFSET: Final = -(1 << 63)
 
 KIND_OTHER: Final = 0
-"""Nothing that has to do with keys; greater ones than there are here are no different."""
+"""Rows without a role in compaction; kinds above `KIND_GROUP_RECORD` are treated alike."""
 KIND_PLAIN_COMMIT: Final = 1
 KIND_OTHER_OFFSET: Final = 2
-"""A tombstone, or a commit of a transaction."""
+"""A tombstone or a transactional commit."""
 KIND_GROUP_RECORD: Final = 3
 
 STRING_LENGTH_BYTES: Final = 2
 
 
 class KeyedRows(NamedTuple):
-    """Rows in log order, as columns: where the key of each lies, and what is known of it.
+    """Rows in log order, as columns.
 
-    Positions and lengths are those of the keys in `data`; a key begins with its group, as a string
-    with an int16 length. `barriers` says how many places lie behind a row that may hide a record of
-    any group.
+    `positions` and `lengths` are those of the keys in `data`; a key begins with its group, as a
+    string with an int16 length. `barriers` is the number of later places whose batch may contain
+    records of any group.
     """
 
     data: Bytes
@@ -73,12 +73,12 @@ class KeyedRows(NamedTuple):
 
 
 State = tuple[Integers, Bytes, int, int, int]
-"""The table, the copies of the keys, where these end, how many there are, and how many steps back
-between two commits are kept."""
+"""The hash table, the copies of the keys, the end of the copies, the number of keys, and the number
+of kept steps back between two commits."""
 
 
 def no_keys() -> State:
-    """The state behind the end of a log."""
+    """Return the state at the end of a log, before the walk."""
     slots = np.full((_LEAST_SLOTS, _SLOT_COLUMNS), _EMPTY, dtype=np.int64)
     return slots, np.empty(64 * _LEAST_SLOTS, dtype=np.uint8), 0, 0, 0
 
@@ -87,29 +87,34 @@ def no_keys() -> State:
 def mark_superseded(
     rows: KeyedRows, is_superseded: Mask, keys: State, groups: State
 ) -> tuple[State, State]:
-    """Mark each plain commit that a later one with the same key supersedes, and that tells nothing.
+    """Mark the plain commits that a later commit with the same key supersedes.
 
-    Who set an offset back, and from where, is told by the commits on both sides of that; so they
-    stay, and those around a tombstone or a transaction's record of their key, and the first of each
-    key among these rows, which may be lower than what came before. Of these steps, the last
-    `MOST_STEPS_BACK` stay: logs that go back and forth are no larger for it than others.
+    These commits are kept:
 
-    What a record of a group does may depend on whether a commit made the group before it. So of the
-    commits before and behind such a record, one of each key stays.
+    - both commits of a step back, where a smaller committed offset follows a larger one: they show
+      who moved the offset back, and from where;
+    - the commits before and after a tombstone or transactional commit of their key;
+    - the first commit of each key in `rows`: it may be a step back from an earlier commit;
+    - one commit of each key before and one after each record of its group: the effect of that
+      record may depend on whether a commit created the group.
 
-    Rows are gone through from the last to the first; the states that come back, of the commits'
-    keys and of the groups with records, are those before the first row, and lead on to earlier
-    ones.
+    Only the last `MOST_STEPS_BACK` steps back are kept, so logs with many of them stay small.
+
+    The walk goes from the last row to the first.
+
+    Returns:
+        The states of the commits' keys and of the groups with records before the first row. Pass
+        them to the call for the earlier rows.
     """
     row = len(rows.positions) - 1
     while row >= 0:
-        row, keys = _mark_on(rows, row, is_superseded, keys, groups)
+        row, keys = _mark_rows(rows, row, is_superseded, keys, groups)
         if row < 0:
             break
         if rows.kinds[row] == KIND_GROUP_RECORD:
             position = rows.positions[row]
             length = int16(rows.data, position)
-            groups = _with_record(groups, rows.data, position + STRING_LENGTH_BYTES, length)
+            groups = _count_record(groups, rows.data, position + STRING_LENGTH_BYTES, length)
             row -= 1
         else:
             keys = _with_more_room(keys, rows.lengths[row])
@@ -118,12 +123,12 @@ def mark_superseded(
 
 
 @inlined
-def _mark_on(
+def _mark_rows(
     rows: KeyedRows, last: int, is_superseded: Mask, keys: State, groups: State
 ) -> tuple[int, State]:
-    """Mark from a row on, up to one that is of a group, or for whose key there is no room.
+    """Mark rows until a group record, or until there is no room for the key of a row.
 
-    No array is replaced in here: counting who holds them would take longer than all else.
+    This loop never replaces an array: Numba's reference counting would dominate its run time.
     """
     slots, copies, copies_end, count, steps_back = keys
     row, has_records = last, groups[_COUNT] > 0
@@ -171,7 +176,7 @@ def _mark_on(
 
 @inlined
 def _with_more_room(keys: State, length: int) -> State:
-    """The same keys, with room for one more of this length."""
+    """Return the same keys, with room for one more key of this length."""
     slots, copies, copies_end, count, steps_back = keys
     copies = _with_room(copies, copies_end, length)
     if 2 * (count + 1) > len(slots):
@@ -195,15 +200,15 @@ def _keep_next(slots: Integers, slot: int, is_superseded: Mask) -> None:
 
 @inlined
 def _records_of(groups: State, data: Bytes, position: int, length: int) -> int:
-    """How many records a group has behind a place."""
+    """Return the number of a group's records that the walk has counted."""
     slots, copies, _, _, _ = groups
     slot = _find(slots, copies, _hash(data, position, length), data, position, length)
     return slots[slot, _EPOCH] if slots[slot, _KEY] != _EMPTY else 0
 
 
 @compiled
-def _with_record(groups: State, data: Bytes, position: int, length: int) -> State:
-    """One more record of a group."""
+def _count_record(groups: State, data: Bytes, position: int, length: int) -> State:
+    """Count one more record of a group."""
     slots, copies, copies_end, count, _ = groups
     key_hash = _hash(data, position, length)
     slot = _find(slots, copies, key_hash, data, position, length)
@@ -224,7 +229,7 @@ def _with_record(groups: State, data: Bytes, position: int, length: int) -> Stat
 def _find(
     slots: Integers, copies: Bytes, key_hash: int, data: Bytes, position: int, length: int
 ) -> int:
-    """The slot of a key, or the empty one where it belongs."""
+    """Return the slot of a key, or the empty slot for it."""
     slot = key_hash & (len(slots) - 1)
     while True:
         key = slots[np.uint64(slot), _KEY]
@@ -239,7 +244,7 @@ def _find(
 
 @inlined
 def _hash(data: Bytes, position: int, length: int) -> int:
-    """FNV-1a by words of eight bytes, folded after each."""
+    """Hash with FNV-1a by words of eight bytes, folded after each word."""
     value = _FNV_OFFSET_BASIS ^ length
     end = position + length
     while end - position >= 8:

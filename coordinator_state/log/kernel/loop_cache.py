@@ -1,9 +1,14 @@
-"""Where Numba keeps the compiled loops between processes.
+"""The cache of compiled loops between processes.
 
-The first of these that can be written: the folder that `NUMBA_CACHE_DIR` names, `__pycache__`
-beside the file, the user's cache. The first and the last may hold loops of several releases, and
-serve a program in an archive, which Spark brings to executors at another path for each application:
-what is kept there goes by the sources of this package, not by their path.
+Numba uses the first writable of these folders:
+
+1. the folder in `NUMBA_CACHE_DIR`;
+2. `__pycache__` beside the file;
+3. the user's cache folder.
+
+The first and the last may contain loops of several releases. They also serve a program in an
+archive, which Spark unpacks at a different path for each application. So there the key is a hash of
+this package's sources, not their path.
 
 Source: numba/core/caching.py of Numba 0.68, whose own locator for archives ignores
 `NUMBA_CACHE_DIR` and fails where it cannot write.
@@ -28,7 +33,7 @@ _PACKAGES: Final = ("wire", "records", "log")
 
 
 class _FolderLocator(caching._CacheLocator):
-    """Keeps loops in a folder of its own for each state of the sources."""
+    """Keeps loops in a separate folder for each version of the sources."""
 
     def __init__(self, function: Callable[..., Any], file: str, root: str) -> None:
         self._py_file = file
@@ -38,11 +43,11 @@ class _FolderLocator(caching._CacheLocator):
     @classmethod
     @abstractmethod
     def root(cls) -> str:
-        """The folder of folders; empty if there is none."""
+        """Return the parent folder; empty if there is none."""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _FolderLocator | None:
-        """The locator, None where the folder cannot be written."""
+        """Return the locator, None if its folder is not writable."""
         if not (root := cls.root()):
             return None
         locator = cls(function, file, root)
@@ -84,10 +89,10 @@ class _Implementation(caching.CompileResultCacheImpl):
 
 
 class LoopCache(caching.FunctionCache):
-    """The cache of one loop; a loop that cannot be kept or read is compiled again.
+    """The cache of one loop; a loop that cannot be stored or loaded is compiled again.
 
     Raises:
-        RuntimeError: when it is made, if no folder can be written.
+        RuntimeError: the constructor found no writable folder.
     """
 
     _impl_class = _Implementation
@@ -96,20 +101,20 @@ class LoopCache(caching.FunctionCache):
         try:
             return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001 - a damaged pickle may raise anything
-            # A damaged index would hide the loops that are kept after it.
+            # A damaged index would hide the loops that are stored later.
             with suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        # The disk is full, or another process damaged the index since.
+        # The disk may be full, or another process may have damaged the index.
         with suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=1)
 def _sources() -> str:
-    """A hash of every source file: loops hold parts and constants of other files too."""
+    """Return a hash of all source files: loops include code and constants of other files, too."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for source in _files_of(files("coordinator_state") / package):

@@ -1,8 +1,8 @@
 """Integers and varints in byte arrays, for the compiled loops of this package.
 
-Positions are int64 and bytes are read by `uint8`. The functions here become part of the loops of
-other files. In `__pycache__`, Numba renews a cached loop when the loop's own file changes, not when
-only this one does.
+Positions are int64, and `uint8` reads bytes. The functions here are inlined into loops of other
+files. Cached in `__pycache__`, such a loop becomes stale if only this file changes: Numba checks
+only the loop's own file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def compiled(function: Function) -> Function:
-    """Compile a loop that Python calls, and keep the result between processes where possible.
+    """Compile a loop that Python calls, and cache the result between processes (`LoopCache`).
 
-    `LoopCache` says where. If no folder can be written, every process compiles for itself.
+    If no cache folder is writable, every process compiles the loop itself.
     """
     loop: Any = numba.njit(nogil=True)(function)
     with suppress(RuntimeError):
@@ -35,46 +35,46 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a part of other loops, in each of which it is repeated.
+    """Compile a function that is inlined into other loops.
 
-    As a call it would cost more than what it does: arrays are passed in eight parts and counted.
+    A call would cost more than its work: arrays are passed in eight parts and reference-counted.
     """
     return cast("Function", numba.njit(nogil=True, forceinline=True)(function))
 
 
 def read_only(array: npt.NDArray[np.uint8]) -> Bytes:
-    """Numba compiles apart for read-only and writable arrays; the loops read one kind only."""
+    """Make an array read-only: Numba would compile a second variant for writable arrays."""
     array.flags.writeable = False
     return array
 
 
 @inlined
 def uint8(data: Bytes, position: int) -> int:
-    """Numba lets signed positions count from the end, which costs more than the reading itself."""
+    """Read a byte at an unsigned position: Numba's check for negative indexes costs more time."""
     return int(np.int64(data[np.uint64(position)]))
 
 
 @inlined
 def int16(data: Bytes, position: int) -> int:
-    """Two bytes, signed; big-endian, as the integers that follow."""
+    """Read two bytes, signed, big-endian."""
     return int(np.int64(np.int8(data[np.uint64(position)]))) << 8 | uint8(data, position + 1)
 
 
 @inlined
 def int32(data: Bytes, position: int) -> int:
-    """Four bytes, signed."""
+    """Read four bytes, signed, big-endian."""
     return int16(data, position) << 16 | uint8(data, position + 2) << 8 | uint8(data, position + 3)
 
 
 @inlined
 def int64(data: Bytes, position: int) -> int:
-    """Eight bytes, signed."""
+    """Read eight bytes, signed, big-endian."""
     return int32(data, position) << 32 | (int32(data, position + 4) & 0xFFFFFFFF)
 
 
 @inlined
 def word(data: Bytes, position: int) -> int:
-    """Eight bytes, little-endian: the order in which a processor loads them at once."""
+    """Read eight bytes, little-endian, which a processor loads with one instruction."""
     return (
         uint8(data, position)
         | uint8(data, position + 1) << 8
@@ -89,7 +89,7 @@ def word(data: Bytes, position: int) -> int:
 
 @inlined
 def varint_bits(data: Bytes, position: int, end: int, most_bytes: int) -> tuple[int, int]:
-    """The bits of a varint and the position behind it, -1 where it is cut or too long."""
+    """Read the bits of a varint and the position after it; -1 if it is incomplete or too long."""
     bits = 0
     for shift in range(0, 7 * most_bytes, 7):
         if position >= end:
@@ -104,28 +104,28 @@ def varint_bits(data: Bytes, position: int, end: int, most_bytes: int) -> tuple[
 
 @inlined
 def unsigned_varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
-    """At most five bytes, taken modulo 2^32."""
+    """Read at most five bytes, modulo 2^32."""
     bits, position = varint_bits(data, position, end, 5)
     return bits & 0xFFFFFFFF, position
 
 
 @inlined
 def varint(data: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int32."""
+    """Read a zigzag int32."""
     bits, position = unsigned_varint(data, position, end)
     return (bits >> 1) ^ -(bits & 1), position
 
 
 @inlined
 def varlong(data: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Zigzag int64."""
+    """Read a zigzag int64."""
     bits, position = varint_bits(data, position, end, 10)
     return ((bits >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(bits & 1), position
 
 
 @inlined
 def copy_bytes(data: Bytes, position: int, length: int, out: Bytes, target: int) -> int:
-    """Returns the position behind the copy."""
+    """Copy bytes; return the position after the copy."""
     for index in range(length):
         out[np.uint64(target + index)] = data[np.uint64(position + index)]
     return target + length

@@ -1,11 +1,11 @@
-"""The records of indexed batches, as little of each as tells whether a later one supersedes it.
+"""The index of records in indexed batches: only the columns that compaction needs.
 
-Most records of a log are superseded, and nothing more of them is needed: that they are well formed,
-where the key is and what was committed. `rows` decodes those that stay.
+Most records of a log are superseded. For those the index needs only the position of the key and the
+committed offset, and a check that they are well formed. `rows` decodes the records that are kept.
 
-Records are indexed [column, record]. One that is neither a well-formed OffsetCommit nor a marker
-says where it is and is read by `log_decoder`, and so is a batch with anything amiss, which counts
-as one record here.
+The index is [column, record]. `log_decoder` reads records that are neither a well-formed
+OffsetCommit nor a marker; the index has their position. It also reads batches with any error; such
+a batch counts as one record here.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ RECORD_KIND: Final = 0
 RECORD_BATCH: Final = 1
 RECORD_POSITION: Final = 2
 RECORD_KEY_POSITION: Final = 3
-"""Where the key begins behind its record type."""
+"""The position of the key after its record type."""
 RECORD_KEY_LENGTH: Final = 4
-"""Of group, topic and partition; whatever may be behind them is no part of the key."""
+"""The length of group, topic and partition, without trailing bytes of the key."""
 RECORD_COMMITTED_OFFSET: Final = 5
 RECORD_COLUMNS: Final = 6
 
-# Those of `keys`, and two more; a marker is of kind "other".
-KIND_READABLE_RECORD: Final = KIND_GROUP_RECORD + 1
-KIND_READABLE_BATCH: Final = KIND_GROUP_RECORD + 2
+# The kinds of `keys`, and two more. A marker has KIND_OTHER.
+KIND_FALLBACK_RECORD: Final = KIND_GROUP_RECORD + 1
+KIND_FALLBACK_BATCH: Final = KIND_GROUP_RECORD + 2
 
 _TYPE_BYTES: Final = 2
 _PARTITION_BYTES: Final = 4
@@ -82,12 +82,12 @@ def index_records(
     records: Integers,
     scratch: Integers,
 ) -> int:
-    """Fill `records` from the batches from `first` to before `last`.
+    """Fill `records` from the batches from `first` up to, not including, `last`.
 
-    The batches' positions are those in `arena`; `scratch` is one row of `rows`.
+    The positions of the batches refer to `arena`; `scratch` is one row of `rows`.
 
     Returns:
-        How many records there are; no more than the batches' `MOST_ROWS`.
+        The number of records, at most the sum of the batches' `MOST_ROWS`.
     """
     count = 0
     for index in range(first, last):
@@ -102,7 +102,7 @@ def index_records(
                 arena, from_offset, to_offset, table, index, records, count, scratch
             )
         if after < 0:
-            records[RECORD_KIND, count] = KIND_READABLE_BATCH
+            records[RECORD_KIND, count] = KIND_FALLBACK_BATCH
             records[RECORD_BATCH, count] = index
             after = count + 1
         count = after
@@ -127,7 +127,7 @@ def _index_batch(
     count: int,
     scratch: Integers,
 ) -> int:
-    """How many there are with those of the batch, or -1 where anything in it is amiss."""
+    """Add the records of a batch; return the new count, or -1 if the batch has an error."""
     header = table[POSITION, index]
     position = table[BODY_START, index]
     end = table[BODY_END, index]
@@ -136,9 +136,7 @@ def _index_batch(
     in_batch = int32(arena, header + 57)
     if in_batch < 0:
         return -1
-    is_held_back = (
-        table[PRODUCER_ID, index] != NO_PRODUCER_ID or attributes & TRANSACTIONAL_FLAG != 0
-    )
+    is_exempt = table[PRODUCER_ID, index] != NO_PRODUCER_ID or attributes & TRANSACTIONAL_FLAG != 0
     for _ in range(in_batch):
         after = decode_record(
             arena, position, end, attributes & CONTROL_FLAG, scratch, np.uint64(0)
@@ -149,17 +147,17 @@ def _index_batch(
             place = np.uint64(count)
             records[RECORD_BATCH, place] = index
             records[RECORD_POSITION, place] = position
-            _index_record(records, place, scratch, is_held_back)
+            _index_record(records, place, scratch, is_exempt)
             count += 1
         position = after
     return count if position == end else -1
 
 
 @inlined
-def _index_record(records: Integers, place: np.uint64, row: Integers, is_held_back: bool) -> None:
+def _index_record(records: Integers, place: np.uint64, row: Integers, is_exempt: bool) -> None:
     kind = row[KIND, 0]
     if kind == KIND_COMMIT:
-        is_plain = not is_held_back and row[VERSION, 0] != TOMBSTONE_VERSION
+        is_plain = not is_exempt and row[VERSION, 0] != TOMBSTONE_VERSION
         key = row[GROUP_POSITION, 0] - STRING_LENGTH_BYTES
         key_end = row[TOPIC_POSITION, 0] + row[TOPIC_LENGTH, 0] + _PARTITION_BYTES
         records[RECORD_KIND, place] = KIND_PLAIN_COMMIT if is_plain else KIND_OTHER_OFFSET
@@ -169,5 +167,5 @@ def _index_record(records: Integers, place: np.uint64, row: Integers, is_held_ba
     elif kind == KIND_MARKER:
         records[RECORD_KIND, place] = KIND_OTHER
     else:
-        records[RECORD_KIND, place] = KIND_READABLE_RECORD
+        records[RECORD_KIND, place] = KIND_FALLBACK_RECORD
         records[RECORD_KEY_POSITION, place] = row[KEY_POSITION, 0] + _TYPE_BYTES

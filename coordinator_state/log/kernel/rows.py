@@ -1,9 +1,8 @@
-"""Records of indexed batches to rows of integers: OffsetCommits and markers, in compiled loops.
+"""Compiled loops that decode OffsetCommits and markers to rows of integers.
 
-Rows are indexed [column, row]. Strings and ids stay where they are in the bytes, as position and
-length, for most rows are superseded and never looked at again. A record that is neither a
-well-formed OffsetCommit nor a marker is a row that says where its key and value are, and a batch
-with anything amiss is one row: `log_decoder` reads those.
+Rows are indexed [column, row]. Strings and ids are not copied: a row has their position and length,
+because most rows are superseded. For a record that is neither a well-formed OffsetCommit nor a
+marker, the row has the positions of its key and value, and `log_decoder` reads it.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ COMMIT_TIMESTAMP: Final = 15
 EXPIRE_TIMESTAMP: Final = 16
 TOPIC_ID_POSITION: Final = 17
 ROW_COLUMNS: Final = 18
-# A marker has its type where an OffsetCommit has its record type, and a record that is handed on
-# has its key and value where the group and the metadata would be; a length below 0 is null.
+# A marker has its control type in the column of the record type. A record for `log_decoder` has its
+# key and value in the columns of the group and the metadata; a length below 0 is null.
 CONTROL_TYPE: Final = RECORD_TYPE
 KEY_POSITION: Final = GROUP_POSITION
 KEY_LENGTH: Final = GROUP_LENGTH
@@ -63,7 +62,7 @@ VALUE_LENGTH: Final = METADATA_LENGTH
 
 KIND_COMMIT: Final = 0
 KIND_MARKER: Final = 1
-KIND_READABLE: Final = 2
+KIND_FALLBACK: Final = 2
 
 TOMBSTONE_VERSION: Final = -1
 NO_POSITION: Final = -1
@@ -78,7 +77,7 @@ _LEAST_VALUE_BYTES: Final = 20
 def decode_rows(
     arena: Bytes, table: Integers, positions: Integers, batches: Integers, rows: Integers
 ) -> None:
-    """Decode well-framed records, each of the batch whose number in the table is given."""
+    """Decode the well-framed records at `positions`; `batches` has their batch numbers."""
     for row in range(len(positions)):
         place = np.uint64(row)
         batch = batches[place]
@@ -97,10 +96,10 @@ def decode_rows(
 def decode_record(
     arena: Bytes, position: int, end: int, is_control: int, rows: Integers, row: np.uint64
 ) -> int:
-    """Frame and decode a record; returns its end, or -1 where lengths are amiss or it has headers.
+    """Frame and decode a record; return its end, or -1 if a length is wrong or it has headers.
 
-    Offset and timestamp are as in the record, relative to those of the batch. `rows` are indexed
-    unsigned, for the reason that `numbers.uint8` is.
+    Offset and timestamp are deltas, as in the record. The index of `rows` is unsigned for the same
+    reason as in `numbers.uint8`.
     """
     length, position = varint(arena, position, end)
     if position < 0 or length < LEAST_RECORD_BYTES - 1 or length > end - position:
@@ -113,11 +112,11 @@ def decode_record(
     if position < 0:
         return -1
     key_length, key = varint(arena, position, end)
-    position = _behind(key, key_length, end)
+    position = _end_of_bytes(key, key_length, end)
     if position < 0:
         return -1
     value_length, value = varint(arena, position, end)
-    position = _behind(value, value_length, end)
+    position = _end_of_bytes(value, value_length, end)
     if position != end - 1 or uint8(arena, position) != 0:
         return -1
     if is_control:
@@ -127,7 +126,7 @@ def decode_record(
             arena, value, value_length, rows, row
         )
     if not is_decoded:
-        rows[KIND, row] = KIND_READABLE
+        rows[KIND, row] = KIND_FALLBACK
         rows[KEY_POSITION, row] = key
         rows[KEY_LENGTH, row] = key_length
         rows[VALUE_POSITION, row] = value
@@ -136,8 +135,8 @@ def decode_record(
 
 
 @inlined
-def _behind(position: int, length: int, end: int) -> int:
-    """The position behind bytes of a record, null or not; -1 where they do not fit."""
+def _end_of_bytes(position: int, length: int, end: int) -> int:
+    """Return the position after the bytes of a key or value, which may be null; -1 if too long."""
     if position < 0 or length > end - position:
         return -1
     return position if length < 0 else position + length
@@ -147,7 +146,7 @@ def _behind(position: int, length: int, end: int) -> int:
 def _decode_control_key(
     arena: Bytes, key: int, length: int, rows: Integers, row: np.uint64
 ) -> bool:
-    """int16 version, int16 control type."""
+    """Decode int16 version, int16 control type."""
     if length < 4 or int16(arena, key) < 0:
         return False
     rows[KIND, row] = KIND_MARKER
@@ -162,7 +161,7 @@ def _decode_control_key(
 
 @inlined
 def _decode_key(arena: Bytes, key: int, length: int, rows: Integers, row: np.uint64) -> bool:
-    """int16 record type 0 or 1, group and topic as strings, int32 partition."""
+    """Decode int16 record type 0 or 1, group and topic as strings, int32 partition."""
     if length < _LEAST_KEY_BYTES:
         return False
     record_type = int16(arena, key)
@@ -190,7 +189,7 @@ def _decode_key(arena: Bytes, key: int, length: int, rows: Integers, row: np.uin
 
 @inlined
 def _clear_value(rows: Integers, row: np.uint64) -> None:
-    """As a tombstone's: no metadata, and null where a version or a sentinel says so."""
+    """Set the columns of the value as for a tombstone."""
     rows[VERSION, row] = TOMBSTONE_VERSION
     rows[LEADER_EPOCH, row] = -1
     rows[METADATA_POSITION, row] = 0
@@ -201,7 +200,7 @@ def _clear_value(rows: Integers, row: np.uint64) -> None:
 
 @inlined
 def _decode_value(arena: Bytes, value: int, length: int, rows: Integers, row: np.uint64) -> bool:
-    """int16 version, int64 offset, from v3 int32 leader epoch, metadata, int64 commit timestamp."""
+    """Decode int16 version, int64 offset, v3+ int32 leader epoch, metadata, int64 timestamp."""
     _clear_value(rows, row)
     if length < 0:
         return True
@@ -235,7 +234,7 @@ def _decode_value(arena: Bytes, value: int, length: int, rows: Integers, row: np
 def _decode_value_end(
     arena: Bytes, position: int, end: int, version: int, rows: Integers, row: np.uint64
 ) -> bool:
-    """v1: int64 expire timestamp. v4: tagged fields, of which tag 0 is the topic id."""
+    """Decode in v1 the int64 expire timestamp, in v4 the tagged fields; tag 0 is the topic id."""
     if version == 1:
         if end - position < 8:
             return False

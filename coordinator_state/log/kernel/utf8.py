@@ -1,4 +1,4 @@
-"""Whether bytes are UTF-8, as strictly as Python decodes: compiled into the loops of `rows`."""
+"""UTF-8 validation, as strict as Python's decoder; compiled into the loops of `rows`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_ASCII: Final = -0x7F7F7F7F7F7F7F80
 
 @inlined
 def is_utf8(data: Bytes, position: int, length: int) -> bool:
-    """No overlong forms, no surrogates, nothing past U+10FFFF."""
+    """Whether bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF."""
     end = position + length
     while end - position >= 8 and word(data, position) & _NOT_ASCII == 0:
         position += 8
@@ -28,13 +28,13 @@ def is_utf8(data: Bytes, position: int, length: int) -> bool:
 
 @inlined
 def _is_ascii_end(data: Bytes, position: int, end: int) -> bool:
-    """Whether fewer than eight bytes are ASCII: seen as the last ones of eight that end there."""
+    """Whether the last bytes, fewer than eight, are ASCII; reads the eight bytes before `end`."""
     return (word(data, end - 8) & _NOT_ASCII) >> (8 * (position + 8 - end)) == 0
 
 
 @inlined
 def _character_size(data: Bytes, position: int, end: int) -> int:
-    """Bytes of the character at a position, 0 where there is none."""
+    """Return the number of bytes of the character at a position, 0 if it is invalid."""
     lead = uint8(data, position)
     if lead < 0x80:
         return 1
@@ -51,7 +51,7 @@ def _character_size(data: Bytes, position: int, end: int) -> int:
 
 @inlined
 def _may_follow(lead: int, second: int) -> bool:
-    """The second byte rules out overlong forms (E0, F0), surrogates (ED) and the far end (F4)."""
+    """Check the second byte: no overlong form (E0, F0), surrogate (ED) or above U+10FFFF (F4)."""
     low, high = 0x80, 0xBF
     if lead == 0xE0:
         low = 0xA0

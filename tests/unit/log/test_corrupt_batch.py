@@ -145,7 +145,7 @@ class TestRemainder:
         assert [record.record_offset for record in batch.records] == [10]
         assert batch.remainder is not None
         assert batch.remainder.base_offset == 11
-        assert batch.remainder.reason == f"{len(raw) - 61 - 11} bytes behind the last record"
+        assert batch.remainder.reason == f"{len(raw) - 61 - 11} bytes after the last record"
 
     @pytest.mark.parametrize(
         ("record", "reason"),

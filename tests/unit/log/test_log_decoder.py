@@ -249,7 +249,7 @@ class TestUndecodable:
         row, _ = rows_of(raw + commits(6, 1))
         assert row["raw_value"] == raw[:MAX_CORRUPT_BYTES]
         cut = len(raw) - MAX_CORRUPT_BYTES
-        assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes cut)")
+        assert row["reason"].endswith(f" ({cut} of {len(raw)} bytes omitted)")
 
     def test_records_behind_a_broken_one(self) -> None:
         body_of_one = write_record_batch(0, [(0, 9, KEY, VALUE)])[61:]

@@ -65,14 +65,14 @@ class TestMessageSet:
     @pytest.mark.parametrize(
         ("magic", "inside", "reason"),
         [
-            (0, b"", "compressed message without messages inside"),
+            (0, b"", "compressed message without inner messages"),
             (0, struct.pack(">qi", 0, 3), "message of 3 bytes inside a wrapper"),
             (0, bytes.fromhex(KAFKA[1, "none"]), "magic 1 inside a wrapper of magic 0"),
             (0, bytes.fromhex(KAFKA[0, "gzip"]), "compressed message inside a compressed one"),
             (
                 0,
                 bytes.fromhex(KAFKA[0, "none"]),
-                "offset inside a wrapper beyond the wrapper's own",
+                "offset inside a wrapper is negative or larger than the wrapper's",
             ),
             (1, changed(bytes.fromhex(KAFKA[1, "none"]), 30, ">b", 9), "CRC-32 is 0x"),
             (
