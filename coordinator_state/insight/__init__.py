@@ -1,4 +1,4 @@
-"""Conclusions from replayed state: lag, status rules (ours and Burrow's), events of groups.
+"""Conclusions from replayed state: lag, status rules (ours and Burrow's), events.
 
 Imports `replay` and the packages below it.
 """

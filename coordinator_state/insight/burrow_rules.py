@@ -1,8 +1,8 @@
-"""Burrow's rules: what its evaluator says of a partition by its last commits.
+"""Burrow's rules: the status of a partition from its last commits.
 
-They are followed as they are, weaknesses included: a single commit that is behind is STOP at once;
-of several rewinds only the first is looked at; the lag of a commit is that of its arrival. Rules of
-our own are in `group_status`.
+They copy Burrow with its weaknesses. A single commit with lag is STOP at once. Of several rewinds,
+only the first counts. The lag of a commit is the lag at its arrival. `group_status` has our own
+rules.
 
 Source: linkedin/Burrow core/internal/evaluator/caching.go (`calculatePartitionStatus`) and
 core/internal/storage/inmemory.go at v1.9.5.
@@ -17,11 +17,11 @@ from typing import NamedTuple
 from coordinator_state.insight.group_status import Status, Verdict
 
 INTERVALS = 10
-"""How many commits, and log ends, the evaluator looks back at."""
+"""The evaluator's window: the number of commits and of log ends."""
 
 
 class Commit(NamedTuple):
-    """A commit, with the lag that it had when it arrived, None where the log end was not known."""
+    """A commit with its lag at arrival; the lag is None if the log end was unknown."""
 
     committed_offset: int
     timestamp_ms: int
@@ -35,14 +35,14 @@ def partition_status(
     now_ms: int,
     allowed_lag: int = 0,
 ) -> Verdict:
-    """The status of a partition.
+    """Return the status of a partition.
 
     Args:
-        commits: the last `INTERVALS` commits at most, oldest first.
-        log_end_offsets: as many log ends, one at each refresh of offsets.
-        lag: of now.
-        now_ms: the time, of which Burrow takes whole seconds.
-        allowed_lag: what is as good as none.
+        commits: at most the last `INTERVALS` commits, oldest first.
+        log_end_offsets: at most `INTERVALS` log ends, one per refresh of offsets.
+        lag: the current lag.
+        now_ms: the current time; Burrow rounds it down to seconds.
+        allowed_lag: a lag up to this value counts as zero.
     """
     if not commits or lag <= allowed_lag:
         return Verdict(Status.OK, f"lag {lag}")
@@ -52,7 +52,7 @@ def partition_status(
     if is_stopped(commits, now_ms) and not was_lag_zero(commits, log_end_offsets):
         return Verdict(
             Status.STOP,
-            f"no commit for {silent_ms / 1000:g} s, the last {len(commits)} took "
+            f"no commit for {silent_ms / 1000:g} s, the last {len(commits)} span "
             f"{span_ms / 1000:g} s; lag {lag}",
         )
     index = rewind_index(commits)
@@ -73,19 +73,19 @@ def partition_status(
 
 
 def group_status(partitions: Iterable[Status]) -> Status:
-    """The worst status of a group's partitions; what is worse than WARN is ERR."""
+    """Return the worst status of a group's partitions; a status worse than WARN becomes ERR."""
     order = (Status.OK, Status.WARN)
     found = set(partitions) or {Status.OK}
     return Status.ERR if found - set(order) else max(found, key=order.index)
 
 
 def is_lag_never_zero(commits: Sequence[Commit], allowed_lag: int) -> bool:
-    """Rule 1: a partition is well if any commit of the window had no lag."""
+    """Rule 1: a partition is OK if any commit of the window had no lag; returns the opposite."""
     return all(commit.lag is None or commit.lag > allowed_lag for commit in commits)
 
 
 def rewind_index(commits: Sequence[Commit]) -> int:
-    """Rule 2: where the first commit is that is lower than the one before, -1 for nowhere."""
+    """Rule 2: the index of the first commit below the one before it, -1 if there is none."""
     for index, (before, after) in enumerate(pairwise(commits), 1):
         if after.committed_offset < before.committed_offset:
             return index
@@ -98,22 +98,22 @@ def _is_recovered(commits: Sequence[Commit], index: int) -> bool:
 
 
 def is_stopped(commits: Sequence[Commit], now_ms: int) -> bool:
-    """Rule 3: the last commit is longer ago than the window is long."""
+    """Rule 3: the time since the last commit is longer than the window."""
     first, last = commits[0].timestamp_ms, commits[-1].timestamp_ms
     return now_ms // 1000 * 1000 - last > last - first
 
 
 def is_stalled(commits: Sequence[Commit]) -> bool:
-    """Rule 4: commits go on at the same offset."""
+    """Rule 4: all commits have the same committed offset."""
     return len({commit.committed_offset for commit in commits}) == 1
 
 
 def is_lag_not_decreasing(commits: Sequence[Commit]) -> bool:
-    """Rule 5: the lag has not become less from any commit to the next."""
+    """Rule 5: the lag never decreased from one commit to the next."""
     lags = [commit.lag for commit in commits if commit.lag is not None]
     return all(after >= before for before, after in pairwise(lags))
 
 
 def was_lag_zero(commits: Sequence[Commit], log_end_offsets: Iterable[int]) -> bool:
-    """Whether the last commit was at one of the log ends, or past it."""
+    """Whether the last commit is at or past one of the log ends."""
     return any(end <= commits[-1].committed_offset for end in log_end_offsets)

@@ -1,24 +1,25 @@
-"""What happened to groups and to their offsets, told from the records of the log.
+"""Events of groups and their offsets, derived from the records of the log.
 
-Group records, by what was there before and after each:
+Events of group records compare the group before and after each record:
 
-* `group_created`: a record made a group of this type (a simple group, made by an offset commit
-  alone, gives way to it without a word); `group_deleted`: the group's tombstone;
-* `rebalance`: another generation, or group epoch;
-* `member_joined`, `member_left`; `group_emptied`: the last one left;
-* `assignment_changed`: a member's assignment (of a classic group), or its target assignment. It
-  has what was before and after; the member gives up and takes over partitions at its own pace.
+* `group_created`: a record created a group of this type. It may replace a simple group, which gets
+  no event of its own. `group_deleted`: the group's tombstone.
+* `rebalance`: the generation or group epoch changed.
+* `member_joined`, `member_left`; `group_emptied`: the last member left.
+* `assignment_changed`: the assignment of a classic member or the target assignment of another
+  member changed. The event has both assignments. The member revokes and takes over the partitions
+  later, at its own pace.
 
-Offsets, by the committed offset before and after each commit that took part:
+Events of offsets compare the committed offset before and after each applied commit:
 
-* `offset_rewind`: a lower one, committed by a group with members, or by a simple one; the member is
-  the one that the partition is assigned to;
-* `offset_reset`: another one, committed in the name of a group that has no members, as
-  `kafka-consumer-groups --reset-offsets` and the admin client do. A higher one counts only if it is
-  the first since the group was emptied, or tells no leader epoch: consumers with `assign()` that
-  use a group's name go on and on;
-* `offset_expired`, `offset_deleted`: a tombstone, by the time at which the offset was to expire;
-* `transaction_hung`: offsets waited for longer than `HUNG_AFTER_MS` for their transaction's end.
+* `offset_rewind`: a lower offset in a group with members or in a simple group. The member is the
+  owner of the partition.
+* `offset_reset`: another offset in a group without members, as `kafka-consumer-groups
+  --reset-offsets` and the admin client commit it. A higher offset counts only if it is the first
+  commit since the group became empty, or has no leader epoch: consumers with `assign()` may commit
+  under the group's name continuously.
+* `offset_expired`, `offset_deleted`: a tombstone after or before the expiry time of the offset.
+* `transaction_hung`: a transactional commit was pending for longer than `HUNG_AFTER_MS`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ HUNG_AFTER_MS: Final = 60_000
 
 
 class EventName(str, Enum):
-    """What happened."""
+    """The names of events; see the module."""
 
     GROUP_CREATED = "group_created"
     GROUP_EMPTIED = "group_emptied"
@@ -73,10 +74,10 @@ Tasks = tuple[AssignedTask, ...] | None
 
 
 class GroupEvent(NamedTuple):
-    """An event; None where it has no such thing.
+    """An event; attributes that do not apply to it are None.
 
-    `record_offset` is that of the record with which it happened: of a transaction, the marker.
-    `epoch` is a generation or a group epoch; `member_count` is that of afterwards.
+    `record_offset` is the offset of the record that caused it, in a transaction of the marker. The
+    epochs are generations or group epochs. `member_count` is the count after the event.
     """
 
     event: EventName
@@ -105,21 +106,21 @@ class GroupEvent(NamedTuple):
 
 @dataclass(slots=True)
 class GroupEventReplay:
-    """Group records, replayed one by one, and what happened with each."""
+    """Replays group records one by one and returns the events of each."""
 
     groups: GroupReplay = field(default_factory=GroupReplay)
 
     def replay_record(self, record: GroupRecord) -> list[GroupEvent]:
-        """What happened with a group record; topics that a record names by id have no names."""
-        before = _Glance.at(self.groups.states.get(record.group_id), record.name)
+        """Replay a group record and return its events; topics known only by id have no names."""
+        before = _GroupFacts.of(self.groups.states.get(record.group_id), record.name)
         self.groups.replay(record)
-        after = _Glance.at(self.groups.states.get(record.group_id), record.name)
+        after = _GroupFacts.of(self.groups.states.get(record.group_id), record.name)
         return [
-            found._replace(
-                group_type=found.group_type or after.group_type or before.group_type,
+            event._replace(
+                group_type=event.group_type or after.group_type or before.group_type,
                 record_offset=record.record_offset,
             )
-            for found in _changes(record.group_id, before, after)
+            for event in _changes(record.group_id, before, after)
         ]
 
     def replay_commit(
@@ -130,21 +131,21 @@ class GroupEventReplay:
         record_offset: int,
         topic_names: AskTopicNames = lambda _topic_ids: {},
     ) -> GroupEvent | None:
-        """What a commit that took part at `record_offset` did to the offset, None if nothing.
+        """Return the event of a commit that was applied at `record_offset`, None if it has none.
 
-        `topic_names` is asked for topics that an assignment names by id, to find the member.
+        `topic_names` returns names for topic ids in assignments; they are needed to find the owner.
         """
         if before is None or before.committed_offset == after.committed_offset:
             return None
         state = self._state(key.group_id)
         is_back = after.committed_offset < before.committed_offset
-        is_by_nobody = not state.members and not (isinstance(state, Group) and state.is_simple)
+        is_empty_group = not state.members and not (isinstance(state, Group) and state.is_simple)
         is_first = before.record_offset < state.record_offset
-        if not is_back and not (is_by_nobody and (is_first or after.leader_epoch is None)):
+        if not is_back and not (is_empty_group and (is_first or after.leader_epoch is None)):
             return None
         unnamed = state.unnamed_topic_ids() if isinstance(state, ModernGroup) else ()
         group = described(state, topic_names(unnamed))
-        name = EventName.OFFSET_RESET if is_by_nobody else EventName.OFFSET_REWIND
+        name = EventName.OFFSET_RESET if is_empty_group else EventName.OFFSET_REWIND
         event = _of_offset(name, group, key, before, record_offset)._replace(
             offset_after=after.committed_offset,
             producer_id=after.producer_id,
@@ -160,7 +161,7 @@ class GroupEventReplay:
         timestamp_ms: int | None,
         retention_ms: int,
     ) -> GroupEvent:
-        """What a tombstone at `record_offset` did to a committed offset."""
+        """Return the event of a tombstone at `record_offset` that removed a committed offset."""
         group = described(self._state(key.group_id))
         expires = expiry(
             group,
@@ -175,7 +176,7 @@ class GroupEventReplay:
         return _of_offset(name, group, key, before, record_offset)
 
     def _state(self, group_id: str) -> GroupState:
-        """A group of which there is no record is a simple one: it has, or had, an offset."""
+        """Return the group; without a group record it is simple, as it has or had an offset."""
         state = self.groups.states.get(group_id)
         return simple_group(group_id) if state is None else state
 
@@ -196,7 +197,7 @@ def _of_offset(
 
 
 def owner(group: Group, key: OffsetKey) -> GroupMember | None:
-    """The member that a topic partition is assigned to, None where the group does not tell."""
+    """Return the member with this topic partition in its assignment, None if there is none."""
     for member in group.members:
         for assigned in member.assignment or ():
             if (assigned.topic, assigned.partition) == (key.topic, key.partition):
@@ -205,8 +206,8 @@ def owner(group: Group, key: OffsetKey) -> GroupMember | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Glance:
-    """What a record may change of a group: of a classic one all, of others the named member."""
+class _GroupFacts:
+    """The part of a group that a record may change: all members if classic, or the named member."""
 
     group_type: str | None = None
     epoch: int | None = None
@@ -214,7 +215,7 @@ class _Glance:
     members: Mapping[str, GroupMember] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, state: GroupState | None, name: str) -> _Glance:
+    def of(cls, state: GroupState | None, name: str) -> _GroupFacts:
         if state is None or (isinstance(state, Group) and state.is_simple and not state.generation):
             return cls()
         if isinstance(state, Group):
@@ -225,8 +226,8 @@ class _Glance:
         return cls(state.group_type, state.epoch, len(state.members), members)
 
 
-def _changes(group_id: str, before: _Glance, after: _Glance) -> Iterator[GroupEvent]:
-    """What differs; record offset and group type are filled in later."""
+def _changes(group_id: str, before: _GroupFacts, after: _GroupFacts) -> Iterator[GroupEvent]:
+    """Yield an event per difference; the caller sets record offset and group type."""
     event = GroupEvent(
         event=EventName.GROUP_CREATED,
         group_id=group_id,
@@ -239,7 +240,7 @@ def _changes(group_id: str, before: _Glance, after: _Glance) -> Iterator[GroupEv
         return
     if before.group_type != after.group_type:
         yield event
-        before = _Glance()
+        before = _GroupFacts()
     if before.epoch != after.epoch and after.epoch:
         yield event._replace(
             event=EventName.REBALANCE,
@@ -276,7 +277,7 @@ def _changes_of_member(
 
 
 def _assigned(member: GroupMember | None) -> tuple[Partitions, Tasks]:
-    """What a member of a classic group has, or one of another type is to have; None is nothing."""
+    """Return a classic member's assignment or another member's target; None if empty."""
     if member is None:
         return None, None
     is_target = member.target_assignment is not None or member.target_tasks is not None

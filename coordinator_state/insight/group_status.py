@@ -1,12 +1,13 @@
-"""What state a group is in with a partition that it reads: one word, and one sentence with numbers.
+"""The status of a group in a partition that it reads: one word, and a reason with numbers.
 
-The statuses of Burrow are there by other rules, which repair three weaknesses. STOP is measured by
-the group's own pace, and a group that has committed once is given time. Any offset that the group
-has been past and is not back at is a REWIND, however often it went back. Lag is that of now and
-not that of the last commit's arrival.
+The statuses of Burrow have other rules here, which fix three weaknesses:
 
-The worst comes first: what explains a lag (lost data, a transaction that hangs) is told before what
-the lag looks like (STOP, STALL, WARN).
+- STOP depends on the group's usual time between commits; after a single commit the limit is longer.
+- REWIND holds until the group is back at its greatest recent offset, after any number of rewinds.
+- Lag is the current lag, not the lag at the arrival of the last commit.
+
+The first matching rule decides. Causes of a lag (lost data, a hanging transaction) come before its
+symptoms (STOP, STALL, WARN).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from coordinator_state.insight.lag import GONE
 
 
 class Status(str, Enum):
-    """A status, from well to worst; ERR is Burrow's of groups."""
+    """The statuses from best to worst; ERR is Burrow's status of a group."""
 
     OK = "OK"
     IDLE = "IDLE"
@@ -37,7 +38,7 @@ class Status(str, Enum):
 
     @property
     def rank(self) -> int:
-        """How bad it is: greater is worse."""
+        """The severity; greater is worse."""
         return _RANKS[self]
 
 
@@ -45,7 +46,7 @@ _RANKS: Final = {status: rank for rank, status in enumerate(Status)}
 
 
 class Verdict(NamedTuple):
-    """A status and why, in one sentence."""
+    """A status and its reason, in one sentence."""
 
     status: Status
     reason: str
@@ -53,14 +54,20 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRules:
-    """The limits; times in ms.
+    """The limits of the rules; times in ms.
 
-    Where the tables are further behind their log than `stale_after_ms`, nothing is said of lag.
-    A group that has not committed for `stop_intervals` times the time between its commits has
-    stopped, at least after `stop_after_ms`; one of which only one commit is known, after
-    `stop_unknown_after_ms`. `hanging_after_ms` is the default of `transaction.max.timeout.ms`, the
-    longest that brokers leave a transaction open. `rebalances` in `rebalances_within_ms` are a
-    loop.
+    Attributes:
+        stale_after_ms: lag is UNKNOWN if the tables are further behind `__consumer_offsets`.
+        stop_after_ms: the minimum time without a commit for STOP.
+        stop_intervals: STOP also needs this many usual times between commits without a commit.
+        stop_unknown_after_ms: the limit for STOP if only one commit is known.
+        slow_after_ms: the minimum age of the first uncommitted record for STALL and WARN.
+        hanging_after_ms: the default of `transaction.max.timeout.ms`, the longest time that brokers
+            leave a transaction open.
+        expiring_within_ms: EXPIRING if the offset expires within this time.
+        deleted_within_ms: WARN if uncommitted records will be deleted within this time.
+        rebalances: this many rebalances within `rebalances_within_ms` are REBALANCING_LOOP.
+        rebalances_within_ms: the window for `rebalances`.
     """
 
     stale_after_ms: int = 120_000
@@ -77,13 +84,13 @@ class StatusRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What is known of a committed offset; None where it is not.
+    """The facts about a committed offset; unknown facts are None.
 
-    The names are those of `group_lag`. `commits` counts those of the last minutes, that is since
-    `commits_from_ms` ago, `least_offset` and `greatest_offset` are the least and the greatest of
-    them. `pending_age_ms` is that of the oldest transactional offset that waits, `expires_in_ms`
-    the time until the offset expires. `behind_ms` is how far the tables are behind the log of
-    commits: ages and time lag are those of then.
+    The names are the columns of `group_lag`. `commits` counts the commits since `commits_from_ms`
+    ago; `least_offset` and `greatest_offset` are their smallest and greatest committed offsets.
+    `pending_age_ms` is the age of the oldest pending commit. `expires_in_ms` is the time until the
+    offset expires. `behind_ms` is how far the tables are behind `__consumer_offsets`; ages and time
+    lag are those at that earlier time.
     """
 
     has_members: bool
@@ -112,16 +119,16 @@ class PartitionFacts:
 
 
 def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
-    """The status of a group with one partition."""
+    """Return the status of a group in one partition."""
     if facts.topic_state == GONE:
         return Verdict(
-            Status.TOPIC_GONE, f"the topic is gone, offset {facts.committed_offset} is left"
+            Status.TOPIC_GONE,
+            f"the topic was deleted; committed offset {facts.committed_offset} remains",
         )
     if facts.pending_age_ms is not None and facts.pending_age_ms > rules.hanging_after_ms:
         return Verdict(
             Status.HANGING_TRANSACTION,
-            "an offset has waited for the end of its transaction for "
-            f"{time_text(facts.pending_age_ms)}",
+            f"a transactional commit has been pending for {time_text(facts.pending_age_ms)}",
         )
     unknown = _unknown(facts, rules)
     if unknown is not None:
@@ -142,24 +149,24 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
         return Verdict(Status.EXPIRING, f"offset {facts.committed_offset} {due}{when}")
     if not facts.lag:
         if facts.has_members:
-            return Verdict(Status.OK, "all is read")
-        return Verdict(Status.IDLE, "all is read, and the group has no members")
-    return Verdict(Status.OK, _waiting(facts, facts.lag))
+            return Verdict(Status.OK, "caught up")
+        return Verdict(Status.IDLE, "caught up; no members")
+    return Verdict(Status.OK, _lag_text(facts, facts.lag))
 
 
 def _unknown(facts: PartitionFacts, rules: StatusRules) -> str | None:
-    """Why nothing can be said of lag, None where something can."""
+    """Return the reason why the lag is unknown or stale, None if it is neither."""
     if facts.lag is None:
-        return facts.time_lag_unknown or "the log is not known"
+        return facts.time_lag_unknown or "the lag is unknown"
     if facts.behind_ms is None:
-        return "how far the tables are behind the log of commits is not known"
+        return "it is unknown how far the tables are behind __consumer_offsets"
     if facts.behind_ms > rules.stale_after_ms:
-        return f"the tables are {time_text(facts.behind_ms)} behind the log of commits"
+        return f"the tables are {time_text(facts.behind_ms)} behind __consumer_offsets"
     return None
 
 
 def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | None:
-    """What is the matter with a group that is behind, None for nothing."""
+    """Return the problem of a group with lag, None if it has none."""
     time_lag_ms = facts.time_lag_ms
     if facts.lag_to_last_stable == 0 and (time_lag_ms or 0) > rules.hanging_after_ms:
         return Verdict(
@@ -172,45 +179,48 @@ def _behind(facts: PartitionFacts, lag: int, rules: StatusRules) -> Verdict | No
     stop_after_ms = max(rules.stop_after_ms, rules.stop_intervals * interval_ms)
     if facts.commits < 2:
         stop_after_ms = rules.stop_unknown_after_ms
-    # Records that were there before the first sample have waited since then at least.
-    waited_ms = facts.commit_age_ms if time_lag_ms is None else time_lag_ms
-    if min(facts.commit_age_ms, waited_ms) > stop_after_ms:
+    # Without a time lag, the records are older than the first sample. The age of the last commit
+    # replaces it.
+    oldest_ms = facts.commit_age_ms if time_lag_ms is None else time_lag_ms
+    if min(facts.commit_age_ms, oldest_ms) > stop_after_ms:
         pace = f", usually every {time_text(interval_ms)}" if facts.commits > 1 else ""
         return Verdict(
             Status.STOP,
-            f"no commit for {time_text(facts.commit_age_ms)}{pace}; {_waiting(facts, lag)}",
+            f"no commit for {time_text(facts.commit_age_ms)}{pace}; {_lag_text(facts, lag)}",
         )
     if facts.greatest_offset > facts.committed_offset:
         return Verdict(
             Status.REWIND,
             f"went back from {facts.greatest_offset} in the last "
             f"{time_text(facts.commits_from_ms)} and is at {facts.committed_offset}; "
-            f"{_waiting(facts, lag)}",
+            f"{_lag_text(facts, lag)}",
         )
-    # Between two commits records wait, however fast they are read; the pace may not be known yet.
+    # Records stay uncommitted between two commits, even in a fast group. The usual time between
+    # commits may be unknown yet.
     pace_ms = max(interval_ms, facts.commit_age_ms)
-    is_slow = waited_ms > max(rules.slow_after_ms, 2 * pace_ms)
-    is_still = facts.commits > 1 and facts.least_offset == facts.greatest_offset
-    if is_slow and is_still and facts.commit_age_ms < waited_ms:
+    is_slow = oldest_ms > max(rules.slow_after_ms, 2 * pace_ms)
+    is_stuck = facts.commits > 1 and facts.least_offset == facts.greatest_offset
+    if is_slow and is_stuck and facts.commit_age_ms < oldest_ms:
         return Verdict(
             Status.STALL,
             f"{facts.commits} commits in {time_text(facts.commits_from_ms)}, all at offset "
-            f"{facts.committed_offset}; {_waiting(facts, lag)}",
+            f"{facts.committed_offset}; {_lag_text(facts, lag)}",
         )
-    if waited_ms > rules.slow_after_ms and _is_deleted_first(facts, rules):
+    if oldest_ms > rules.slow_after_ms and _is_deleted_first(facts, rules):
         left = time_text(facts.retention_margin_ms)
-        return Verdict(Status.WARN, f"records will be deleted in {left}; {_waiting(facts, lag)}")
+        return Verdict(Status.WARN, f"records will be deleted in {left}; {_lag_text(facts, lag)}")
     commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
     if is_slow and commits is not None and produces is not None and commits < produces:
         return Verdict(
             Status.WARN,
-            f"{commits:.3g} records/s are read and {produces:.3g} written; {_waiting(facts, lag)}",
+            f"reads {commits:.3g} records/s, producers write {produces:.3g} records/s; "
+            f"{_lag_text(facts, lag)}",
         )
     return None
 
 
 def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
-    """Whether records are deleted soon, and before the group catches up."""
+    """Whether uncommitted records will be deleted soon, before the group catches up."""
     left_ms = facts.retention_margin_ms
     if left_ms is None or left_ms >= rules.deleted_within_ms:
         return False
@@ -220,7 +230,7 @@ def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
 def rebalancing_loop(
     rebalances: int, last_ago_ms: int, epoch: int | None, rules: StatusRules
 ) -> Verdict | None:
-    """Whether a group goes from one rebalance to the next, None where it does not."""
+    """Return the verdict for a group with too many rebalances, None if it has fewer."""
     if rebalances < rules.rebalances:
         return None
     return Verdict(
@@ -230,13 +240,13 @@ def rebalancing_loop(
     )
 
 
-def _waiting(facts: PartitionFacts, lag: int) -> str:
-    since = "" if facts.time_lag_ms is None else f", the first for {time_text(facts.time_lag_ms)}"
-    return f"{lag} records wait{since}"
+def _lag_text(facts: PartitionFacts, lag: int) -> str:
+    oldest = "" if facts.time_lag_ms is None else f", oldest {time_text(facts.time_lag_ms)}"
+    return f"{lag} records behind{oldest}"
 
 
 def time_text(ms: float | None) -> str:
-    """A time as people say it.
+    """Format a time for people.
 
     >>> [time_text(ms) for ms in (250, 4_210, 99_700, 312_000, 7_200_000, 259_200_000)]
     ['0.25 s', '4.2 s', '100 s', '312 s', '2 h', '3 d']

@@ -1,14 +1,14 @@
-"""How far committed offsets are behind their logs: in records, and in time.
+"""Lag and time lag of committed offsets, from offset samples of the logs.
 
-Logs are known by samples. An offset was *produced* when it stopped being the log end: between the
-last sample whose log end was not past it and the next one, the log is taken to have grown evenly,
-so the error is at most the time between two samples. The *time lag* is the age of the first record
-that is not committed and not deleted.
+An offset was *produced* when it stopped being the log end. That time is interpolated between the
+last sample whose log end is not past the offset and the next sample, so the error is at most the
+time between two samples. The *time lag* is the age of the first record that is neither committed
+nor deleted.
 
-Where a log was deleted and created again (another topic id), or got shorter (an unclean election),
-earlier samples say nothing of its records.
+Earlier samples are ignored if a log was deleted and created again (another topic id) or became
+shorter (unclean election).
 
-Many logs are looked at at once: samples and questions name their log by its number.
+All functions process many logs at once; arrays refer to a log by its number.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PRESENT: Final = "present"
 GONE: Final = "gone"
 
 NO_SAMPLE: Final = "the log was not sampled yet"
-TOPIC_GONE: Final = "the topic is gone"
-TOO_OLD: Final = "no sample is as old as the first uncommitted record"
+TOPIC_GONE: Final = "the topic was deleted"
+TOO_OLD: Final = "the first uncommitted record is older than the first sample"
 
 UNKNOWN: Final = -1
 
@@ -35,7 +35,7 @@ Texts = NDArray[np.object_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSamples:
-    """Samples by log and time; offsets are known where the state is "present"."""
+    """Offset samples in the order of log and time; they have offsets if the state is "present"."""
 
     log: Int64s
     sampled_at_ms: Int64s
@@ -50,22 +50,25 @@ class LogSamples:
         return self.log.size
 
     def only(self, wanted: Bools) -> LogSamples:
-        """Some of the samples."""
+        """Return the selected samples."""
         return LogSamples(**{name: getattr(self, name)[wanted] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lags:
-    """Lags of committed offsets, in their order; `UNKNOWN` where samples do not tell.
+    """Lags of committed offsets, in the order of the offsets; `UNKNOWN` without enough samples.
 
-    `lag` counts the records from the committed offset to the log end, `lag_to_last_stable` those up
-    to the last stable offset, all that a `read_committed` consumer can read now. Both are 0 where
-    these are transaction markers and nothing else; `markers` counts them, `UNKNOWN` elsewhere.
-    `data_lost` counts those that are deleted already. An offset past the newest sample has no lag.
-
-    `retention_margin_ms` is the time until the first uncommitted record will be as old as records
-    were when the log start last moved past them: unknown where all is committed, or where it did
-    not move in the time that the samples tell of.
+    Attributes:
+        lag: the records from the committed offset to the log end; 0 if they are only transaction
+            markers, or if the offset is past the newest sample.
+        lag_to_last_stable: as `lag`, but up to the last stable offset, which limits what a
+            `read_committed` consumer can read now.
+        markers: the number of records if they are only transaction markers, otherwise `UNKNOWN`.
+        data_lost: the records that were deleted before they were committed.
+        time_lag_ms: the age of the first uncommitted record, 0 without one.
+        retention_margin_ms: the time until the first uncommitted record reaches the age at which
+            the log start last moved past records. `UNKNOWN` if all records are committed, or if no
+            sample shows that the log start moved.
     """
 
     lag: Int64s
@@ -77,11 +80,14 @@ class Lags:
 
 
 class LogHistories:
-    """What the samples say of `count` logs at the moment of the last of them, or later.
+    """The samples of `count` logs, prepared for lags at or after the time of the last sample.
 
-    `state` is that of each log's newest sample, None without any. `newest` has the newest one with
-    offsets of each log that is not gone; where there is none, `unknown` says why. `sampled_at_ms`
-    is the newest moment at which any log was sampled: those without a sample then had not changed.
+    Attributes:
+        state: the state in each log's newest sample, None without a sample.
+        newest: for each log that is not deleted, the newest sample with offsets.
+        unknown: the reason if a log has no such sample.
+        sampled_at_ms: the latest time at which any log was sampled. A log without a sample at that
+            time had not changed.
     """
 
     def __init__(self, samples: LogSamples, count: int, sampled_at_ms: int | None = None) -> None:
@@ -99,15 +105,15 @@ class LogHistories:
         self.is_known = np.zeros(count, np.bool_)
         self.is_known[present.log] = True
         self.unknown[self.is_known] = None
-        self._samples = _of_the_log_now(present)
+        self._samples = _of_current_log(present)
         numbers = np.arange(count)
         self._first = np.searchsorted(self._samples.log, numbers, side="left")
         self._past = np.searchsorted(self._samples.log, numbers, side="right")
         self.newest = self._newest()
-        self._deleted_at_age_ms = self._ages_of_deletion()
+        self._deleted_at_age_ms = self._deletion_ages()
 
     def _newest(self) -> LogSamples:
-        """A sample for each log, nothing but `UNKNOWN` where there is none."""
+        """Return the newest sample of each log; all its values are `UNKNOWN` without a sample."""
         known = self.is_known
         columns = {}
         for name in LogSamples.__slots__:
@@ -118,7 +124,7 @@ class LogHistories:
         return LogSamples(**columns)
 
     def lags(self, log: Int64s, committed_offset: Int64s, now_ms: int) -> Lags:
-        """The lags of offsets that are committed in these logs."""
+        """Return the lags of committed offsets in these logs."""
         is_known = self.is_known[log]
         start = self.newest.log_start_offset[log]
         end = self.newest.log_end_offset[log]
@@ -146,7 +152,7 @@ class LogHistories:
         )
 
     def log_ends_at(self, log: Int64s, at_ms: Int64s) -> Int64s:
-        """The log end by the newest sample up to a moment, `UNKNOWN` where there is none."""
+        """Return the log end in the newest sample up to a time, `UNKNOWN` without such a sample."""
         times = self._samples.sampled_at_ms
         before = _first_past(times, self._first[log], self._past[log], at_ms) - 1
         is_known = before >= self._first[log]
@@ -155,22 +161,22 @@ class LogHistories:
         return np.where(is_known, self._samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
 
     def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
-        """When offsets stopped being the log end, where samples before and after that are known."""
+        """Return when offsets stopped being the log end; it needs a sample before and after."""
         ends, times = self._samples.log_end_offset, self._samples.sampled_at_ms
         after = _first_past(ends, self._first[log], self._past[log], offset)
-        is_told = (after > self._first[log]) & (after < self._past[log])
-        after = np.where(is_told, after, 1)
+        is_known = (after > self._first[log]) & (after < self._past[log])
+        after = np.where(is_known, after, 1)
         if ends.size < 2:
             return np.full(log.size, UNKNOWN)
         grown = np.maximum(ends[after] - ends[after - 1], 1)
         share = (offset - ends[after - 1]) / grown
         at_ms = times[after - 1] + share * (times[after] - times[after - 1])
-        return np.where(is_told, at_ms, UNKNOWN).astype(np.int64)
+        return np.where(is_known, at_ms, UNKNOWN).astype(np.int64)
 
-    def _ages_of_deletion(self) -> Int64s:
-        """The age at which the oldest record that is left saw those before it deleted, by log.
+    def _deletion_ages(self) -> Int64s:
+        """Return, by log, the age of the oldest remaining record at the last deletion before it.
 
-        They were deleted after the sample before the one that shows it.
+        The time of the deletion is that of the last sample that does not show it.
         """
         found = np.full(self.count, UNKNOWN)
         log, start = self._samples.log, self._samples.log_start_offset
@@ -183,12 +189,12 @@ class LogHistories:
 
 
 def _last_of_each(log: Int64s) -> Int64s:
-    """Indices of the last of each run of equal numbers."""
+    """Return the indices of the last element of each run of equal numbers."""
     return np.flatnonzero(np.append(log[1:] != log[:-1], True)) if log.size else log
 
 
-def _of_the_log_now(present: LogSamples) -> LogSamples:
-    """The samples of the same log as the newest one, from where it got shorter last."""
+def _of_current_log(present: LogSamples) -> LogSamples:
+    """Keep samples with the newest topic id, from the last time that the log became shorter."""
     last = _last_of_each(present.log)
     sizes = np.diff(last, prepend=-1)
     is_same = present.topic_id == np.repeat(present.topic_id[last], sizes)
@@ -205,7 +211,7 @@ def _of_the_log_now(present: LogSamples) -> LogSamples:
 
 
 def _first_past(sorted_values: Int64s, first: Int64s, past: Int64s, value: Int64s) -> Int64s:
-    """Where, from `first` up to `past`, the first greater value is: a binary search of each row."""
+    """Return the index of the first greater value from `first` up to `past`, by binary search."""
     low, high = first.copy(), past.copy()
     while (is_open := low < high).any():
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The loader's rules: offsets, every group type, expiry, and the reference loader of a whole log.
+"""The loader's rules: offsets, all group types, expiry, and the reference loader of a whole log.
 
 Imports `log`, `records` and `wire`.
 """

@@ -1,10 +1,11 @@
-"""Classic groups: what a GroupMetadata value says.
+"""Classic groups from GroupMetadata values.
 
-A classic group is Empty without members and Stable with some: rebalances live only in memory.
+A classic group without members is Empty, with members Stable: a broker keeps the state of a
+rebalance only in memory.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`replay` of GroupMetadataKey) and classic/ClassicGroup.java (`add`, `computeSubscribedTopics`) at
-4.2.0; GroupMetadata.scala (`loadGroup`) at 3.8.1, which does the same.
+4.2.0; GroupMetadata.scala (`loadGroup`) at 3.8.1, which has the same rules.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from coordinator_state.replay.groups import (
 )
 from coordinator_state.wire.struct_reader import Fields
 
-_MEMBERS_KEPT: Final = 10_000
+_CACHED_MEMBERS: Final = 10_000
 _member_fields: Final = itemgetter(
     "memberId",
     "groupInstanceId",
@@ -47,9 +48,9 @@ _member_fields: Final = itemgetter(
 
 
 def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
-    """The group that a decoded GroupMetadata value describes."""
+    """Make the group from a decoded GroupMetadata value."""
     protocol_type = value["protocolType"]
-    # By id, as in the broker's map: should an id be there twice, the last one counts.
+    # By member id, as in the broker's map: of duplicate ids the last one applies.
     members = {
         fields["memberId"]: _member(protocol_type, *_member_fields(fields))
         for fields in value["members"]
@@ -74,7 +75,7 @@ def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
 
 
 def refusal(group_id: str, value: Fields) -> str | None:
-    """Why a coordinator would not load a GroupMetadata value, None if it would."""
+    """Return why a coordinator refuses to load a GroupMetadata value, None if it loads it."""
     instances: set[str] = set()
     member_ids: set[str] = set()
     for number, member in enumerate(value["members"]):
@@ -93,7 +94,7 @@ def refusal(group_id: str, value: Fields) -> str | None:
 
 
 # Successive records of a group repeat its members.
-@lru_cache(maxsize=_MEMBERS_KEPT)
+@lru_cache(maxsize=_CACHED_MEMBERS)
 def _member(
     protocol_type: str,
     member_id: str,
@@ -117,7 +118,7 @@ def _member(
         group_instance_id=group_instance_id,
         client_id=client_id,
         client_host=client_host,
-        # v0 has no rebalance timeout; the broker takes the session timeout for it.
+        # v0 has no rebalance timeout; the broker uses the session timeout instead.
         rebalance_timeout_ms=(
             session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
         ),
@@ -152,15 +153,19 @@ def _subscribed_topics(
     return tuple(sorted(topics))
 
 
-# The members of a group mostly subscribe to the same topics.
-@lru_cache(maxsize=_MEMBERS_KEPT)
+# Most members of a group subscribe to the same topics.
+@lru_cache(maxsize=_CACHED_MEMBERS)
 def _subscription(subscription_bytes: bytes) -> tuple[tuple[str, ...], str | None]:
-    """Topics and rack id; raises DecodeError."""
+    """Read the topics and the rack id.
+
+    Raises:
+        DecodeError: the bytes are not a consumer protocol subscription.
+    """
     subscription = decode_subscription(subscription_bytes)
     return tuple(subscription["topics"]), subscription["rackId"]
 
 
-@lru_cache(maxsize=_MEMBERS_KEPT)
+@lru_cache(maxsize=_CACHED_MEMBERS)
 def _topics_of(subscription_bytes: bytes) -> tuple[str, ...] | None:
     try:
         return tuple(decode_subscribed_topics(subscription_bytes))

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848), replayed.
+"""Replay of consumer groups (KIP-848).
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/consumer/
 ConsumerGroup.java and ConsumerGroupMember.java at 4.2.0.
@@ -34,8 +34,8 @@ _NOTHING: Fields = {"assignedPartitions": [], "partitionsPendingRevocation": []}
 class ConsumerGroup(ModernGroup):
     """A consumer group.
 
-    `owners` are the members that own a topic partition or still have to give it up. Two owners are
-    refused by a coordinator if the later one is not of a higher member epoch.
+    `owners` are the members that own a topic partition or have not revoked it yet. A coordinator
+    refuses a second owner unless its member epoch is higher.
     """
 
     group_type: ClassVar[str] = CONSUMER
@@ -97,7 +97,7 @@ class ConsumerGroup(ModernGroup):
             else:
                 self.regular_expressions[name] = value
         elif part is Part.PARTITIONS:
-            # Written up to 4.0; later coordinators look at nothing in it.
+            # Written up to 4.0; later coordinators ignore its content.
             topics = [] if value is None else value["topics"]
             self.topic_names = {uuid_text(t["topicId"]): t["topicName"] for t in topics}
 
@@ -134,7 +134,7 @@ class ConsumerGroup(ModernGroup):
 
 
 def _owned(member: ModernMember) -> Iterator[tuple[UUID, int]]:
-    """What the member owns and what it still has to give up, each list without doubles."""
+    """Yield the assigned partitions and the ones pending revocation, each list deduplicated."""
     current = member.current or _NOTHING
     for name in ("assignedPartitions", "partitionsPendingRevocation"):
         yield from {

@@ -1,14 +1,19 @@
 """When a committed offset expires, by the rules of the coordinator's clean-up.
 
-An offset of a topic that its group subscribes to never expires, nor, since Kafka 4, one beside
-which a transactional offset waits. Of the others, one with an expire timestamp of its own (value
-v1) expires then; any other, `offsets.retention.minutes` after the group became Empty, where that is
-known and the group has a protocol type, else after its commit. Rebalances of a classic group, and
-groups whose subscription a coordinator cannot read, keep all of their offsets. Share groups commit
-none, and offsets whose group is gone are never looked at.
+An offset does not expire in these cases:
 
-Nothing here says that an offset is gone: brokers look at intervals, and what they have expired is a
-tombstone in the log.
+- its group subscribes to the topic;
+- a transactional commit of the same key is pending (since Kafka 4);
+- its classic group is rebalancing;
+- its classic group has members, and the coordinator cannot read their subscription;
+- its group is deleted: brokers do not check such offsets.
+
+Share groups commit no offsets. Otherwise, an offset with its own expire timestamp (value v1)
+expires at that time. Any other offset expires `offsets.retention.minutes` after its group became
+Empty, if that time is known and the group has a protocol type, or else after its commit.
+
+An offset past its expiry time may still exist: brokers check at intervals, and write a tombstone to
+the log when they expire it.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/
 OffsetMetadataManager.java (`cleanupExpiredOffsets`), OffsetExpirationConditionImpl.java and
@@ -26,21 +31,21 @@ from coordinator_state.replay.offsets import Semantics
 
 
 class ExpiryReason(Enum):
-    """What an expiry time, or its absence, is due to."""
+    """The rule that decided the expiry time."""
 
     COMMIT = "retention after the commit"
     EMPTY_GROUP = "retention after the group became Empty"
     EXPLICIT = "the commit's own expire timestamp"
     SUBSCRIBED = "never: the group subscribes to the topic"
-    PENDING = "never: a transactional offset waits"
-    ACTIVE_GROUP = "never: the group has members, and what they subscribe to is not known"
-    NO_GROUP = "never: the group is gone"
-    SHARE_GROUP = "never: share groups keep no offsets here"
+    PENDING = "never: a transactional commit is pending"
+    ACTIVE_GROUP = "never: the group has members, and their subscription is unknown"
+    NO_GROUP = "never: the group is deleted"
+    SHARE_GROUP = "never: share groups have no offsets here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """When an offset expires, None for never, and why."""
+    """The time at which an offset expires, None for never, and the reason."""
 
     at_ms: int | None
     reason: ExpiryReason
@@ -56,16 +61,16 @@ def expiry(
     retention_ms: int,
     semantics: Semantics = Semantics.COORDINATOR,
 ) -> Expiry:
-    """When a committed offset of a group expires.
+    """Decide when a committed offset of a group expires.
 
     Args:
-        group: None where the group is gone.
-        topic: of the offset.
-        commit_timestamp_ms: of the offset.
-        expire_timestamp_ms: of the offset, None without.
-        is_pending: whether a transactional offset waits beside it.
-        retention_ms: `offsets.retention.minutes` of the broker.
-        semantics: `scala` does not look at transactional offsets that wait (KAFKA-19163).
+        group: the group, None if it is deleted.
+        topic: the topic of the offset.
+        commit_timestamp_ms: the commit timestamp of the offset.
+        expire_timestamp_ms: the offset's own expire timestamp, None without one.
+        is_pending: whether a transactional commit of the same key is pending.
+        retention_ms: `offsets.retention.minutes` of the broker, in milliseconds.
+        semantics: the loader's rules; `scala` ignores pending commits (KAFKA-19163).
     """
     if group is None:
         return _never(ExpiryReason.NO_GROUP)

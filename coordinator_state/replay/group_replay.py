@@ -1,24 +1,24 @@
-"""The rules by which records make, change and unmake groups, whatever their type.
+"""The rules by which records create, change and delete groups of all types.
 
-Those of `coordinator`:
+The rules of `coordinator`:
 
-* an offset commit of an unknown group makes a simple classic group: Empty, generation 0, no
-  protocol. It does so even when it is transactional and later aborted, and offset tombstones never
-  take it away;
-* a GroupMetadata value replaces whatever the id named; its tombstone removes the group of any type,
-  while its offsets stay in the offsets map and show again with the next offset commit of the group;
-* a value of any consumer, share or streams record makes a group of that type of an unknown id. A
-  simple group gives way to a consumer or a streams group, even for a tombstone;
-* a tombstone of an unknown group is nothing.
+* An offset commit of an unknown group creates a simple group: classic, Empty, generation 0, no
+  protocol. This holds even if the commit is transactional and later aborted. Tombstones of offsets
+  do not delete the group.
+* A GroupMetadata value replaces a group of any type; its tombstone deletes a group of any type. The
+  group's offsets stay in the map and are visible again after the group's next commit.
+* A value of a consumer, share or streams record creates a group of that type if the id is unknown.
+  A record of a consumer or streams group replaces a simple group, even if it is a tombstone.
+* A tombstone for an unknown group has no effect.
 
-Where a coordinator would refuse to load a record, the replay goes on: a value of another type than
-the group's makes a new group in its place, a tombstone of another type changes nothing, and the
-group keeps the reason as its `replay_warning`.
+If a coordinator would refuse to load a record, the replay continues. A value of another type than
+the group's replaces the group; a tombstone of another type has no effect. The group keeps the
+reason as its `replay_warning`.
 
-`scala` builds groups only after the scan: the last GroupMetadata value of each id, and every other
-id that has an offset or a still waiting one, as a simple group. Where only a waiting one is left of
-a group whose GroupMetadata is a tombstone, it logs "Unexpected unload of active group", an error
-that leaves all as it is: the group has it as its `replay_warning`.
+`scala` builds groups only after the scan. It uses the last GroupMetadata value of each id. Every
+other id with a committed or pending offset is a simple group. If the last GroupMetadata is a
+tombstone and the group has only pending offsets, it logs the error "Unexpected unload of active
+group" and changes nothing. The group has that text as its `replay_warning`.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`replay`, `getOrMaybeCreatePersisted…Group`) and OffsetMetadataManager.java (`replay`) at 4.2.0;
@@ -42,24 +42,24 @@ from coordinator_state.replay.streams_groups import StreamsGroup
 from coordinator_state.wire.struct_reader import Fields
 
 GroupState = Group | ModernGroup
-"""What is known of a group: a classic one is its own answer."""
+"""The replayed state of a group; a classic group's state is its answer, `Group`."""
 
 MODERN_GROUPS: Final[dict[int, type[ModernGroup]]] = {
     record_type: group
     for group in (ConsumerGroup, ShareGroup, StreamsGroup)
     for record_type in group.parts
 }
-"""Kinds of group by record type. Type 9, of 4.0's early access, says nothing to later brokers."""
+"""Classes of groups by record type. Later brokers ignore type 9 of 4.0's early access."""
 
 AskTopicNames = Callable[[Collection[str]], Mapping[str, str]]
-"""Names of the cluster's topics by topic id, as far as they are known."""
+"""Returns the known topic names for topic ids."""
 
 OnWarning = Callable[[int, str], None]
-"""Takes the record offset and the reason why a coordinator would not load it."""
+"""Receives a record offset and the reason why a coordinator would refuse to load that record."""
 
 
 class GroupRecord(NamedTuple):
-    """A record of a group, decoded; `name` is the member id or regular expression of its key."""
+    """A decoded record of a group; `name` is the member id or regular expression of its key."""
 
     record_type: int
     group_id: str
@@ -77,15 +77,15 @@ def rebuilt_group(
     pending: Collection[int],
     was_simple: bool,
 ) -> GroupState | None:
-    """A group from what a compacted log has of it, tombstones included; None where there is none.
+    """Rebuild a group from its records in a compacted log, with tombstones; None if it is deleted.
 
     Args:
         group_id: the group.
         records: the last record of each of its keys, in log order.
-        semantics: the loader whose rules hold.
+        semantics: the loader's rules.
         committed: the record offsets of its committed offsets.
-        pending: the record offsets of its pending transactional offsets.
-        was_simple: whether it was known as a simple group, by a commit that may be gone since.
+        pending: the record offsets of its pending commits.
+        was_simple: whether it was a simple group; its commit may have left the log since.
     """
     replay = GroupReplay()
     if semantics is Semantics.SCALA:
@@ -101,23 +101,23 @@ def rebuilt_group(
 
 
 def unexpected_unload(group_id: str) -> str:
-    """What the old loader logs of a group of which a tombstone and waiting offsets are left."""
+    """Return the error that `scala` logs for a deleted group with pending commits only."""
     return f"Unexpected unload of active group {group_id}"
 
 
 def active_group_unloaded(group_id: str, record_offset: int) -> Group:
-    """The simple group of `scala` of which a tombstone and waiting offsets are left."""
+    """Make the simple group that `scala` keeps for a deleted group with pending commits only."""
     warning = _warning(record_offset, unexpected_unload(group_id))
     return replace(simple_group(group_id), replay_warning=warning)
 
 
 def described(state: GroupState, topic_names: Mapping[str, str] | None = None) -> Group:
-    """The group as its coordinator answers for it."""
+    """Return the group as its coordinator describes it."""
     return state if isinstance(state, Group) else state.described(topic_names)
 
 
 def name_of(key: Fields) -> str:
-    """The member id or regular expression of a decoded group record key, "" without."""
+    """Return the member id or regular expression of a decoded group record key, or ""."""
     name: str = key.get("memberId") or key.get("regularExpression") or ""
     return name
 
@@ -126,22 +126,23 @@ def name_of(key: Fields) -> str:
 class GroupReplay:
     """The groups of one log partition, replayed in log order by the rules of `coordinator`.
 
-    `on_warning` may raise, as strict rules do; a group that is given in `states` stays as it is.
+    `on_warning` may raise, as the strict loader's does. Groups passed in `states` are not modified;
+    the replay changes a copy.
     """
 
     states: dict[str, GroupState] = field(default_factory=dict)
     on_warning: OnWarning = lambda _record_offset, _reason: None
     tombstones: dict[str, int] = field(default_factory=dict)
-    """Record offsets of the GroupMetadata tombstones that no value followed."""
+    """Record offsets of GroupMetadata tombstones without a later value, by group."""
     _own: set[str] = field(default_factory=set)
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Every group, as ListGroups and the Describe requests know it."""
+        """All groups, as ListGroups and the Describe requests answer them."""
         return {group_id: described(state) for group_id, state in self.states.items()}
 
     def replay_offset_commit(self, group_id: str) -> None:
-        """An offset commit of any outcome makes a simple group of an unknown id."""
+        """Create a simple group if the id is unknown; the outcome of the commit does not matter."""
         if group_id not in self.states:
             self.states[group_id] = simple_group(group_id)
 
@@ -155,7 +156,7 @@ class GroupReplay:
     def replay_in_order(
         self, group_id: str, commits: Iterable[int], records: Iterable[GroupRecord]
     ) -> None:
-        """Replay a group's records, and between them commits of offsets by their record offset."""
+        """Replay a group's records and commits together, in the order of their record offsets."""
         events: list[tuple[int, GroupRecord | None]] = [
             *((record_offset, None) for record_offset in commits),
             *((record.record_offset, record) for record in records),
@@ -193,28 +194,28 @@ class GroupReplay:
             del self.states[record.group_id]
 
     def _group_for(self, kind: type[ModernGroup], record: GroupRecord) -> ModernGroup | None:
-        """The group that a record is of, made where there is none; None for nothing to do."""
+        """Return the group of a record, created if needed; None if the record has no effect."""
         known = self.states.get(record.group_id)
         if isinstance(known, kind):
             return self._own_copy(known)
-        gives_way = known is not None and _gives_way(known, kind)
-        is_clash = known is not None and not gives_way
-        if record.value is None and not gives_way:
+        is_replaceable = known is not None and _is_replaceable(known, kind)
+        is_clash = known is not None and not is_replaceable
+        if record.value is None and not is_replaceable:
             if is_clash:
                 self._warn(record, _wrong_type(record.group_id, kind))
             return None
-        made = kind(
+        created = kind(
             group_id=record.group_id,
             created_record_offset=record.record_offset,
             record_offset=record.record_offset,
         )
-        self._keep(made)
+        self._keep(created)
         if is_clash:
             self._warn(record, _wrong_type(record.group_id, kind))
-        return made
+        return created
 
     def _own_copy(self, group: ModernGroup) -> ModernGroup:
-        """The group itself if this replay made it, else a copy that is kept in its place."""
+        """Return the group if this replay created it, or else a copy that replaces it."""
         if group.group_id not in self._own:
             group = group.copy()
             self._keep(group)
@@ -244,11 +245,11 @@ def restored_group(
     members: Mapping[str, ModernMember],
     records: Iterable[GroupRecord],
 ) -> ModernGroup:
-    """A group again from what its answer says and the last record of each of its keys.
+    """Restore a group from its described state and the last record of each of its keys.
 
-    Every record of a group of this kind from `created_record_offset` on stands for one part of it,
-    but those of members that are gone; so of `members` only those are named that it has, with
-    `created_record_offset`, `epoch` and `state`.
+    Each record from `created_record_offset` on sets one part of the group. Records of deleted
+    members do not count. So `members` has only the current members, with `created_record_offset`,
+    `epoch` and `state`.
     """
     (kind,) = {kind for kind in MODERN_GROUPS.values() if kind.group_type == group_type}
     restored = kind(
@@ -286,6 +287,6 @@ def _wrong_type(group_id: str, kind: type[ModernGroup]) -> str:
     return f"Group {group_id} is not a {kind.group_type} group{full_stop}"
 
 
-def _gives_way(known: GroupState, kind: type[ModernGroup]) -> bool:
-    """A group that only offsets stand behind gives way, but not to a share group."""
+def _is_replaceable(known: GroupState, kind: type[ModernGroup]) -> bool:
+    """Whether a group is simple, so that another type replaces it; a share group never does."""
     return isinstance(known, Group) and known.is_simple and kind.group_type != SHARE

@@ -1,9 +1,9 @@
-"""Groups and their members as their coordinator answers for them.
+"""Groups and their members as their coordinator describes them.
 
-A group comes to be in two ways: by a record of its own, or, as a *simple* group, by an offset alone
-(a consumer with `assign()` commits without ever joining). `group_replay` has the rules by which
-records make and unmake groups; `classic_groups`, `consumer_groups`, `share_groups` and
-`streams_groups` those of each type.
+A group is created by a group record or, as a *simple* group, by an offset commit alone: a consumer
+with `assign()` commits without joining. `group_replay` has the rules by which records create and
+delete groups. `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` have the
+rules of each type.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group.java and
 classic/ClassicGroup.java at 4.2.0.
@@ -27,15 +27,15 @@ RECONCILING: Final = "Reconciling"
 NOT_READY: Final = "NotReady"
 
 NO_RECORD_OFFSET: Final = -1
-"""The record offset of a group that no group record stands behind."""
+"""The record offset of a group without a group record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AssignedPartition:
     """A topic partition of a member.
 
-    Classic members' assignments name topics; consumer and share groups keep topic ids, whose names
-    are None where nobody told them.
+    Assignments of classic members have topic names. Consumer and share groups have topic ids; the
+    name is None if unknown.
     """
 
     topic: str | None
@@ -55,7 +55,7 @@ class AssignedTask:
 def as_columns(
     entries: Iterable[AssignedPartition | AssignedTask] | None,
 ) -> list[dict[str, Any]] | None:
-    """Partitions or tasks as plain values by name; None stays None."""
+    """Convert partitions or tasks to dictionaries; None stays None."""
     if entries is None:
         return None
     return [{name: getattr(entry, name) for name in entry.__slots__} for entry in entries]
@@ -63,11 +63,11 @@ def as_columns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member of a group of any type; None where its type has no such thing.
+    """A member of a group of any type; attributes that its type does not have are None.
 
-    `subscribed_topics` and `assignment` of a classic member are None where its bytes are not those
-    of the consumer protocol. `member_state` is Kafka's `MemberState`; `created_record_offset` is
-    that of the record that made the member of a consumer, share or streams group.
+    `subscribed_topics` and `assignment` of a classic member are None if its bytes are not those of
+    the consumer protocol. `member_state` is Kafka's `MemberState`. `created_record_offset` is the
+    record offset that created the member of a consumer, share or streams group.
     """
 
     member_id: str
@@ -93,12 +93,13 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group as its coordinator holds it after a load.
+    """A group as its coordinator has it after a load.
 
-    Classic groups have `generation`, the others `group_epoch`, `assignment_epoch` and
-    `created_record_offset`, that of the record that made the group. `subscribed_topics` are those
-    whose offsets do not expire while the group has members, None where a coordinator cannot tell.
-    `replay_warning` says where and why a broker would refuse to load the group's log.
+    Classic groups have `generation`. The others have `group_epoch`, `assignment_epoch` and
+    `created_record_offset`, the offset of the record that created the group. Offsets of
+    `subscribed_topics` do not expire while the group has members; None if the coordinator cannot
+    read the subscription. `replay_warning` is the record offset at which a broker would refuse to
+    load the log, and the reason.
     """
 
     group_id: str
@@ -119,10 +120,10 @@ class Group:
 
     @property
     def is_simple(self) -> bool:
-        """Classic, without a protocol type or members: what may give way to another type."""
+        """Whether it is classic without protocol type and members: another type may replace it."""
         return self.group_type == CLASSIC and not self.protocol_type and self.state == EMPTY
 
 
 def simple_group(group_id: str) -> Group:
-    """The group that an offset commit makes of an unknown id."""
+    """Make the group that an offset commit creates for an unknown id."""
     return Group(group_id=group_id, group_type=CLASSIC, state=EMPTY, protocol_type="", generation=0)

@@ -1,12 +1,12 @@
-"""The reference loader: one log partition, from batches to what its coordinator would answer.
+"""The reference loader: from the batches of one log partition to its coordinator's answers.
 
-It reads every record in log order with the readable decoders and holds everything in dictionaries,
-as a broker does. It is slow, plain, and the oracle that the kernel, the source and the apply step
-are held to.
+It reads all records in log order with the reference decoders and keeps all state in dictionaries,
+as a broker does. It is slow and simple. Tests compare the kernel, the source and the apply step
+with it.
 
-Where a strict broker load would fail, it goes on and keeps the reason: in `warnings` if the record
-cannot be read, in `replay_warnings` if its group cannot be as it says. With `strict=True` it raises
-`ReplayError` instead.
+If a broker's load would fail at a record, it continues and keeps the reason: in `warnings` if it
+cannot decode the record, in `replay_warnings` if the record contradicts the group. With
+`strict=True` it raises `ReplayError` instead.
 
 Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
 CoordinatorLoaderImpl.java at 4.2.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
@@ -49,7 +49,7 @@ from coordinator_state.wire.struct_reader import Fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWarning:
-    """A record that the load could not use, or that a broker would not load, and why."""
+    """A record that the loader skipped or a broker would refuse to load, and the reason."""
 
     record_offset: int
     reason: str
@@ -57,7 +57,7 @@ class LoadWarning:
 
 @dataclass(slots=True)
 class ReferenceLoader:
-    """Replays one log partition under the rules of one loader."""
+    """Replays one log partition by the rules of `semantics`."""
 
     semantics: Semantics = Semantics.COORDINATOR
     strict: bool = False
@@ -70,21 +70,21 @@ class ReferenceLoader:
         self._offsets = OffsetReplay(self.semantics)
         self._groups = GroupReplay(on_warning=self._warn_of_replay)
 
-    # --- what the coordinator would answer
+    # --- the coordinator's answers
 
     @property
     def offsets(self) -> dict[OffsetKey, CommittedOffset]:
-        """Every stored offset, also of groups that are gone."""
+        """All committed offsets, including those of deleted groups."""
         return self._offsets.offsets
 
     @property
     def pending(self) -> PendingOffsets:
-        """Waiting transactional offsets by producer id."""
+        """Pending commits by producer id."""
         return self._offsets.pending
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Every group, as ListGroups and DescribeGroups know it."""
+        """All groups, as ListGroups and DescribeGroups answer them."""
         if self.semantics is Semantics.COORDINATOR:
             return self._groups.groups
         committed = {key.group_id for key in self.offsets}
@@ -101,7 +101,7 @@ class ReferenceLoader:
         }
 
     def offset_fetch(self, group_id: str) -> dict[OffsetKey, CommittedOffset]:
-        """What OffsetFetch answers for all partitions of a group."""
+        """Return the answer of OffsetFetch for all partitions of a group."""
         group = self.groups.get(group_id)
         if group is None or group.group_type == SHARE:
             return {}
@@ -153,7 +153,7 @@ class ReferenceLoader:
             self.warnings.append(LoadWarning(record_offset=record_offset, reason=str(error)))
             return
         except DecodeError as error:
-            self._refuse(record_offset, str(error), is_strict=self._is_read(key))
+            self._refuse(record_offset, str(error), is_strict=self._is_known_type(key))
             return
         fields = None if decoded_value is None else decoded_value.fields
         if decoded.record_type.id in OFFSET_COMMIT_TYPES:
@@ -194,13 +194,13 @@ class ReferenceLoader:
             self._refuse(record_offset, str(error.within(record_type="control record key")))
             return
         if version < 0:
-            # `ControlRecordType.parseTypeId` refuses it too; above the known ones, it reads on.
+            # As `ControlRecordType.parseTypeId`, which accepts unknown higher versions.
             self._refuse(record_offset, f"control record key: negative version {version}")
             return
         self.replay_end_transaction_marker(producer_id, control_type)
 
     def _check_version(self, key: DecodedKey, value: DecodedValue, record_offset: int) -> None:
-        """A coordinator since 4.1 reads no newer value behind a key of type 0; older loaders do."""
+        """Warn of a value above v0 with a key of type 0: coordinators since 4.1 refuse it."""
         if (
             self.semantics is Semantics.COORDINATOR
             and key.record_type.id == LEGACY_OFFSET_COMMIT_TYPE
@@ -246,16 +246,16 @@ class ReferenceLoader:
         self.replay_warnings.append(LoadWarning(record_offset=record_offset, reason=reason))
 
     def _refuse_unloads(self) -> None:
-        """The old loader finds them out when all else is loaded."""
+        """Raise for groups that `scala` cannot unload; it finds them at the end of a load."""
         for group_id, group in self.groups.items():
             if group.is_simple and group.replay_warning is not None:
                 reason = unexpected_unload(group_id)
                 raise ReplayError(reason, record_offset=self._groups.tombstones[group_id])
 
-    def _is_read(self, key: bytes) -> bool:
-        """Whether the loader looks further than the type of a record, which decodes or not.
+    def _is_known_type(self, key: bytes) -> bool:
+        """Whether the loader reads more of a record than its type.
 
-        To `scala` types above GroupMetadata are unknown ones (KIP-915).
+        `scala` skips types above GroupMetadata as unknown (KIP-915).
         """
         if self.semantics is Semantics.COORDINATOR:
             return True

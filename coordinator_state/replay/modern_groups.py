@@ -1,14 +1,15 @@
-"""What consumer, share and streams groups have in common: epochs, members, target assignments.
+"""The common part of consumer, share and streams groups: epochs, members, target assignments.
 
-The state of such a group is spread over records of several types, each of which replaces or, as a
-tombstone, takes away one part of it. Brokers take a group apart in a fixed order, and a coordinator
-that meets another order refuses to load the log. Here every record is applied all the same, and the
-reason is given to `warn`:
+The state of such a group consists of records of several types. Each record replaces one part of the
+state; its tombstone removes that part. Brokers delete the parts of a group in a fixed order, and a
+coordinator refuses to load a log with another order. The replay applies every record, and passes
+the reason for a refusal to `warn`:
 
-* a member's metadata tombstone takes the member away, in whatever epoch it is;
-* a target assignment's metadata tombstone sets the assignment epoch to -1, whoever has a target;
-* the group's metadata tombstone takes the group away with all that is in it;
-* where a list names something twice, it counts once.
+* The tombstone of a member's metadata removes the member, regardless of its epoch.
+* The tombstone of the target assignment's metadata sets the assignment epoch to -1, even if members
+  have targets.
+* The tombstone of the group's metadata deletes the group with all its parts.
+* Duplicates in a list count once.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
 (`replay`) and modern/ModernGroup.java at 4.2.0.
@@ -38,7 +39,7 @@ from coordinator_state.wire.primitives import uuid_text
 from coordinator_state.wire.struct_reader import Fields
 
 Warn = Callable[[str], None]
-"""Takes the reason why a coordinator would not load a record; under strict rules it raises."""
+"""Receives the reason why a coordinator refuses to load a record; raises in a strict loader."""
 
 LEFT_EPOCH = -1
 """`LEAVE_GROUP_MEMBER_EPOCH`, and the assignment epoch after its tombstone."""
@@ -48,7 +49,7 @@ MEMBER_STABLE = "STABLE"
 
 
 class Part(Enum):
-    """The part of a group that a record is about."""
+    """The part of a group that a record sets."""
 
     GROUP = auto()
     MEMBER = auto()
@@ -62,7 +63,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernMember:
-    """A member by its records; a record of the metadata or of the current assignment makes it."""
+    """A member by its records; its metadata or its current assignment creates it."""
 
     member_id: str
     created_record_offset: int
@@ -79,21 +80,21 @@ G = TypeVar("G", bound="ModernGroup")
 class ModernGroup(ABC):
     """A group of one of the three types, replayed record by record.
 
-    `created_record_offset` is that of the record that made it: earlier records of the group count
-    no more. `is_deleted` after its metadata tombstone.
+    `created_record_offset` is the offset of the record that created it; earlier records of the
+    group are ignored. `is_deleted` is true after the tombstone of its metadata.
     """
 
     group_type: ClassVar[str]
     title: ClassVar[str]
-    """As Kafka's record names begin: Consumer, Share, Streams."""
+    """The prefix of Kafka's record names: Consumer, Share or Streams."""
     parts: ClassVar[Mapping[int, Part]]
-    """By record type."""
+    """The part by record type."""
     member_states: ClassVar[Mapping[int, str]]
     first_epoch: ClassVar[int | None] = 0
     """A member's epoch before its first current assignment."""
     first_state: ClassVar[str | None] = MEMBER_STABLE
     is_kept_by_targets: ClassVar[bool] = True
-    """Whether target assignments that are left over keep the group from being deleted."""
+    """Whether a coordinator refuses to delete a group that has target assignments."""
 
     group_id: str
     created_record_offset: int
@@ -120,7 +121,7 @@ class ModernGroup(ABC):
         return RECONCILING
 
     def unnamed_topic_ids(self) -> set[str]:
-        """Topics that members own or are to own, and whose names no record of the group tells.
+        """Return ids of assigned, target and pending topics without a name in the group's records.
 
         Tasks of a streams group have no topic ids.
         """
@@ -134,7 +135,7 @@ class ModernGroup(ABC):
         return topic_ids - self.topic_names.keys()
 
     def described(self, topic_names: Mapping[str, str] | None = None) -> Group:
-        """The group as its coordinator answers for it; `topic_names` are the cluster's, by id."""
+        """Return the group as its coordinator describes it; `topic_names` are by topic id."""
         names = {**self.topic_names, **(topic_names or {})}
         return Group(
             group_id=self.group_id,
@@ -155,7 +156,7 @@ class ModernGroup(ABC):
     def described_member(
         self, member_id: str, topic_names: Mapping[str, str] | None = None
     ) -> GroupMember | None:
-        """One member as `described` has it, None where there is none."""
+        """Return one member as in `described`, None if the group does not have it."""
         member = self.members.get(member_id)
         names = {**self.topic_names, **(topic_names or {})}
         return None if member is None else self._described_member(member, names)
@@ -164,7 +165,7 @@ class ModernGroup(ABC):
         return member.state == MEMBER_STABLE and member.epoch == self.assignment_epoch
 
     def _topics_of_members(self) -> set[str]:
-        """What members subscribe to by name."""
+        """Return the topics that members subscribe to by name."""
         return {
             topic
             for member in self.members.values()
@@ -174,16 +175,16 @@ class ModernGroup(ABC):
 
     @abstractmethod
     def _subscribed_topics(self) -> tuple[str, ...]:
-        """The topics whose offsets do not expire while the group has members."""
+        """Return the topics whose offsets do not expire while the group has members."""
 
     @abstractmethod
     def _described_member(self, member: ModernMember, names: Mapping[str, str]) -> GroupMember:
-        """A member as its coordinator answers for it; `names` of topics are by topic id."""
+        """Return a member as its coordinator describes it; `names` are topic names by id."""
 
     # --- replay
 
     def copy(self: G) -> G:
-        """A group that can be replayed on while this one stays as it is."""
+        """Return a copy whose replay does not change this group."""
         clone = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict):
@@ -195,7 +196,7 @@ class ModernGroup(ABC):
     ) -> None:
         """Replay one record of this group's type; a tombstone has no value.
 
-        `name` is the member id or the regular expression of the key, "" where it has none.
+        `name` is the member id or the regular expression of the key, "" if it has neither.
         """
         self.record_offset = record_offset
         part = self.parts[record_type]
@@ -285,7 +286,7 @@ class ModernGroup(ABC):
 
     @abstractmethod
     def _replay_other(self, part: Part, name: str, value: Fields | None, warn: Warn) -> None:
-        """Replay a part that groups of this type alone have."""
+        """Replay a part that only this type of group has."""
 
     def _member(self, member_id: str, record_offset: int) -> ModernMember:
         known = self.members.get(member_id)
@@ -306,7 +307,7 @@ class ModernGroup(ABC):
 
 
 def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
-    """Warn where Kafka would make a map of a list that names a key twice."""
+    """Warn of a duplicate key in a list that Kafka converts to a map."""
     for key, times in Counter(keys).items():
         if times > 1:
             warn(f"Duplicate key {uuid_text(key) if isinstance(key, UUID) else key}")
@@ -316,7 +317,7 @@ def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
 def assigned_partitions(
     topic_partitions: Iterable[Fields], names: Mapping[str, str]
 ) -> tuple[AssignedPartition, ...]:
-    """Topic ids and partitions in order, each once, with topic names where there are any."""
+    """Return sorted, distinct topic partitions, with topic names if known."""
     pairs = {
         (uuid_text(entry["topicId"]), partition)
         for entry in topic_partitions

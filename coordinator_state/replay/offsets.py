@@ -1,37 +1,35 @@
-"""Committed and pending offsets, and the rules by which a log turns into them.
+"""Committed and pending offsets, and the rules by which a log determines them.
 
 Theory
 ------
-The log of one partition of `__consumer_offsets` is a sequence of records, each at a *record
-offset*. Three kinds bear on offsets, all about one key (group, topic, partition):
+A log partition is a sequence of records, each with a *record offset*. These records change offsets;
+the key of an offset is (group, topic, partition):
 
-* a *commit* carries an offset; a *tombstone* (null value) takes the key away;
-* either may be *transactional*, that is, part of an open transaction of a producer id;
-* an *end transaction marker* of a producer id ends its transaction: COMMIT or ABORT.
+* A *commit* sets the offset of a key; a *tombstone* (null value) removes the key.
+* Either may be *transactional*: part of an open transaction of a producer id.
+* A *marker* of a producer id ends its transaction: COMMIT or ABORT.
 
-State is two maps. `offsets` holds what OffsetFetch answers. `pending` holds, per producer id, the
-commits whose marker has not come.
+The state is two maps. `offsets` has the answers of OffsetFetch. `pending` has, per producer id, the
+commits whose marker is not read yet.
 
-1. A plain commit is stored at once, whatever was there.
-2. A transactional commit waits in the pending map of its producer id; a later one of the same
-   producer id and key takes its place.
-3. COMMIT stores each waiting commit of the producer id, unless what is stored comes from a
-   *greater record offset*: the place in the log decides, not the order of the markers
-   (KAFKA-5247), because the log cleaner keeps the greatest record offset, and a compacted log must
-   load to the same state. ABORT drops them. A marker of a producer id with nothing waiting is
-   usual after compaction. The producer epoch decides nothing: a transaction of version 2 ends at a
-   higher epoch (KIP-890).
-4. A tombstone removes the stored offset at once. What else it does is where the two loaders differ.
+1. A plain commit is stored at once and replaces any stored offset.
+2. A transactional commit goes to the pending map of its producer id. It replaces an earlier pending
+   commit of the same producer id and key.
+3. COMMIT stores each pending commit of the producer id, unless the stored offset has a *greater
+   record offset*. Record offsets decide, not the order of the markers (KAFKA-5247): the log cleaner
+   keeps the greatest record offset, and a compacted log must load to the same state. ABORT drops
+   the pending commits. After compaction, markers without pending commits are common. The producer
+   epoch is ignored: a transaction of version 2 ends at a higher epoch (KIP-890).
+4. A tombstone removes the stored offset at once. Its other effects depend on the loader:
    `coordinator` (Kafka 4, and 3.x with the new coordinator): it also removes the key from the
-   pending map of *every* producer id, and it does so even if it is itself transactional and later
-   aborted.
-   `scala` (`doLoadGroupsAndOffsets`): a plain tombstone touches only the stored offsets, so a
-   COMMIT after it brings a waiting commit back; a transactional one touches only its own
-   producer's pending map.
+   pending maps of *all* producer ids, even if it is itself transactional and later aborted.
+   `scala` (`doLoadGroupsAndOffsets`): a plain tombstone changes only the stored offsets, so a later
+   COMMIT stores a pending commit again. A transactional one changes only the pending map of its own
+   producer id, not the stored offsets.
 
-Which records are transactional differs too: `coordinator` asks whether the batch has a producer id,
-`scala` whether its transactional attribute is set. And `scala` takes every control record but
-COMMIT for an ABORT, where `coordinator` ignores types it does not know.
+The loaders differ in two more rules. For `coordinator` a record is transactional if its batch has a
+producer id, for `scala` if its batch has the transactional attribute. `scala` treats every control
+record except COMMIT as ABORT; `coordinator` ignores unknown types.
 
 Source:
 group-coordinator/src/main/java/org/apache/kafka/coordinator/group/OffsetMetadataManager.java
@@ -53,14 +51,14 @@ CONTROL_TYPE_COMMIT: Final = 1
 
 
 class Semantics(str, Enum):
-    """Which loader's rules apply."""
+    """The loader's rules: Kafka 4's or those of Kafka 2 and 3."""
 
     COORDINATOR = "coordinator"
     SCALA = "scala"
 
 
 class OffsetKey(NamedTuple):
-    """What an offset is committed for."""
+    """The key of a committed offset."""
 
     group_id: str
     topic: str
@@ -69,7 +67,7 @@ class OffsetKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """An offset as a group committed it (Kafka: `OffsetAndMetadata`).
+    """The value of a commit, as a broker keeps it (Kafka: `OffsetAndMetadata`).
 
     Times are milliseconds since the epoch. `producer_id` is None unless the commit was
     transactional.
@@ -92,20 +90,20 @@ class CommittedOffset:
 
 
 class Outcome(str, Enum):
-    """What became of a commit or tombstone, known once nothing later can change it."""
+    """The final outcome of a commit or tombstone."""
 
     COMMITTED = "committed"
-    """Plain, or ended by COMMIT: it took part in the state with its record offset."""
+    """It is plain, or its transaction ended with COMMIT; it was applied."""
     ABORTED = "aborted"
-    """Ended by ABORT."""
+    """Its transaction ended with ABORT."""
     SUPERSEDED = "superseded"
-    """The same producer committed the key again before its transaction ended."""
+    """The same producer id committed the key again before its transaction ended."""
     CLEARED = "cleared"
-    """A tombstone removed it while it waited."""
+    """A tombstone removed the pending commit."""
 
 
 class Resolved(NamedTuple):
-    """A record whose outcome became known, and the record offset that made it known."""
+    """A resolved commit: its key, its value and its outcome."""
 
     key: OffsetKey
     record: CommittedOffset
@@ -119,8 +117,8 @@ PendingOffsets = dict[int, dict[OffsetKey, CommittedOffset]]
 class OffsetReplay:
     """The offsets of one log partition, replayed record by record in log order.
 
-    Each method returns the waiting records whose outcome it decided; the loader has no use for
-    them, history and accounting do.
+    Each method returns the pending commits that it resolved. History and accounting use them; the
+    loader does not.
     """
 
     semantics: Semantics
@@ -128,10 +126,10 @@ class OffsetReplay:
     pending: PendingOffsets = field(default_factory=dict)
 
     def is_transactional(self, producer_id: int, is_transactional: bool) -> bool:
-        """Whether a record of such a batch waits for a marker.
+        """Whether records of a batch with these header fields are transactional.
 
-        Source: CoordinatorLoaderImpl.java at 4.2.0 passes the producer id on and `replay` asks only
-        whether there is one; the Scala loader asks `batch.isTransactional`.
+        Source: CoordinatorLoaderImpl.java at 4.2.0 passes the producer id on, and `replay` checks
+        only that it is set; the Scala loader checks `batch.isTransactional`.
         """
         if self.semantics is Semantics.COORDINATOR:
             return producer_id != NO_PRODUCER_ID
@@ -140,7 +138,7 @@ class OffsetReplay:
     def replay_commit(
         self, key: OffsetKey, record: CommittedOffset, *, is_transactional: bool
     ) -> list[Resolved]:
-        """Store a plain commit, or let a transactional one wait."""
+        """Store a plain commit; add a transactional one to the pending commits."""
         if not is_transactional:
             self.offsets[key] = record
             return []
@@ -153,7 +151,7 @@ class OffsetReplay:
     def replay_tombstone(
         self, key: OffsetKey, *, producer_id: int = NO_PRODUCER_ID, is_transactional: bool = False
     ) -> list[Resolved]:
-        """Remove a key, by the rule of the loader."""
+        """Remove a key by the loader's rules."""
         if self.semantics is Semantics.SCALA:
             if is_transactional:
                 return self._clear_pending(key, (producer_id,))

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group lives in."""
+"""The partitioner: maps a group to its log partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_LOG_PARTITIONS = 50
 
 
 def java_hash_code(text: str) -> int:
-    """`String.hashCode`: over UTF-16 code units, as a signed int32.
+    """Compute `String.hashCode`: over UTF-16 code units, as a signed int32.
 
     >>> java_hash_code("polygenelubricants")
     -2147483648
@@ -23,7 +23,7 @@ def java_hash_code(text: str) -> int:
 
 
 def partition_for(group_id: str, log_partitions: int = DEFAULT_LOG_PARTITIONS) -> int:
-    """The log partition of a group: `Utils.abs(groupId.hashCode()) % n`.
+    """Return the log partition of a group: `Utils.abs(groupId.hashCode()) % n`.
 
     `Utils.abs` maps `Integer.MIN_VALUE` to 0 and any other negative number to its absolute value.
 
@@ -39,6 +39,6 @@ def partition_for(group_id: str, log_partitions: int = DEFAULT_LOG_PARTITIONS) -
     GroupCoordinatorService.java (`partitionFor`) at 4.2.0.
     """
     if log_partitions < 1:
-        raise ValueError(f"a topic has at least one partition, not {log_partitions}")
+        raise ValueError(f"log_partitions must be at least 1, not {log_partitions}")
     code = java_hash_code(group_id)
     return (0 if code == -(1 << 31) else abs(code)) % log_partitions

@@ -1,6 +1,6 @@
-"""Share groups (KIP-932), replayed.
+"""Replay of share groups (KIP-932).
 
-Their offsets are not in `__consumer_offsets`: the share coordinator has a topic of its own.
+Their offsets are not in `__consumer_offsets`: the share coordinator has its own topic.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/share/
 ShareGroup.java and ShareGroupMember.java at 4.2.0.
@@ -29,7 +29,7 @@ from coordinator_state.wire.struct_reader import Fields
 
 @dataclass(kw_only=True)
 class ShareGroup(ModernGroup):
-    """A share group; `topic_names` are those of the topics whose share state is set up."""
+    """A share group; `topic_names` has the topics with initializing or initialized share state."""
 
     group_type: ClassVar[str] = SHARE
     title: ClassVar[str] = "Share"
@@ -45,7 +45,7 @@ class ShareGroup(ModernGroup):
 
     @property
     def state(self) -> str:
-        """Empty, or Stable with any member."""
+        """Empty without members, otherwise Stable."""
         return STABLE if self.members else EMPTY
 
     def _subscribed_topics(self) -> tuple[str, ...]:

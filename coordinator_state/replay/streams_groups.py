@@ -1,10 +1,10 @@
-"""Streams groups (KIP-1071), replayed.
+"""Replay of streams groups (KIP-1071).
 
-Their members own tasks, that is, partitions of a subtopology, and not topic partitions.
+Their members own tasks, which are partitions of a subtopology, instead of topic partitions.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/streams/
 StreamsGroup.java, StreamsGroupMember.java, StreamsTopology.java and TasksTupleWithEpochs.java at
-4.2.0; that a streams group takes the place of a simple one is of 4.3.0 (KAFKA-20254).
+4.2.0; since 4.3.0 a streams group replaces a simple one (KAFKA-20254).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TASK_LISTS = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "wa
 class StreamsGroup(ModernGroup):
     """A streams group.
 
-    `validated_topology_epoch` is the epoch of the topology whose topics the coordinator found to be
-    there; another than the topology's own means NotReady.
+    `validated_topology_epoch` is the epoch of the topology whose topics the coordinator found. The
+    group is NotReady if it differs from the topology's epoch.
     """
 
     group_type: ClassVar[str] = STREAMS

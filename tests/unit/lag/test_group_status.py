@@ -39,37 +39,37 @@ DAY_MS = 86_400_000
 @pytest.mark.parametrize(
     ("facts", "status", "reason"),
     [
-        ({}, "OK", "all is read"),
-        ({"has_members": False}, "IDLE", "all is read, and the group has no members"),
+        ({}, "OK", "caught up"),
+        ({"has_members": False}, "IDLE", "caught up; no members"),
         (
             {"lag": None, "time_lag_unknown": NO_SAMPLE},
             "UNKNOWN",
             "the log was not sampled yet",
         ),
-        ({"behind_ms": 121_000}, "UNKNOWN", "the tables are 121 s behind the log of commits"),
+        ({"behind_ms": 121_000}, "UNKNOWN", "the tables are 121 s behind __consumer_offsets"),
         (
             {"behind_ms": None},
             "UNKNOWN",
-            "how far the tables are behind the log of commits is not known",
+            "it is unknown how far the tables are behind __consumer_offsets",
         ),
-        (BEHIND | {"time_lag_ms": 900}, "OK", "500 records wait, the first for 0.9 s"),
+        (BEHIND | {"time_lag_ms": 900}, "OK", "500 records behind, oldest 0.9 s"),
         # As fast as it is written to, and not getting behind.
-        (BEHIND, "OK", "500 records wait, the first for 90 s"),
+        (BEHIND, "OK", "500 records behind, oldest 90 s"),
         (
             BEHIND | {"commit_rate_per_s": 8.25},
             "WARN",
-            "8.25 records/s are read and 10 written; 500 records wait, the first for 90 s",
+            "reads 8.25 records/s, producers write 10 records/s; 500 records behind, oldest 90 s",
         ),
         (
             BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": None},
             "WARN",
-            "records will be deleted in 600 s; 500 records wait, the first for 90 s",
+            "records will be deleted in 600 s; 500 records behind, oldest 90 s",
         ),
         (BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": 500_000}, "OK", ""),
         (
             BEHIND | {"commit_age_ms": 61_000},
             "STOP",
-            "no commit for 61 s, usually every 4.5 s; 500 records wait, the first for 90 s",
+            "no commit for 61 s, usually every 4.5 s; 500 records behind, oldest 90 s",
         ),
         # What has not waited for long needs no commit.
         (BEHIND | {"commit_age_ms": 600_000, "time_lag_ms": 2_000}, "OK", ""),
@@ -84,7 +84,7 @@ DAY_MS = 86_400_000
         (
             BEHIND | {"commits": 7, "commits_from_ms": 540_000, "commit_rate_per_s": 8.25},
             "OK",
-            "500 records wait, the first for 90 s",
+            "500 records behind, oldest 90 s",
         ),
         # The pace is not known yet.
         (
@@ -92,7 +92,7 @@ DAY_MS = 86_400_000
             | {"commits": 1, "commits_from_ms": 85_000, "commit_age_ms": 85_000}
             | {"commit_rate_per_s": 0.0},
             "OK",
-            "500 records wait, the first for 90 s",
+            "500 records behind, oldest 90 s",
         ),
         # One commit says nothing of the pace.
         (
@@ -107,12 +107,12 @@ DAY_MS = 86_400_000
             | {"commits": 1, "commits_from_ms": 301_000, "commit_age_ms": 301_000}
             | {"time_lag_ms": None},
             "STOP",
-            "no commit for 301 s; 500 records wait",
+            "no commit for 301 s; 500 records behind",
         ),
         (
             STILL,
             "STALL",
-            "121 commits in 604 s, all at offset 1000; 500 records wait, the first for 90 s",
+            "121 commits in 604 s, all at offset 1000; 500 records behind, oldest 90 s",
         ),
         (STILL | {"time_lag_ms": 50_000}, "OK", ""),
         # The last commit was before there was anything to read.
@@ -120,10 +120,9 @@ DAY_MS = 86_400_000
         (
             BEHIND | {"greatest_offset": 1_400},
             "REWIND",
-            "went back from 1400 in the last 604 s and is at 1000; 500 records wait, the first "
-            "for 90 s",
+            "went back from 1400 in the last 604 s and is at 1000; 500 records behind, oldest 90 s",
         ),
-        ({"greatest_offset": 1_400}, "OK", "all is read"),
+        ({"greatest_offset": 1_400}, "OK", "caught up"),
         (
             AT_STABLE | {"time_lag_ms": 901_000},
             "HANGING_TRANSACTION",
@@ -133,7 +132,7 @@ DAY_MS = 86_400_000
         (
             {"pending_age_ms": 7_200_000},
             "HANGING_TRANSACTION",
-            "an offset has waited for the end of its transaction for 2 h",
+            "a transactional commit has been pending for 2 h",
         ),
         (
             BEHIND | {"data_lost": 20, "log_start_offset": 1_020},
@@ -143,7 +142,7 @@ DAY_MS = 86_400_000
         (
             {"topic_state": "gone", "lag": None},
             "TOPIC_GONE",
-            "the topic is gone, offset 1000 is left",
+            "the topic was deleted; committed offset 1000 remains",
         ),
         (
             {"has_members": False, "expires_in_ms": DAY_MS - 1},
@@ -151,7 +150,7 @@ DAY_MS = 86_400_000
             "offset 1000 expires in 24 h",
         ),
         ({"expires_in_ms": -5}, "EXPIRING", "offset 1000 is due to expire"),
-        ({"expires_in_ms": DAY_MS}, "OK", "all is read"),
+        ({"expires_in_ms": DAY_MS}, "OK", "caught up"),
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:

@@ -46,5 +46,5 @@ def test_a_lone_surrogate_hashes_as_javas_string_of_it() -> None:
 
 @pytest.mark.parametrize("log_partitions", [0, -1])
 def test_a_topic_has_at_least_one_partition(log_partitions: int) -> None:
-    with pytest.raises(ValueError, match=f"at least one partition, not {log_partitions}"):
+    with pytest.raises(ValueError, match=f"must be at least 1, not {log_partitions}"):
         partition_for("g", log_partitions)
