@@ -1,4 +1,4 @@
-"""Log rows that are held in memory until their log partition is read far enough."""
+"""Log rows in memory, held until their log partition has been read far enough."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _COMPACTION_STEP_ROWS: Final = 50_000
 class HeldRows:
     """Rows (`LOG_ROW_SCHEMA`) of one log partition, in log order.
 
-    With `compacts`, commits that a later row supersedes are dropped each time the rows have
-    doubled, so that the work of all compactions stays linear. `records_superseded` counts them.
+    With `compacts`, superseded commits are dropped each time the number of rows has doubled. So the
+    total work of all compactions stays linear. `records_superseded` counts the dropped commits.
     """
 
     compacts: bool
@@ -26,11 +26,11 @@ class HeldRows:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that the rows take."""
+        """The memory of the held rows."""
         return sum(batch.nbytes for batch in self._batches)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Hold rows that follow those held so far."""
+        """Append rows that follow the held rows in the log."""
         if rows.num_rows:
             self._batches.append(rows)
             self._row_count += rows.num_rows
@@ -39,7 +39,7 @@ class HeldRows:
 
     def compact(self) -> None:
         """Drop superseded commits."""
-        # The kernel loads Numba: only processes that compact do so.
+        # Imported here: the kernel loads Numba, which only processes that compact need.
         from coordinator_state.log.kernel import compact
 
         if self.compacts and len(self._batches) > 1:
@@ -50,7 +50,7 @@ class HeldRows:
         self._compacted_row_count = self._row_count
 
     def release(self) -> list[pa.RecordBatch]:
-        """Give the rows to the caller; later rows cannot supersede them any more."""
+        """Return all held rows and forget them; later rows can no longer supersede them."""
         released, self._batches = self._batches, []
         self._row_count = self._compacted_row_count = 0
         return released

@@ -1,4 +1,4 @@
-"""The value of an OffsetCommit record by the names that the tables use."""
+"""The value of an OffsetCommit record, with the column names of the tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from coordinator_state.wire.struct_reader import Fields
 
 
 def offset_commit_values(fields: Fields) -> dict[str, Any]:
-    """The decoded fields of an OffsetCommitValue; None stands for Kafka's sentinels.
+    """Convert the decoded fields of an OffsetCommitValue; Kafka's sentinels become None.
 
-    Timestamps are milliseconds since the epoch, as they are in the record: any int64.
+    Timestamps are milliseconds since the epoch, unchanged from the record: any int64.
     """
     leader_epoch, topic_id = fields["leaderEpoch"], fields["topicId"]
     expire_timestamp_ms = fields["expireTimestamp"]

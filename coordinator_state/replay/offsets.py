@@ -85,7 +85,7 @@ class CommittedOffset:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> CommittedOffset:
-        """An offset from a row whose columns have these names; defaults for those it lacks."""
+        """Make an offset from the columns of a row; columns that it lacks get their default."""
         return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
