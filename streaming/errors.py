@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class ConfigurationError(Exception):
-    """Bad usage or configuration: one line that names what, where and what to do.
+    """A usage or configuration error: one line that says what failed, where, and what to do.
 
-    The command line prints it after `Error: ` and exits with 2, without a stack trace.
+    The command line prints it after `Error: ` and exits with status 2, without a stack trace.
     """
 
 
 class TopicMissing(ConfigurationError):
-    """The cluster has no such topic; it makes `__consumer_offsets` for its first group."""
+    """The topic does not exist; a cluster creates `__consumer_offsets` for its first group."""
 
     def __init__(self, message: str, cluster_id: str) -> None:
         super().__init__(message)
@@ -19,9 +19,9 @@ class TopicMissing(ConfigurationError):
 
 
 class TablesUnavailable(ConfigurationError):
-    """Tables that cannot be read or written now: the disk is full, or the store is away.
+    """Tables cannot be read or written now: the disk is full, or the store is unreachable.
 
-    To a query that writes them it is a reason to try again later.
+    A query that writes the tables retries later.
     """
 
 
@@ -36,25 +36,25 @@ class WriterFenced(ConfigurationError):
 
 
 class LogChanged(ConfigurationError):
-    """The log is not the one that the tables were loaded from: what differs is loaded again."""
+    """The log is not the one that the tables were loaded from: log partitions must be reloaded."""
 
 
 class LogTruncated(LogChanged):
-    """Offsets that the tables need, or already hold, are not in the log any more.
+    """The log no longer has record offsets that the tables need or already hold.
 
-    The rows of such a log partition can only be rebuilt from what is in the log now.
+    The rows of the log partition can only be rebuilt from the records that are in the log now.
     """
 
     def __init__(
         self, *, topic: str, log_partition: int, position: int, log_start: int, log_end: int
     ) -> None:
-        gone = (
-            f"offsets {position} to {log_start - 1} are gone, the log starts at {log_start}"
+        lost = (
+            f"offsets {position} to {log_start - 1} are lost, the log starts at {log_start}"
             if position < log_start
-            else f"offsets {log_end} to {position - 1} are gone, the log was truncated to {log_end}"
+            else f"offsets {log_end} to {position - 1} are lost, the log was truncated to {log_end}"
         )
         super().__init__(
-            f"log partition {log_partition} of {topic}: {gone}; its rows must be reloaded"
+            f"log partition {log_partition} of {topic}: {lost}; its rows must be reloaded"
         )
         self.log_partition = log_partition
         self.position = position
@@ -63,9 +63,9 @@ class LogTruncated(LogChanged):
 
 
 class SparkError(Exception):
-    """Something failed in Spark's JVM; the text is the Java exception's own."""
+    """A failure in Spark's JVM, with the text of the Java exception."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text; the name of its class if it has no text."""
+    """Return the first line of an error's text, or the name of its class if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

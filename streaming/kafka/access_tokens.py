@@ -1,8 +1,8 @@
-"""Access tokens for SASL/OAUTHBEARER, by the settings of Kafka's own clients (KIP-768, KIP-1139).
+"""Access tokens for SASL/OAUTHBEARER, with the settings of Kafka's own clients (KIP-768, KIP-1139).
 
-A token comes from a file, which something else renews, or by the grant of client credentials from
-an identity provider (RFC 6749, section 4.4). One that says when it expires is used for four fifths
-of its life, like `sasl.login.refresh.window.factor` of the Java client.
+A token comes from a file, which another program renews, or from an identity provider by the client
+credentials grant (RFC 6749, section 4.4). A token with an expiry is cached for 80 % of its
+lifetime, like `sasl.login.refresh.window.factor` of the Java client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from requests.auth import HTTPBasicAuth
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import Secret, read_file
 
-# A redirect or an odd header would have it log addresses.
+# urllib3 logs addresses for a redirect or a malformed header.
 logging.getLogger("urllib3").setLevel(logging.CRITICAL)
 
 ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
@@ -37,21 +37,22 @@ _CONNECT_S: Final = 5
 _ANSWER_S: Final = 10
 _REFRESH_WINDOW: Final = 0.8
 _REFUSED: Final = range(400, 500)
-_HEALING: Final = frozenset({408, 429})
+_TRANSIENT: Final = frozenset({408, 429})
 # RFC 6749, sections 4.1.2.1 and 5.2.
 _ERROR_CODES: Final = (
     *("invalid_request", "invalid_client", "invalid_grant", "invalid_scope"),
     *("unauthorized_client", "unsupported_grant_type", "access_denied"),
     *("server_error", "temporarily_unavailable"),
 )
-_NO_SETTING: Final = "check sasl.oauthbearer.client.credentials.client.id, its secret and the scope"
+_ADVICE: Final = "check sasl.oauthbearer.client.credentials.client.id, its secret and the scope"
 
 
 def access_tokens(settings: Mapping[str, str]) -> AbstractTokenProvider:
-    """What gives tokens by the settings `SETTINGS`, of which the client secret is a `Secret`.
+    """Return the token provider for the settings `SETTINGS`; the client secret is a `Secret`.
 
     Raises:
-        ConfigurationError: no endpoint, or none that can be asked with what there is.
+        ConfigurationError: the endpoint is missing or unusable, or the client id or secret is
+            missing.
     """
     endpoint = settings.get(ENDPOINT, "")
     parts = urlsplit(endpoint)
@@ -60,7 +61,7 @@ def access_tokens(settings: Mapping[str, str]) -> AbstractTokenProvider:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
             "sasl.mechanism OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: https://... of "
-            "an identity provider, or file:///... that holds a token"
+            "an identity provider, or file:///... of a file with a token"
         )
     for name in (CLIENT_ID, CLIENT_SECRET):
         if name not in settings:
@@ -74,18 +75,18 @@ def access_tokens(settings: Mapping[str, str]) -> AbstractTokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class FileTokens(AbstractTokenProvider):
-    """The token that a file holds at the moment of a login."""
+    """Reads the token from a file at each login."""
 
     path: Path
 
     def token(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return read_file("sasl.oauthbearer.token.endpoint.url", self.path).strip()
 
 
 @dataclass(slots=True)
 class EndpointTokens(AbstractTokenProvider):
-    """Tokens of an identity provider for one client; several connections may share it."""
+    """Fetches and caches tokens of an identity provider; connections may share an instance."""
 
     endpoint: str
     client_id: str
@@ -96,21 +97,21 @@ class EndpointTokens(AbstractTokenProvider):
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def token(self) -> str:
-        """A token that is good for a while.
+        """Return the cached token, or a new one if the cached token is stale.
 
         Raises:
             ConfigurationError: the provider refuses this client.
-            KafkaConnectionError: it does not answer now.
+            KafkaConnectionError: the provider is unreachable or answers without a token.
         """
         with self._lock:
             if time.monotonic() >= self._refresh_at:
                 self._token, life_s = self._fetch()
                 self._refresh_at = time.monotonic() + life_s * _REFRESH_WINDOW
-            # kafka-python formats it into a text.
+            # kafka-python formats the token into a string, which would print a `Secret` as ***.
             return "".join(self._token)
 
     def discard(self) -> None:
-        """Ask for another token at the next login, since a broker refused this one."""
+        """Discard the cached token, for example because a broker refused it."""
         with self._lock:
             self._refresh_at = 0.0
 
@@ -134,10 +135,9 @@ class EndpointTokens(AbstractTokenProvider):
         except (requests.RequestException, ValueError) as error:
             raise KafkaConnectionError(f"{where}: {type(error).__name__}") from None
         code = answer.status_code
-        if code in _REFUSED and code not in _HEALING:
+        if code in _REFUSED and code not in _TRANSIENT:
             raise ConfigurationError(
-                f"{where} refuses client {self.client_id!r} ({code}{_reason(answer)}); "
-                f"{_NO_SETTING}"
+                f"{where} refuses client {self.client_id!r} ({code}{_reason(answer)}); {_ADVICE}"
             )
         found = _json_of(answer)
         if code != requests.codes.ok or not isinstance(found.get("access_token"), str):
@@ -156,7 +156,7 @@ def _shown(endpoint: str) -> str:
 
 
 def _reason(answer: requests.Response) -> str:
-    """The error code, if it is one of the standard: another text may repeat what was sent."""
+    """Return the OAuth error code if it is a standard one; other texts may repeat the request."""
     reason = _json_of(answer).get("error")
     return f", {reason}" if reason in _ERROR_CODES else ""
 

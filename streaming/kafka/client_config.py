@@ -1,9 +1,9 @@
 """Kafka client settings by name: `--kafka KEY=VALUE` and the options `kafka.KEY` of the source.
 
-A name is Kafka's own property name (`security.protocol`) or kafka-python's (`ssl_cafile`); dots and
-underscores are alike. Which settings exist and of which type they are is read off kafka-python, so
-that the result fits its connection manager, admin client, consumer and producer alike; those of
-OAUTHBEARER are Kafka's. Certificates and keys are PEM files.
+A name is Kafka's property name (`security.protocol`) or kafka-python's (`ssl_cafile`); dots and
+underscores are equivalent. The known settings and their types come from kafka-python's defaults, so
+the result fits its connection manager, admin client, consumer and producer. The OAUTHBEARER
+settings are Kafka's. Certificates and keys are PEM files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka import access_tokens
 from streaming.kafka.secrets import Secret, is_secret, other_ways, read_secret, require_text
 
-# Settings that are Python objects, or that have an option of their own.
+# Settings that are Python objects, or that have their own option.
 _NOT_BY_NAME: Final = {
     "bootstrap_servers",
     "sasl_oauth_token_provider",
@@ -44,7 +44,7 @@ _FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 _OAUTHBEARER: Final = "OAUTHBEARER"
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-# Names of the Java client and of librdkafka that mean exactly what kafka-python calls otherwise.
+# Names in the Java client and librdkafka of settings that kafka-python names differently.
 _OTHER_NAMES: Final = {
     "sasl_oauthbearer_client_id": access_tokens.CLIENT_ID,
     "sasl_oauthbearer_client_secret": access_tokens.CLIENT_SECRET,
@@ -71,17 +71,17 @@ _REFUSED: Final = {
 
 
 def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
-    """Turn settings by name into keyword arguments of kafka-python's clients.
+    """Convert settings by name to keyword arguments of kafka-python's clients.
 
-    A secret (a password, `proxy_url`) is named by a file or an environment variable:
+    A secret (a password, `proxy_url`) can come from a file or an environment variable:
     `sasl.plain.password.file`, `sasl.plain.password.env`.
 
     >>> kafka_client_config({"request.timeout.ms": "5000", "ssl_check_hostname": "false"})
     {'request_timeout_ms': 5000, 'ssl_check_hostname': False}
 
     Raises:
-        ConfigurationError: an unknown name, a value of the wrong type, a file that is not there,
-            or security settings that do not go together. No text shows a secret.
+        ConfigurationError: an unknown name, a value of the wrong type, a missing file, or
+            contradictory security settings. The message never contains a secret.
     """
     config: dict[str, Any] = {}
     for name, text in options.items():
@@ -103,7 +103,7 @@ def kafka_client_config(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_setting(name: str, text: str) -> tuple[str, Any]:
-    # Any of them, even a user name, is encoded together with the password.
+    # kafka-python encodes other settings, such as the user name, together with the password.
     require_text(name, text)
     setting = name.strip().lower().replace(".", "_").replace("-", "_")
     named, _, way = setting.rpartition("_")
@@ -132,7 +132,7 @@ def _read_setting(name: str, text: str) -> tuple[str, Any]:
 
 
 def _check_proxy(name: str, address: Secret) -> None:
-    """Refuse an address that kafka-python would take apart with an error that quotes it."""
+    """Refuse an address that kafka-python cannot parse: its error would quote the address."""
     try:
         parts = urlsplit(address)
         is_good = parts.scheme in _PROXY_SCHEMES and parts.hostname and parts.port
@@ -145,7 +145,7 @@ def _check_proxy(name: str, address: Secret) -> None:
 
 
 def _convert(name: str, text: str, default: object, *, is_version: bool) -> Any:
-    """Read `text` as what the default is; a setting without a default is a string."""
+    """Convert `text` to the type of the default; a setting without a default is a string."""
     try:
         if is_version:
             return tuple(int(part) for part in text.split("."))
@@ -169,11 +169,11 @@ def _suggestion(setting: str) -> str:
     nearest = difflib.get_close_matches(setting, known, n=3, cutoff=0.5)
     if not nearest:
         return ""
-    return f"; the nearest known: {', '.join(name.replace('_', '.') for name in nearest)}"
+    return f"; similar settings: {', '.join(name.replace('_', '.') for name in nearest)}"
 
 
 def _check_security(config: dict[str, Any]) -> None:
-    """Refuse what would otherwise fail deep inside a handshake, or not be secure at all."""
+    """Refuse security settings that would fail in a handshake or leave a connection insecure."""
     protocol = str(config.get("security_protocol", "PLAINTEXT")).upper()
     if protocol not in _SECURITY_PROTOCOLS:
         raise ConfigurationError(
@@ -211,5 +211,5 @@ def _refuse_files_of_tls(config: Mapping[str, Any], protocol: str) -> None:
 
 
 def _ways(name: str) -> str:
-    """How else a secret is given."""
+    """Return a hint about the `.file` and `.env` forms of a secret."""
     return f" (as {name.replace('_', '.')}.file or .env)" if name in _SECRETS else ""

@@ -1,12 +1,12 @@
-"""Connections to a cluster's brokers, by kafka-python's connection layer.
+"""Connections to a cluster's brokers, on kafka-python's connection layer.
 
-It brings TLS, SASL, proxies and protocol versions. Its own search for metadata and its retries stay
-out of it: here a request goes to one broker and fails as either something that a later attempt may
-cure (`TryAgain`), or something that a person must change (`ConfigurationError`).
+kafka-python provides TLS, SASL, proxies and protocol versions. Its metadata loop and its retries
+are not used: here a request goes to one broker, and fails with either a transient failure
+(`TryAgain`) or an error that a person must correct (`ConfigurationError`).
 
-Settings that have worked once are not wrong. From then on a refused login, a token endpoint that
-refuses, a TLS fault or an unexpected error of kafka-python is a fault that may heal, like a broker
-that is away.
+Settings that have worked once are not wrong. From then on a refused login, a refusing token
+endpoint, a TLS failure or an unexpected error of kafka-python is a transient failure, like an
+unreachable broker.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ T = TypeVar("T")
 
 NodeId = int | str
 
-# The frames that are accepted; a response holds at least one batch whatever its limits (KIP-74), so
-# this is well above those. It is below 0x15030300, what a TLS alert in answer to plain text looks
-# like as the length of a frame.
+# The largest accepted frame. A response holds at least one batch, even one above the fetch limits
+# (KIP-74), so this is well above those limits. It is below 0x15030300: a TLS alert in answer to
+# plain text is read as a frame of that length.
 RECEIVE_MESSAGE_MAX_BYTES: Final = 256 << 20
 
 _RECONNECT_BACKOFF_MAX_MS: Final = 1_000
 _FIRST_CONNECT_TIMEOUT_MS: Final = 5_000
 _PAUSE_POLL_S: Final = 0.02
-# What a broker has at hand; who takes longer is stalled, and another one may lead by now.
+# For answers that a broker has in memory. A slower broker is stalled, and may no longer be leader.
 _SHORT_ANSWER_TIMEOUT_MS: Final = 10_000
-# How many of the known brokers are asked for metadata before the bootstrap servers are.
+# The number of known brokers that are asked for metadata before the bootstrap servers.
 _KNOWN_METADATA_NODES: Final = 3
 
 _REFUSED_VERSIONS: Final = (
@@ -69,23 +69,23 @@ _LOGIN_MESSAGES: Final = (
 
 
 class TryAgain(Exception):
-    """A failure that a later attempt with fresh metadata may cure; the text says what and where."""
+    """A transient failure: a retry with fresh metadata may succeed; the text says what and where."""
 
 
 class BrokerConnections:
     """Sends requests to brokers, on an IO thread of kafka-python.
 
-    `run` blocks its caller; coroutines belong to the IO thread. Nothing is connected before the
-    first request.
+    `run` blocks its caller; coroutines run on the IO thread. The first request connects.
 
     Args:
-        bootstrap_servers: HOST:PORT, several with commas.
+        bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
         has_worked: whether these settings have already worked, for instance in another process.
 
     Attributes:
-        bootstrap_servers: HOST:PORT, several with commas.
-        has_contact: whether a leader has answered; before that, connecting is impatient.
+        bootstrap_servers: HOST:PORT, several separated by commas.
+        has_contact: whether a broker has answered a request; until then connecting has a shorter
+            timeout.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BrokerConnections:
         if str(config.get("security_protocol", "")).endswith("SSL"):
             config["ssl_context"] = tls_context(kafka_config)
         self._mechanism = str(config.get("sasl_mechanism", ""))
-        # Decoding a large response takes longer than kafka-python expects of one step.
+        # Decoding a large response takes longer than kafka-python's threshold for a slow task.
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         try:
             self._manager = KafkaConnectionManager(self._net, **config)
@@ -125,21 +125,21 @@ class BrokerConnections:
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long kafka-python waits for an answer."""
+        """The timeout of kafka-python for an answer, in milliseconds."""
         return int(self._manager.config["request_timeout_ms"])
 
     @property
     def short_answer_timeout_ms(self) -> int:
-        """How long to wait for what needs no bandwidth; as any answer where that was set."""
+        """The timeout for a small answer; the user's `request.timeout.ms` if it is set."""
         return self.request_timeout_ms if self._has_own_timeout else _SHORT_ANSWER_TIMEOUT_MS
 
     def run(self, coroutine: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine on the IO thread and wait for it."""
+        """Run a coroutine on the IO thread and return its result."""
         result: T = self._net.run(coroutine)
         return result
 
     def begin(self, coroutine: Callable[..., Awaitable[Any]], *arguments: Any) -> Future:
-        """Begin a coroutine; the future is awaited within another one."""
+        """Start a coroutine; the caller, another coroutine, awaits the returned future."""
         return self._manager.call_soon(coroutine, *arguments)
 
     def close(self) -> None:
@@ -148,16 +148,16 @@ class BrokerConnections:
         self._net.close()
 
     async def ask_any(self, request_for: Callable[[], Any]) -> Any:
-        """Ask for metadata: some known brokers, then the bootstrap servers, until one answers.
+        """Request metadata from some known brokers, then the bootstrap servers, until one answers.
 
-        Brokers that came back at other addresses are found through the bootstrap servers. Known
-        ones are asked in any order, since one may be stalled or know less than the others.
+        The bootstrap servers find brokers that restarted at other addresses. The known brokers are
+        asked in random order, since one may be stalled or have older metadata than the others.
         """
         cluster = self._manager.cluster
         brokers = [broker.node_id for broker in cluster.brokers()]
         known = random.sample(brokers, min(len(brokers), _KNOWN_METADATA_NODES))
         bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
-        failure = TryAgain("no brokers are known")
+        failure = TryAgain("no known brokers")
         for node_id in known + bootstrap:
             try:
                 answer = await self.send(node_id, request_for(), self.short_answer_timeout_ms)
@@ -171,22 +171,22 @@ class BrokerConnections:
         raise failure
 
     async def send(self, node_id: NodeId, request: Any, timeout_ms: int | None = None) -> Any:
-        """Send to one broker over its connection, which is made if there is none.
+        """Send a request to one broker; connect first if there is no connection.
 
         Raises:
-            TryAgain: no connection, no answer, or any refusal once the settings have worked.
-            ConfigurationError: the broker refuses us, or our settings cannot make a connection; at
-                any time, the broker's version does not fit.
+            TryAgain: no connection, no answer, or a refusal after the settings have worked.
+            ConfigurationError: the broker refuses this client, or the settings cannot make a
+                connection. Also, at any time, an unsupported broker version.
         """
         node = self._manager.cluster.broker_metadata(node_id)
         if node is None:
-            raise TryAgain(f"broker {node_id} is not known")
+            raise TryAgain(f"unknown broker {node_id}")
         where = f"broker {node.host}:{node.port}"
         try:
             connection = await self._connection(node_id)
             return await connection.send_request(request, request_timeout_ms=timeout_ms)
         except ConfigurationError as error:
-            # No access token.
+            # The access token cannot be obtained.
             raise self._refusal(str(error)) from error
         except kafka_errors.NodeNotReadyError as error:
             raise TryAgain(f"{where}: no connection") from error
@@ -197,7 +197,7 @@ class BrokerConnections:
                 f"{where} refuses the login: {error}; {login_advice(self._mechanism)}"
             ) from error
         except _REFUSED_VERSIONS as error:
-            raise ConfigurationError(f"{where} is too old or too new: {error}") from error
+            raise ConfigurationError(f"{where} has an unsupported version: {error}") from error
         except kafka_errors.KafkaError as error:
             if is_tls_fault(error):
                 raise self._refusal(
@@ -210,13 +210,13 @@ class BrokerConnections:
             ) from error
 
     def _refusal(self, text: str) -> Exception:
-        """An error that a person must mend, unless the settings have worked before."""
-        may_heal = self._has_worked or self.has_contact
-        return TryAgain(text) if may_heal else ConfigurationError(text)
+        """Return a transient failure if the settings have worked before, else a permanent error."""
+        is_transient = self._has_worked or self.has_contact
+        return TryAgain(text) if is_transient else ConfigurationError(text)
 
     async def _connection(self, node_id: NodeId) -> Any:
         timeout_ms = None if self.has_contact else _FIRST_CONNECT_TIMEOUT_MS
-        # Not the manager's `send`: a failure would start its metadata loop beside our own.
+        # Not the manager's `send`: after a failure it would start kafka-python's metadata loop.
         connection = self._manager.get_connection(
             node_id, timeout_ms=timeout_ms, refresh_metadata_on_err=False
         )
@@ -227,32 +227,32 @@ class BrokerConnections:
         except kafka_errors.KafkaTimeoutError as error:
             connection.close(error)
             raise
-        # kafka-python makes the parser itself, and asks for no other class.
+        # kafka-python creates the parser itself and has no setting for another class.
         connection.parser.__class__ = FrameParser
-        # A client quota pauses the connection; sending then would be an error.
+        # A client quota pauses the connection, and sending on a paused connection fails.
         while connection.connected and connection.paused:
             await self._net.sleep(_PAUSE_POLL_S)
         return connection
 
 
 def _is_no_login(record: logging.LogRecord) -> bool:
-    """Logins are requests whose bytes are passwords and tokens."""
+    """Filter out login requests and responses: they contain passwords and tokens."""
     arguments = record.args if isinstance(record.args, tuple) else ()
     return not any(isinstance(argument, _LOGIN_MESSAGES) for argument in arguments)
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:
-    """At DEBUG every byte is shown, those of logins too."""
+    """Filter out DEBUG records: they show every byte, including those of logins."""
     return record.levelno > logging.DEBUG
 
 
 def _quieten_connection_loggers() -> None:
-    """Keep kafka-python from telling every lost connection: what matters is told here.
+    """Silence kafka-python's log of each lost connection; this package logs failures itself.
 
-    Levels that someone has set stay, and so does everything when this module is at DEBUG; but for
-    secrets.
+    Levels that a user has set stay. With this module at DEBUG all levels stay, and only records
+    with secrets are filtered.
     """
-    # A filter that is there already is not added again.
+    # `addFilter` ignores a filter that is already there.
     _REQUEST_LOGGER.addFilter(_is_no_login)
     _BYTE_LOGGER.addFilter(_is_no_dump)
     if logger.isEnabledFor(logging.DEBUG):

@@ -1,9 +1,8 @@
 """Raw record batches of one topic, and the offsets around them, from the leaders.
 
-Fetches are READ_UNCOMMITTED: transactional records and their markers are all delivered, up to the
-high watermark. Record sets stay the bytes the broker sent. From Fetch v13 on they are by topic id
-(KIP-516), so a topic that was deleted and created again is noticed, and every request carries the
-leader epoch (KIP-320).
+Fetches are READ_UNCOMMITTED: brokers deliver all transactional records and markers up to the high
+watermark. Record sets keep the bytes that the broker sent. From version 13 on Fetch names the topic
+by id (KIP-516), so a recreated topic is detected. Every request has the leader epoch (KIP-320).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = [
 FIRST_CONTACT_TIMEOUT_MS: Final = 15_000
 RETRY_TIMEOUT_MS: Final = 600_000
 TRIES_ONCE_MS: Final = 1
-"""For callers that ask again by themselves: a failure raises at once, and no line is logged."""
+"""For callers with their own retries: the first failure raises, and nothing is logged."""
 DEFAULT_MAX_BYTES: Final = 16 << 20
 DEFAULT_MAX_PARTITION_BYTES: Final = 8 << 20
 
@@ -60,9 +59,9 @@ _NO_SESSION: Final = {"session_id": 0, "session_epoch": -1, "forgotten_topics_da
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
-    """The record set of one log partition: whole batches, the last one possibly cut short.
+    """The record set of one log partition: whole batches, except that the last may be cut off.
 
-    `is_unreadable`: the broker found a damaged batch where it looked for the offset.
+    `is_unreadable`: the broker found a damaged batch when it looked up the fetch offset.
     """
 
     records: bytes
@@ -72,24 +71,24 @@ class FetchedRecords:
 
 
 class LogClient:
-    """Reads one topic's log, whoever leads it.
+    """Reads one topic's log from its leaders, and follows leader changes.
 
-    Calls block, may come from one thread at a time and wait out what passes by itself (a moved
-    leader, a restarting broker). Until some leader has answered once they give up soon, unless
-    `first_contact_timeout_ms` is not less than `retry_timeout_ms`: the cluster was there before.
+    Calls block and retry transient failures (a moved leader, a restarting broker). Only one thread
+    at a time may call. Until the first leader has answered, the shorter `first_contact_timeout_ms`
+    applies. A caller that knows that the cluster exists passes `retry_timeout_ms` for both.
 
     Args:
-        bootstrap_servers: HOST:PORT, several with commas.
+        bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
         topic: the topic to read.
-        first_contact_timeout_ms: how long calls try until some leader has answered once.
-        retry_timeout_ms: how long they try after that.
-        stop: calls give up once it is set.
+        first_contact_timeout_ms: how long calls retry until a leader has answered once.
+        retry_timeout_ms: how long calls retry after that.
+        stop: an event that ends the retries.
 
     All methods raise:
-        ConfigurationError: no broker there, no such topic, no authorisation, a security setting
-            that does not fit, or the topic is not the one it was before.
-        LogTruncated: a leader does not have what was seen of its log partition, see `expect`.
+        ConfigurationError: no broker at the address, no such topic, no authorisation, a wrong
+            security setting, or another cluster or topic than before.
+        LogTruncated: a leader lacks an expected record offset, see `expect`.
         TimeoutError: no leader gave a usable answer for `retry_timeout_ms`.
     """
 
@@ -114,35 +113,35 @@ class LogClient:
         )
 
     def describe(self) -> LogDescription:
-        """Return the topic's ids and leaders, as of the last time that metadata was needed."""
+        """Return the topic's ids and leaders from the cached metadata."""
 
         async def attempt() -> LogDescription:
             return self._leaders.description
 
         return self._leaders.patiently("describe the topic", attempt)
 
-    def look_again(self) -> LogDescription:
-        """Return the same as of now.
+    def refresh(self) -> LogDescription:
+        """Fetch the metadata again, and return the topic's ids and leaders.
 
         Raises:
-            LogChanged: the topic was created again.
+            LogChanged: the topic was deleted and created again.
         """
-        self._leaders.doubt_metadata()
+        self._leaders.expire_metadata()
         return self.describe()
 
     def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
-        """From now on read only what goes on from what was seen of these log partitions (KIP-320).
+        """Read these log partitions only from leaders that have the log up to `seen` (KIP-320).
 
-        A leader of a later epoch is asked where the seen one ended before anything else is; below
-        what was seen, every call raises `LogTruncated`.
+        A leader of a later epoch is first asked where the seen epoch ended. If it ended below the
+        seen record offset, every call raises `LogTruncated`.
         """
         self._leaders.expect(seen)
 
     def epoch_end_offsets(self, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return where each log partition's leader epoch ended (OffsetForLeaderEpoch, KIP-320).
+        """Return the end offset of each log partition's epoch (OffsetForLeaderEpoch, KIP-320).
 
-        In an intact log an epoch ends at or after every offset that was read in it. A log partition
-        whose leader knows no such epoch is left out.
+        In an intact log an epoch ends at or after every record offset that was read in it. The
+        result omits a log partition if its leader does not know the epoch.
         """
         found = self._leaders.ask_every(
             "look up leader epochs",
@@ -155,25 +154,26 @@ class LogClient:
         return {p: data.end_offset for p, data in found.items() if data.end_offset >= 0}
 
     def earliest_offsets(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
-        """Return the log start offset of log partitions, of all where None."""
+        """Return the log start of log partitions; None means all."""
         found = self._list_offsets("list the log start offsets", EARLIEST, log_partitions)
         return _offsets(found)
 
     def high_watermarks(self, log_partitions: Collection[int] | None = None) -> dict[int, int]:
-        """Return the high watermark of log partitions: what a reader can see ends there."""
+        """Return the high watermark of log partitions, the end of the readable records."""
         return _offsets(self.log_ends(log_partitions))
 
     def newest_timestamps(self, log_partitions: Collection[int]) -> dict[int, datetime]:
         """Return the newest timestamp of the records of log partitions.
 
-        Empty log partitions are left out, and all of brokers before 3.0, which do not tell.
+        The result omits empty log partitions. It is empty for brokers before 3.0, which do not
+        support the request (KIP-734).
         """
         try:
             found = self._ask_offsets("list the newest timestamps", MAX_TIMESTAMP, log_partitions)
         except LogChanged:
             raise
         except ConfigurationError as error:
-            logger.debug("newest timestamps are not known: %(error)s", {"error": error})
+            logger.debug("cannot list the newest timestamps: %(error)s", {"error": error})
             return {}
         return {
             p: datetime.fromtimestamp(min(data.timestamp, MAX_TIMESTAMP_MS) / 1000, timezone.utc)
@@ -182,34 +182,34 @@ class LogClient:
         }
 
     def log_ends(self, log_partitions: Collection[int] | None = None) -> dict[int, OffsetAndEpoch]:
-        """Return the high watermarks with the epochs of the leaders that told them."""
+        """Return the high watermarks, each with the leader epoch of the answer."""
         return self._list_offsets("list the high watermarks", LATEST, log_partitions)
 
     def fetch(
         self,
-        positions: Mapping[int, int],
+        fetch_offsets: Mapping[int, int],
         max_bytes: int = DEFAULT_MAX_BYTES,
         max_partition_bytes: int = DEFAULT_MAX_PARTITION_BYTES,
         max_wait_ms: int = 500,
     ) -> dict[int, FetchedRecords]:
-        """Fetch from several log partitions, one request per leader, all leaders at once.
+        """Fetch from several log partitions, with one request per leader to all leaders at once.
 
-        A leader fills the log partitions in the order of `positions` until `max_bytes` are full;
-        the first one that has records gets a whole batch even if that is larger. A leader that
-        has nothing waits up to `max_wait_ms`. Log partitions that could not be asked just now are
-        left out of the answer, and all of a leader that throttles this client (KIP-219).
+        A leader fills the log partitions in the order of `fetch_offsets`, up to `max_bytes`. The
+        first one with records gets a whole batch even if that is larger. A leader without new
+        records waits up to `max_wait_ms`. The result omits log partitions whose leader did not
+        answer, and all of a leader that throttles this client (KIP-219).
 
         Raises:
-            LogTruncated: a position is not in the log (any more).
+            LogTruncated: a fetch offset is not in the log.
         """
         leaders = self._leaders
 
         async def attempt() -> dict[int, FetchedRecords]:
             fetched: dict[int, FetchedRecords] = {}
             answers, failure = await leaders.ask(
-                positions,
+                fetch_offsets,
                 lambda group: self._fetch_request(
-                    {log_partition: positions[log_partition] for log_partition in group},
+                    {log_partition: fetch_offsets[log_partition] for log_partition in group},
                     max_bytes=max_bytes,
                     max_partition_bytes=max_partition_bytes,
                     max_wait_ms=max_wait_ms,
@@ -227,7 +227,7 @@ class LogClient:
                     log_partition = data.partition_index
                     try:
                         if data.error_code == kafka_errors.OffsetOutOfRangeError.errno:
-                            await self._raise_truncated(log_partition, positions[log_partition])
+                            await self._raise_truncated(log_partition, fetch_offsets[log_partition])
                         if data.error_code != kafka_errors.CorruptRecordError.errno:
                             leaders.check(data.error_code, f"log partition {log_partition}")
                     except TryAgain as error:
@@ -235,7 +235,7 @@ class LogClient:
                     else:
                         fetched[log_partition] = _fetched_records(data)
             if failure is not None:
-                leaders.doubt_metadata()
+                leaders.expire_metadata()
                 if not fetched:
                     raise failure
             return fetched
@@ -243,9 +243,10 @@ class LogClient:
         return leaders.patiently("fetch", attempt)
 
     def log_sizes(self) -> dict[int, int]:
-        """Return the bytes each log partition takes on its leader, if it has one (DescribeLogDirs).
+        """Return the size in bytes of each log partition on its leader (DescribeLogDirs).
 
-        Brokers tell nothing without the ACL for it, Describe on the cluster: an empty dict then.
+        The result omits leaderless log partitions. It is empty without the ACL Describe on the
+        cluster.
         """
 
         def request_for(log_partitions: list[int]) -> DescribeLogDirsRequest:
@@ -271,7 +272,7 @@ class LogClient:
         return self._leaders.patiently("describe the log directories", attempt)
 
     def close(self) -> None:
-        """Close the connections and end their thread."""
+        """Close the connections and end the IO thread."""
         self._leaders.close()
 
     def _list_offsets(
@@ -295,40 +296,42 @@ class LogClient:
             lambda data: data.partition_index,
         )
 
-    async def _raise_truncated(self, log_partition: int, position: int) -> None:
-        """Find out in which way a position is out of range, and say it."""
+    async def _raise_truncated(self, log_partition: int, fetch_offset: int) -> None:
+        """Raise `LogTruncated` with the log's bounds, or `TryAgain` if the offset is in the log."""
         log_start = await log_offset(self._leaders, log_partition, EARLIEST)
         log_end = await log_offset(self._leaders, log_partition, LATEST)
-        if log_start <= position <= log_end:
-            raise TryAgain(f"log partition {log_partition}: offset {position} was out of range")
+        if log_start <= fetch_offset <= log_end:
+            raise TryAgain(
+                f"log partition {log_partition}: fetch offset {fetch_offset} was out of range"
+            )
         raise LogTruncated(
             topic=self.topic,
             log_partition=log_partition,
-            position=position,
+            position=fetch_offset,
             log_start=log_start,
             log_end=log_end,
         )
 
     def _fetch_request(
         self,
-        positions: Mapping[int, int],
+        fetch_offsets: Mapping[int, int],
         *,
         max_bytes: int,
         max_partition_bytes: int,
         max_wait_ms: int,
     ) -> FetchRequest:
         Topic = FetchRequest.FetchTopic
-        leader_epochs = self._leaders.leader_epochs(positions)
+        leader_epochs = self._leaders.leader_epochs(fetch_offsets)
         partitions = [
             Topic.FetchPartition(
                 partition=log_partition,
                 current_leader_epoch=leader_epochs[log_partition],
-                fetch_offset=position,
+                fetch_offset=fetch_offset,
                 last_fetched_epoch=NO_LEADER_EPOCH,
                 log_start_offset=-1,
                 partition_max_bytes=min(max_partition_bytes, LARGEST_MAX_BYTES),
             )
-            for log_partition, position in positions.items()
+            for log_partition, fetch_offset in fetch_offsets.items()
         ]
         topic = Topic(topic=self.topic, topic_id=self._leaders.topic_uuid, partitions=partitions)
         return FetchRequest(
@@ -338,7 +341,7 @@ class LogClient:
             isolation_level=_READ_UNCOMMITTED,
             topics=[topic],
             rack_id="",
-            # The first version whose responses hold record batches of magic 2.
+            # The first version with record batches of magic 2 in its responses.
             min_version=4,
             **_NO_SESSION,
         )
@@ -367,18 +370,19 @@ def shared_log_client(
     topic_id: str = "",
     retry_timeout_ms: int = RETRY_TIMEOUT_MS,
 ) -> LogClient:
-    """Return this process's client for these settings; it is patient from its first call on.
+    """Return this process's client for these settings; it uses the full timeout from the start.
 
-    A Spark worker process serves many tasks, and its connections outlive them here. That the
-    cluster is there was seen before the task was planned, so a worker that starts while a broker
-    restarts has reason to wait.
+    A Spark worker process serves many tasks, which share the connections of this client. The driver
+    reached the cluster when it planned the task. So a worker that starts while a broker restarts
+    retries for the full timeout.
 
     Args:
-        bootstrap_servers: HOST:PORT, several with commas.
+        bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_options: settings by name, as `kafka_client_config` takes them.
         topic: the topic to read.
-        topic_id: the one that it had when the task was planned; a client sticks to the one it saw.
-        retry_timeout_ms: how long calls try.
+        topic_id: the topic's id when the task was planned. A client reads only the topic id that it
+            saw first, so another id gets another client.
+        retry_timeout_ms: how long calls retry.
     """
     settings = tuple(sorted(kafka_options.items()))
     key = (os.getpid(), bootstrap_servers, topic, topic_id, retry_timeout_ms, settings)

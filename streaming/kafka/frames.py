@@ -1,4 +1,4 @@
-"""Responses of megabytes, read with fewer copies than kafka-python makes of them."""
+"""Parsing of large responses (megabytes) with fewer copies than kafka-python's own parser."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kafka.protocol.parser import KafkaProtocol
 
 
 class FrameParser(KafkaProtocol):
-    """Cuts frames off what is received, and decodes them, as views.
+    """Splits received bytes into frames and decodes them, both as views.
 
-    Takes the place of a connection's own parser, whose state it shares.
+    It replaces the class of a connection's parser object, so it shares that object's state.
     """
 
     def receive_bytes(self, data: bytes) -> Any:
@@ -21,7 +21,7 @@ class FrameParser(KafkaProtocol):
 
 
 class _FrameReader:
-    """A frame, read from its beginning: what is read is no copy."""
+    """A file-like reader of a frame whose `read` returns views, not copies."""
 
     def __init__(self, frame: bytearray) -> None:
         self._view = memoryview(frame)

@@ -1,9 +1,8 @@
-"""Questions to group coordinators: ListGroups, the Describe requests, OffsetFetch, FindCoordinator.
+"""Requests to group coordinators: ListGroups, the Describe requests, OffsetFetch, FindCoordinator.
 
-kafka-python's own admin client does not ask for stable offsets (KIP-447) and gives up at the
-first group that is still loading. Here one request carries many groups, and a group whose
-coordinator is loading, moving or away is asked again until it answers. Needs Kafka 3.0 or later
-(OffsetFetch v8, KIP-709).
+kafka-python's admin client cannot require stable offsets (KIP-447), and fails at the first group
+that is still loading. Here one request has many groups, and a group is retried while its
+coordinator is loading, moving or unreachable. Needs Kafka 3.0 or later (OffsetFetch v8, KIP-709).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from streaming.kafka.patient_requests import (
     chunks,
 )
 
-# One streams group that cannot be described fails all that are asked for beside it.
+# A streams group that cannot be described fails the whole request, so each has its own request.
 _DESCRIBE_REQUESTS: Final = {
     CONSUMER: (ConsumerGroupDescribeRequest, GROUPS_PER_REQUEST),
     SHARE: (ShareGroupDescribeRequest, GROUPS_PER_REQUEST),
@@ -53,7 +52,7 @@ _DELETE_RETENTION: Final = "delete.retention.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """A group as ListGroups tells it; `group_type` is None from a broker before 3.8."""
+    """A group of a ListGroups answer; `group_type` is None from a broker before 3.8."""
 
     group_type: str | None
     state: str
@@ -62,7 +61,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member of a classic group as DescribeGroups tells it while the group is Stable."""
+    """A member of a Stable classic group of a DescribeGroups answer."""
 
     client_id: str
     client_host: str
@@ -71,7 +70,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """The broker that FindCoordinator names for a group."""
+    """The broker of a FindCoordinator answer for a group."""
 
     node_id: int
     host: str
@@ -79,10 +78,10 @@ class Coordinator:
 
 
 class GroupAdmin(PatientRequests):
-    """Asks a cluster about its groups; its methods raise what `PatientRequests` do."""
+    """Asks a cluster about its groups; see `PatientRequests` for the errors of all methods."""
 
     def list_groups(self) -> dict[str, ListedGroup]:
-        """Every group of the cluster that this client may see."""
+        """Return every group of the cluster that this client is authorised to see."""
 
         async def attempt() -> dict[str, ListedGroup]:
             groups = {}
@@ -101,7 +100,7 @@ class GroupAdmin(PatientRequests):
         return self.patiently(attempt)
 
     def describe_members(self, group_ids: Collection[str]) -> dict[str, dict[str, DescribedMember]]:
-        """Members by member id, for each of the groups that is classic and Stable."""
+        """Return the members by member id, for each of the groups that is classic and Stable."""
 
         async def ask(node_id: int, groups: list[str]) -> list[Any]:
             answer = await self.send(node_id, DescribeGroupsRequest(groups=groups))
@@ -122,9 +121,10 @@ class GroupAdmin(PatientRequests):
         }
 
     def describe_groups(self, group_type: str, group_ids: Collection[str]) -> dict[str, Any]:
-        """Consumer, share or streams groups as the Describe request of their type answers.
+        """Return consumer, share or streams groups as the Describe request of their type answers.
 
-        A group that is gone, of another type, or a streams group without a topology is left out.
+        The result omits deleted groups, groups of another type, and streams groups without a
+        topology.
         """
         request, groups_per_request = _DESCRIBE_REQUESTS[group_type]
 
@@ -132,7 +132,7 @@ class GroupAdmin(PatientRequests):
             answer = await self.send(node_id, request(group_ids=groups))
             for group in answer.groups:
                 if group.error_code == kafka_errors.UnknownError.errno:
-                    # `StreamsGroup.asDescribedGroup` throws where there is no topology.
+                    # `StreamsGroup.asDescribedGroup` throws if there is no topology.
                     group.error_code = kafka_errors.GroupIdNotFoundError.errno
             return list(answer.groups)
 
@@ -142,12 +142,12 @@ class GroupAdmin(PatientRequests):
         return {group_id: group for group_id, group in described.items() if not group.error_code}
 
     def offsets_retention_ms(self) -> int:
-        """`offsets.retention.minutes` of a broker, in milliseconds."""
+        """Return `offsets.retention.minutes` of a broker, in milliseconds."""
         kind, what = ConfigResourceType.BROKER, "of the brokers"
         return self._config(kind, lambda: str(self.nodes[0]), _OFFSETS_RETENTION, what) * 60_000
 
     def delete_retention_ms(self, topic: str) -> int:
-        """`delete.retention.ms` of a topic."""
+        """Return `delete.retention.ms` of a topic."""
         kind, what = ConfigResourceType.TOPIC, f"of topic {topic}"
         return self._config(kind, lambda: topic, _DELETE_RETENTION, what)
 
@@ -173,9 +173,10 @@ class GroupAdmin(PatientRequests):
         return self.patiently(attempt)
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
-        """Names by topic id (in Kafka's text form) of those topics that exist and may be seen.
+        """Return topic names by topic id (in Kafka's text form).
 
-        Brokers before 3.1 cannot be asked by id (KIP-516) and are taken to know none.
+        The result omits topics that do not exist or that this client may not see. It is empty for
+        brokers before 3.1, which have no metadata by id (KIP-516).
         """
 
         async def attempt() -> dict[str, str]:
@@ -200,7 +201,7 @@ class GroupAdmin(PatientRequests):
         return self.patiently(attempt)
 
     def unauthorised_topics(self, topics: Collection[str]) -> set[str]:
-        """Those that this client may not describe: their offsets are left out of OffsetFetch."""
+        """Return the topics that this client may not describe: OffsetFetch omits their offsets."""
 
         async def attempt() -> set[str]:
             found: set[str] = set()
@@ -226,7 +227,7 @@ class GroupAdmin(PatientRequests):
         *,
         require_stable: bool = False,
     ) -> dict[str, list[OffsetFetchAnswer]]:
-        """OffsetFetch of many groups: of each the named partitions, or all that it has (None)."""
+        """Fetch committed offsets of many groups, for the given partitions or for all (None)."""
         Group = OffsetFetchRequest.OffsetFetchRequestGroup
 
         async def ask(node_id: int, groups: list[str]) -> list[Any]:
@@ -237,7 +238,7 @@ class GroupAdmin(PatientRequests):
                 ],
                 require_stable=require_stable,
                 min_version=8,
-                # From version 10 on topics go by id, and a deleted topic has none.
+                # From version 10 on topics are named by id, and a deleted topic has no id.
                 max_version=9,
             )
             answer = await self.send(node_id, request)
@@ -247,10 +248,11 @@ class GroupAdmin(PatientRequests):
         return {group_id: list(_offset_answers(group)) for group_id, group in fetched.items()}
 
     def await_coordinators(self, log_partitions: int) -> None:
-        """Wait until every log partition's coordinator has loaded it.
+        """Wait until a coordinator has loaded every log partition.
 
-        ListGroups leaves out, without an error, what a broker that just started does not coordinate
-        yet. OffsetFetch tells it, so one made-up group per log partition is asked for nothing.
+        ListGroups of a broker that just started omits groups that it has not loaded, without an
+        error. OffsetFetch has an error for them. So this sends an OffsetFetch without partitions
+        for one made-up group per log partition.
         """
         names = (f"coordinator-state-{number}" for number in count())
         probes: dict[int, str] = {}
@@ -260,7 +262,7 @@ class GroupAdmin(PatientRequests):
         self.offset_fetch(dict.fromkeys(probes.values(), ()))
 
     def find_coordinator(self, group_id: str) -> Coordinator:
-        """The broker that coordinates a group."""
+        """Return the broker that coordinates a group."""
 
         async def attempt() -> Coordinator:
             found = (await self.find_coordinators([group_id]))[group_id]

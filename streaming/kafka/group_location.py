@@ -1,4 +1,4 @@
-"""Where a group lives: its log partition, that partition's leader, and its coordinator."""
+"""The location of a group: its log partition, that partition's leader, and its coordinator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.kafka.group_admin import GroupAdmin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLocation:
-    """`leader` and `coordinator` are broker ids; they are the same but while leadership moves."""
+    """`leader` and `coordinator` are broker ids; they differ only while leadership moves."""
 
     log_partition: int
     log_partitions: int
@@ -30,7 +30,7 @@ def locate_group(
     """Ask the cluster for the topic's partitions and for the group's coordinator.
 
     Raises:
-        ConfigurationError: no broker there, no topic yet, or no authorisation.
+        ConfigurationError: no broker at the address, no topic yet, or no authorisation.
     """
     config = kafka_client_config(kafka or {})
     with (

@@ -1,11 +1,10 @@
-"""The leaders of one topic's partitions: finding them, asking them, waiting for them.
+"""The leaders of one topic's partitions: metadata, requests to leaders, and retries.
 
-Metadata is fetched when it is needed and after every failure, never by a timer.
+Metadata is fetched on first use and after every failure, never by a timer.
 
-Transient failures are retried with a growing back-off: moved leaders, restarting brokers, lost
-connections, timeouts, and after the first contact refused logins too. Only the first contact is
-impatient, since a wrong address or a wrong setting does not get better by waiting; those are
-`ConfigurationError`s.
+Transient failures are retried with exponential back-off: moved leaders, restarting brokers, lost
+connections, timeouts, and after the first contact also refused logins. The first contact has a
+shorter timeout and ends with a `ConfigurationError`: retries do not fix a wrong address or setting.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
 logger = logging.getLogger(__name__)
 
 ELECTION_S: Final = 30.0
-"""An election takes less."""
+"""Longer than an election of a leader takes."""
 
 T = TypeVar("T")
 
-# What is over by then, as the move of a leader mostly is, is not worth a line in the log.
-_SOON_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 10.0
+# Failures shorter than this, such as most leader moves, are logged at DEBUG only.
+_LOGGED_AFTER_S: Final = 1.0
+_LONGEST_BACKOFF_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDescription:
-    """The topic as the cluster describes it: `leaders` is log partition -> (node id, epoch).
+    """The topic's metadata: `leaders` is log partition -> (node id, leader epoch).
 
-    `topic_id` is Kafka's text of the id; all zeros from a broker before 2.8. A log partition
-    without a leader has node id -1.
+    `topic_id` is the id in Kafka's text form; all zeros from a broker before 2.8. A leaderless log
+    partition has node id -1.
     """
 
     topic: str
@@ -58,21 +57,21 @@ class LogDescription:
         return frozenset(p for p, (node_id, _) in self.leaders.items() if node_id >= 0)
 
     def require_same_log(self, *, cluster_id: str, topic_id: str) -> None:
-        """Refuse to go on with offsets of another cluster, or of another topic of that name.
+        """Refuse offsets of another cluster, or of an earlier topic of the same name.
 
         Raises:
-            ConfigurationError: it is another cluster.
-            LogChanged: it is another topic.
+            ConfigurationError: the offsets belong to another cluster.
+            LogChanged: the topic was deleted and created again.
         """
         if cluster_id != self.cluster_id:
             raise ConfigurationError(
-                f"the offsets are of cluster {cluster_id}, but this is cluster {self.cluster_id}: "
-                "use other tables and another checkpoint for it"
+                f"the offsets belong to cluster {cluster_id}, but this is cluster "
+                f"{self.cluster_id}: use another --tables folder and another --checkpoint"
             )
         if topic_id != self.topic_id:
             raise LogChanged(
-                f"topic {self.topic} was deleted and created again (its id was {topic_id} and is "
-                f"{self.topic_id}): its log partitions must be reloaded"
+                f"topic {self.topic} was deleted and created again (its id was {topic_id}, now it "
+                f"is {self.topic_id}): its log partitions must be reloaded"
             )
 
 
@@ -80,7 +79,7 @@ class TopicLeaders:
     """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
 
     `patiently` and `ask_every` block the caller; coroutines run on the IO thread, within an attempt
-    of `patiently`. Nothing is connected before the first attempt.
+    of `patiently`. The first attempt connects.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class TopicLeaders:
         self._connections = BrokerConnections(
             bootstrap_servers,
             kafka_config,
-            # The cluster was there before.
+            # A caller with this timeout has already reached the cluster.
             has_worked=first_contact_timeout_ms >= retry_timeout_ms,
         )
         self._first_contact_timeout_ms = first_contact_timeout_ms
@@ -110,39 +109,40 @@ class TopicLeaders:
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long an answer may take."""
+        """The timeout for an answer, in milliseconds."""
         return self._connections.request_timeout_ms
 
     @property
     def short_answer_timeout_ms(self) -> int:
-        """How long an answer of a few bytes may take."""
+        """The timeout for an answer of a few bytes, in milliseconds."""
         return self._connections.short_answer_timeout_ms
 
     @property
     def description(self) -> LogDescription:
-        """What the last metadata said; there is some within an attempt and after the first one."""
+        """The topic as of the last metadata; available within and after the first attempt."""
         if self._description is None:
-            raise TryAgain(f"topic {self.topic} is not described yet")
+            raise TryAgain(f"no metadata of topic {self.topic} yet")
         return self._description
 
     @property
     def leaders(self) -> Mapping[int, tuple[int, int]]:
-        """Log partition -> (node id, leader epoch), of the same."""
+        """Log partition -> (node id, leader epoch), as of the last metadata."""
         return self.description.leaders
 
     def leader_epochs(self, log_partitions: Iterable[int]) -> dict[int, int]:
-        """The epochs to send with a request, so that other leaders refuse it (KIP-320)."""
+        """Return the leader epochs for a request; leaders of other epochs refuse it (KIP-320)."""
         return {log_partition: self.leaders[log_partition][1] for log_partition in log_partitions}
 
-    def doubt_metadata(self) -> None:
-        """Have the next attempt begin with fresh metadata."""
+    def expire_metadata(self) -> None:
+        """Mark the metadata as stale, so the next attempt fetches it first."""
         self._is_stale = True
 
     def expect(self, seen: Mapping[int, OffsetAndEpoch]) -> None:
-        """Talk only to leaders that have what was seen of their log partitions (KIP-320).
+        """Use only leaders whose log contains the seen record offsets (KIP-320).
 
-        Every attempt makes sure of it first. Metadata that is older than what was seen is not
-        used; a later leader whose log parted from it earlier makes calls raise `LogTruncated`.
+        Every attempt checks this first. Metadata with an older leader epoch than the seen one is
+        stale and not used. Calls raise `LogTruncated` if a later leader's log diverged below a seen
+        record offset.
         """
         self._seen_log.seen = seen
 
@@ -151,11 +151,11 @@ class TopicLeaders:
         self._connections.close()
 
     def patiently(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread until it does not raise `TryAgain`, or patience ends.
+        """Run `attempt` on the IO thread, and retry it while it raises `TryAgain`.
 
         Raises:
-            ConfigurationError: the first contact does not come about.
-            TimeoutError: later, nothing usable came for as long as calls are to try.
+            ConfigurationError: the cluster was not reached within the first contact timeout.
+            TimeoutError: after the first contact, the retry timeout passed or `stop` was set.
         """
         is_patient = (
             self._connections.has_contact
@@ -170,7 +170,7 @@ class TopicLeaders:
                 await self._seen_log.require(self)
                 return await attempt()
             except TryAgain:
-                self.doubt_metadata()
+                self.expire_metadata()
                 raise
 
         began_at, has_warned = time.monotonic(), False
@@ -178,10 +178,10 @@ class TopicLeaders:
         def warn(state: tenacity.RetryCallState) -> None:
             nonlocal has_warned
             has_warned |= not is_patient
-            has_warned |= time.monotonic() - began_at + state.upcoming_sleep > _SOON_S
+            has_warned |= time.monotonic() - began_at + state.upcoming_sleep > _LOGGED_AFTER_S
             logger.log(
                 logging.WARNING if has_warned else logging.DEBUG,
-                "Kafka at %(bootstrap_servers)s: cannot %(operation)s: %(error)s; trying again in "
+                "Kafka at %(bootstrap_servers)s: cannot %(operation)s: %(error)s; retrying in "
                 "%(pause_s).1f s",
                 {
                     "bootstrap_servers": self._connections.bootstrap_servers,
@@ -195,7 +195,7 @@ class TopicLeaders:
             answer = tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(TryAgain),
                 wait=tenacity.wait_exponential(
-                    multiplier=0.1, max=_LONGEST_WAIT_S if is_patient else 2
+                    multiplier=0.1, max=_LONGEST_BACKOFF_S if is_patient else 2
                 )
                 + tenacity.wait_random(0, 0.1),
                 stop=tenacity.stop_any(
@@ -209,8 +209,8 @@ class TopicLeaders:
         except TryAgain as error:
             if is_patient:
                 raise TimeoutError(
-                    f"Kafka at {self._connections.bootstrap_servers}: cannot {operation} for "
-                    f"{timeout_ms / 1000:.0f} s: {error}"
+                    f"Kafka at {self._connections.bootstrap_servers}: cannot {operation}, retried "
+                    f"for {timeout_ms / 1000:.0f} s: {error}"
                 ) from error
             raise ConfigurationError(
                 f"cannot reach Kafka at {self._connections.bootstrap_servers}: {error}; "
@@ -218,10 +218,10 @@ class TopicLeaders:
             ) from error
         if has_warned:
             logger.warning(
-                "Kafka at %(bootstrap_servers)s: answers again after %(away_s).0f s",
+                "Kafka at %(bootstrap_servers)s: reachable again after %(outage_s).0f s",
                 {
                     "bootstrap_servers": self._connections.bootstrap_servers,
-                    "away_s": time.monotonic() - began_at,
+                    "outage_s": time.monotonic() - began_at,
                 },
             )
         return answer
@@ -233,7 +233,7 @@ class TopicLeaders:
         request_for: Callable[[list[int]], Any],
         log_partition_of: Callable[[Any], int],
     ) -> dict[int, Any]:
-        """Ask until each log partition has answered without an error; answers are kept."""
+        """Return the answer of each log partition; retry only those that have not answered."""
         wanted = list(log_partitions)
         found: dict[int, Any] = {}
 
@@ -263,7 +263,7 @@ class TopicLeaders:
     ) -> tuple[list[Any], TryAgain | None]:
         """Send one request to each leader, all at once; return the answers and one failure.
 
-        Without `timeout_ms` the answers are a few bytes.
+        Without `timeout_ms` the timeout is that of an answer of a few bytes.
         """
         timeout_ms = timeout_ms or self.short_answer_timeout_ms
         leaders = self.leaders
@@ -290,12 +290,12 @@ class TopicLeaders:
         self._connections.has_contact |= bool(answers)
         return answers, failure
 
-    def check(self, error_code: int | None, what: str) -> None:
-        """Raise for the error code of a response; None and 0 are none.
+    def check(self, error_code: int | None, subject: str) -> None:
+        """Raise for the error code of a response; None and 0 mean success.
 
         Raises:
-            ConfigurationError: it will not pass by itself.
-            TryAgain: any other.
+            ConfigurationError: missing authorisation, or an invalid topic name.
+            TryAgain: any other error.
         """
         if not error_code:
             return
@@ -307,11 +307,11 @@ class TopicLeaders:
                 f"the ACLs Read and Describe on topic {self.topic}"
             )
         if kind is kafka_errors.InvalidTopicError:
-            raise ConfigurationError(f"{self.topic!r} is not a topic name")
-        raise TryAgain(f"{what}: {kind.__name__}")
+            raise ConfigurationError(f"{self.topic!r} is not a valid topic name")
+        raise TryAgain(f"{subject}: {kind.__name__}")
 
     async def _refresh_metadata(self) -> None:
-        """Learn the brokers and the topic's leaders, from any broker that answers."""
+        """Fetch the brokers and the topic's leaders from any broker that answers."""
         answer = await self._connections.ask_any(
             lambda: MetadataRequest(
                 topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)],
@@ -338,7 +338,7 @@ class TopicLeaders:
             leaders={
                 partition.partition_index: (
                     partition.leader_id,
-                    # Brokers before 2.4 may tell stale epochs (KAFKA-9212).
+                    # Brokers before 2.4 may answer with stale epochs (KAFKA-9212).
                     partition.leader_epoch if answer.API_VERSION >= 9 else NO_LEADER_EPOCH,
                 )
                 for partition in sorted(topic.partitions, key=lambda p: p.partition_index)

@@ -1,16 +1,17 @@
-"""Where the logs of user topics begin and end: ListOffsets, asked of the partitions' leaders.
+"""Log starts and log ends of user topics, from ListOffsets requests to the partitions' leaders.
 
-One sample asks for the metadata of the topics, which tells leaders and topic ids, and then each
-leader once for the log start, the log end (the high watermark, up to which consumers read) and the
-last stable offset, up to which `read_committed` consumers read. The last stable offset is asked for
-before the log end, so that it is never the greater one.
+A sample first fetches the metadata of the topics, for leaders and topic ids. Then it asks each
+leader for the last stable offset (the end for `read_committed` consumers), the log end (the high
+watermark, the end for other consumers) and the log start. The last stable offset is asked for
+first, so it is never greater than the log end.
 
-Where a log ends in transaction markers, nobody will ever commit past them as long as nothing comes
-behind: consumers commit the offset after the last record that they were given. Only reading the log
-tells, so the few records between a group and the log end are fetched, where this client may.
+Consumers commit the offset after the last record that they received. So if a log ends with
+transaction markers, no group commits past them until a new record arrives. Only the records
+themselves show this, so the client fetches the few records between a group and the log end, if it
+is authorised to.
 
-A topic that cannot be sampled is a state and no error: it is gone, this client may not see it, or
-its partition has no leader now. A log end that cannot be read is the answer for that log alone.
+A topic that cannot be sampled has a state, not an error: the topic is deleted, this client may not
+see it, or its partition is leaderless. An unreadable log end affects the answer for its log only.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ UNAVAILABLE: Final = "unavailable"
 _TOPICS_PER_REQUEST: Final = 1_000
 _CONSUMER: Final = -1
 _FETCH_BYTES: Final = 4096
-"""Some fifty markers of 78 bytes."""
+"""About fifty markers of 78 bytes."""
 _ROUNDS: Final = 2
-"""How often a partition is asked before it counts as unavailable until the next sample."""
+"""Attempts for a partition before it is unavailable until the next sample."""
 
 
 class TopicPartition(NamedTuple):
@@ -53,7 +54,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOffsets:
-    """One topic partition at the moment of a sample; offsets are known where it is `present`."""
+    """A partition's log in a sample; offsets are None unless its state is `present`."""
 
     topic: str
     partition: int
@@ -79,19 +80,19 @@ _QUESTIONS: Final = (
 
 
 class LogOffsetsClient(PatientRequests):
-    """Samples the logs of topic partitions; see `PatientRequests` for what it raises."""
+    """Samples the logs of topic partitions; see `PatientRequests` for the errors."""
 
     def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
-        """Ask for these topic partitions, each of which has an answer of some state."""
+        """Sample these partitions; each has an answer, whatever its state."""
         return self.patiently(lambda: self._sample(partitions)) if partitions else []
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, int | DecodeError]:
-        """How many records lie between two offsets, the later the log end, if all are markers.
+        """Count the records from an offset to the log end, if all of them are markers.
 
-        0 where any is not, an error where the batches are damaged. A log that this client may not
-        read, or that does not answer, is left out.
+        The count is 0 if any of them is not a marker, and an error if the batches are damaged. The
+        result omits logs that this client may not read, and logs without an answer.
         """
         return self.patiently(lambda: self._end_markers(places)) if places else {}
 
@@ -106,10 +107,10 @@ class LogOffsetsClient(PatientRequests):
                 leaders[leader][at] = first
         names = {known.uuid: name for name, known in metadata.items()}
         found: dict[TopicPartition, int | DecodeError | None] = {}
-        for leader, positions in leaders.items():
-            answer = await self.send(leader, _fetch_request(positions, metadata))
+        for leader, fetch_offsets in leaders.items():
+            answer = await self.send(leader, _fetch_request(fetch_offsets, metadata))
             for topic in answer.responses:
-                # Fetch names topics by id since version 13.
+                # Fetch names topics by id from version 13 on.
                 name: str = topic.topic or names.get(topic.topic_id, "")
                 for data in topic.partitions:
                     at = TopicPartition(name, data.partition_index)
@@ -170,7 +171,7 @@ class LogOffsetsClient(PatientRequests):
     async def _list_offsets(
         self, leaders: Mapping[int, list[TopicPartition]]
     ) -> dict[TopicPartition, dict[str, tuple[int, int]]]:
-        """Error code and offset by question; none where a leader did not answer."""
+        """Return error code and offset by question; empty if a leader did not answer."""
         sent = [
             (
                 question,
@@ -217,7 +218,7 @@ def _answered(sample: LogOffsets, answers: Mapping[str, tuple[int, int]]) -> Log
     if any(issubclass(kind, kafka_errors.AuthorizationError) for kind in errors):
         return replace(sample, state=UNAUTHORISED)
     if errors or len(answers) < len(_QUESTIONS):
-        # A leader that has moved does not know the partition either; metadata says if it is gone.
+        # A former leader does not know the partition either. Only metadata shows a deleted topic.
         return replace(sample, state=UNAVAILABLE)
     offsets = {field: offset for field, (_, offset) in answers.items()}
     return replace(
@@ -246,16 +247,16 @@ def _request(partitions: Iterable[TopicPartition], question: _Question) -> ListO
 
 
 def _fetch_request(
-    positions: Mapping[TopicPartition, int], metadata: Mapping[str, _TopicMetadata]
+    fetch_offsets: Mapping[TopicPartition, int], metadata: Mapping[str, _TopicMetadata]
 ) -> FetchRequest:
     Topic = FetchRequest.FetchTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
-    for at, position in positions.items():
+    for at, fetch_offset in fetch_offsets.items():
         by_topic[at.topic].append(
             Topic.FetchPartition(
                 partition=at.partition,
                 current_leader_epoch=-1,
-                fetch_offset=position,
+                fetch_offset=fetch_offset,
                 last_fetched_epoch=-1,
                 log_start_offset=-1,
                 partition_max_bytes=_FETCH_BYTES,
@@ -264,7 +265,7 @@ def _fetch_request(
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=_FETCH_BYTES * len(positions),
+        max_bytes=_FETCH_BYTES * len(fetch_offsets),
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
@@ -279,17 +280,17 @@ def _fetch_request(
 
 
 def _markers(records: bytes, first: int, end: int) -> int | None:
-    """How many of the offsets from one to another are markers: all or 0; None if cut short.
+    """Count the offsets from `first` to `end` if all are markers, else 0; None if cut off.
 
     Raises:
-        DecodeError: a header that no batch has.
+        DecodeError: an invalid batch header.
     """
-    view, position = memoryview(records), first
-    while position < end:
+    view, next_offset = memoryview(records), first
+    while next_offset < end:
         if len(view) <= MAGIC_POSITION:
             return None
         if view[MAGIC_POSITION] < 2:
-            # Message sets, from before Kafka 0.11, hold no markers.
+            # Message sets (before Kafka 0.11) have no markers.
             return 0
         if len(view) < BATCH_HEADER_BYTES:
             return None
@@ -300,6 +301,6 @@ def _markers(records: bytes, first: int, end: int) -> int | None:
             )
         if not header.is_control:
             return 0
-        position = header.last_offset + 1
+        next_offset = header.last_offset + 1
         view = view[header.size_bytes :]
     return end - first

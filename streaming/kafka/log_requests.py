@@ -1,6 +1,6 @@
-"""Questions to the leaders of a topic's partitions: ListOffsets and OffsetForLeaderEpoch.
+"""Requests to the leaders of a topic's partitions: ListOffsets and OffsetForLeaderEpoch.
 
-They go to leaders of a known epoch only; another leader refuses them (KIP-320).
+Each request has the known leader epoch; a leader of another epoch refuses it (KIP-320).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _READ_UNCOMMITTED: Final = 0
 def list_offsets_request(
     topic: str, leader_epochs: Mapping[int, int], timestamp: int
 ) -> ListOffsetsRequest:
-    """Ask for an offset of log partitions.
+    """Build a request for one offset per log partition.
 
-    The log start (`EARLIEST`), the high watermark (`LATEST`), or the record with the newest
-    timestamp (`MAX_TIMESTAMP`).
+    `timestamp` selects the log start (`EARLIEST`), the high watermark (`LATEST`), or the record
+    with the newest timestamp (`MAX_TIMESTAMP`).
     """
     Topic = ListOffsetsRequest.ListOffsetsTopic
     partitions = [
@@ -45,7 +45,7 @@ def list_offsets_request(
 def epoch_ends_request(
     topic: str, leader_epochs: Mapping[int, int], asked_epochs: Mapping[int, int]
 ) -> OffsetForLeaderEpochRequest:
-    """Ask where earlier leader epochs end in the logs of these leaders."""
+    """Build a request for the end offsets of earlier leader epochs in the logs of these leaders."""
     Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     partitions = [
         Topic.OffsetForLeaderPartition(

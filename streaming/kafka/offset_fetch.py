@@ -1,4 +1,4 @@
-"""The answer of an OffsetFetch request for one partition, in the words of Kafka's `Errors`."""
+"""The answer of an OffsetFetch request for one partition, with the names of Kafka's `Errors`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ UNSTABLE_OFFSET_COMMIT = "UNSTABLE_OFFSET_COMMIT"
 class OffsetFetchAnswer:
     """The answer for one partition; `error` is a name of Kafka's `Errors`.
 
-    Without `topic` and `partition` it is the error of the whole group, where no partitions were
-    named.
+    Without `topic` and `partition` it is the error of the whole group, in the answer to a request
+    that named no partitions.
     """
 
     topic: str | None
@@ -32,7 +32,11 @@ class OffsetFetchAnswer:
 
     @property
     def topic_partition(self) -> tuple[str, int]:
-        """What the answer is for."""
+        """The topic and the partition.
+
+        Raises:
+            ValueError: the answer is for a whole group.
+        """
         if self.topic is None or self.partition is None:
-            raise ValueError("this is the answer for a whole group")
+            raise ValueError("the answer is for a whole group, not for a partition")
         return self.topic, self.partition

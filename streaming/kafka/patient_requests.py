@@ -1,7 +1,7 @@
-"""Requests that are tried again until every coordinator has answered.
+"""Requests that are retried until every coordinator has answered.
 
-A group whose coordinator is loading, moving or away is asked again; one request carries many
-groups. Answers that came are kept.
+One request has many groups. Only groups without an answer are retried: their coordinator is
+loading, moving or unreachable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R", bound="PatientRequests")
 FIRST_CONTACT_TIMEOUT_S: Final = 15.0
 RETRY_TIMEOUT_S: Final = 60.0
 
-# An answer of a few megabytes at most, also where groups have thousands of partitions.
+# Keeps an answer to a few megabytes, even for groups with thousands of partitions.
 GROUPS_PER_REQUEST: Final = 200
 _MISSING_ACLS: Final = {
     kafka_errors.ClusterAuthorizationFailedError: "DescribeConfigs on the cluster",
@@ -37,16 +37,16 @@ _KEYS_PER_REQUEST: Final = 1_000
 
 
 class PatientRequests:
-    """Connections to a cluster and the patience to use them; a context manager that closes them.
+    """Sends requests to a cluster with retries; a context manager that closes the connections.
 
     Args:
-        bootstrap_servers: HOST:PORT, several with commas.
+        bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
-        retry_timeout_s: how long a group that does not answer is asked again.
+        retry_timeout_s: how long requests are retried after the first contact.
 
     Requests raise:
-        ConfigurationError: no broker there, no authorisation, or brokers older than 3.0.
-        TimeoutError: some group gave no answer for `retry_timeout_s`.
+        ConfigurationError: no broker at the address, no authorisation, or brokers older than 3.0.
+        TimeoutError: a group has no answer after `retry_timeout_s`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PatientRequests:
     # --- on the caller's thread
 
     def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread until it does not raise `TryAgain`, or time is up."""
+        """Run `attempt` on the IO thread; retry it while it raises `TryAgain`, up to a timeout."""
         had_contact = self._connections.has_contact
         timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
 
@@ -88,7 +88,7 @@ class PatientRequests:
             try:
                 return await attempt()
             except TryAgain:
-                # A coordinator may have moved to a broker that is not known yet.
+                # A coordinator may have moved to a broker that the stale metadata lacks.
                 self.nodes = []
                 raise
 
@@ -102,7 +102,7 @@ class PatientRequests:
         except TryAgain as error:
             where = f"Kafka at {self._connections.bootstrap_servers}"
             if self._connections.has_contact:
-                raise TimeoutError(f"{where}: {error} (for {timeout_s:.0f} s)") from error
+                raise TimeoutError(f"{where}: {error} (retried for {timeout_s:.0f} s)") from error
             raise ConfigurationError(
                 f"cannot reach {where}: {error}; "
                 "check --bootstrap-servers and --kafka security.protocol"
@@ -115,7 +115,7 @@ class PatientRequests:
         operation: str,
         groups_per_request: int = GROUPS_PER_REQUEST,
     ) -> dict[str, Any]:
-        """Ask each group's coordinator until every group has answered; answers are kept."""
+        """Return the coordinator's answer for each group; retry only groups without an answer."""
         answered: dict[str, Any] = {}
 
         async def attempt() -> None:
@@ -145,10 +145,10 @@ class PatientRequests:
         answer = await self._connections.ask_any(lambda: MetadataRequest(topics=[], min_version=1))
         self.nodes = [broker.node_id for broker in answer.brokers]
         if not self.nodes:
-            raise TryAgain("the cluster names no brokers")
+            raise TryAgain("the cluster's metadata has no brokers")
 
     async def find_coordinators(self, group_ids: Sequence[str]) -> dict[str, Any]:
-        """FindCoordinator's answers by group id; on the IO thread."""
+        """Return FindCoordinator's answers by group id; runs on the IO thread."""
         found: dict[str, Any] = {}
         for keys in chunks(group_ids, _KEYS_PER_REQUEST):
             request = FindCoordinatorRequest(
@@ -161,14 +161,20 @@ class PatientRequests:
         return found
 
     async def send(self, node_id: NodeId, request: Any) -> Any:
-        """Send to one broker and take note that it answered; on the IO thread."""
+        """Send to one broker, and record that it answered; runs on the IO thread."""
         answer = await self._connections.send(node_id, request)
         self._connections.has_contact = True
         return answer
 
 
 def check(error_code: int, operation: str) -> None:
-    """Raise what an error code means; that there is no such group is an answer."""
+    """Raise the error of an error code; an unknown group id is an answer, not an error.
+
+    Raises:
+        ConfigurationError: missing authorisation.
+        TryAgain: Kafka marks the error as retriable.
+        kafka.errors.KafkaError: any other error.
+    """
     if error_code in (0, kafka_errors.GroupIdNotFoundError.errno):
         return
     kind = kafka_errors.for_code(error_code)
@@ -183,7 +189,7 @@ def check(error_code: int, operation: str) -> None:
 
 
 def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    """The items in lists of at most `size`."""
+    """Yield the items in lists of at most `size`."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk

@@ -1,4 +1,4 @@
-"""Why a broker does not let a client in, and what to mend."""
+"""Reasons for refused logins and TLS failures, and advice how to correct the settings."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ REFUSED_LOGINS: Final = (
     kafka_errors.UnsupportedSaslMechanismError,
 )
 
-# Words of OpenSSL, and of the alerts that it is sent (RFC 8446, section 6.2).
+# Error texts of OpenSSL, including the alerts that it receives (RFC 8446, section 6.2).
 _TLS_FAULT: Final = re.compile(r"Handshake failed|\[SSL: \w*ALERT|\[SSL: TLSV")
 _TLS_ADVICE: Final = (
     (
         r"Hostname mismatch|IP address mismatch",
-        "the broker's certificate is for other names: give --bootstrap-servers, and the broker its "
-        "advertised.listeners, by a name that is in it",
+        "the broker's certificate is for other names: use a name of the certificate in "
+        "--bootstrap-servers and in the broker's advertised.listeners",
     ),
     (
         "CERTIFICATE_VERIFY_FAILED",
-        "the broker's certificate is not trusted: --kafka ssl.cafile must name the PEM file of the "
+        "the broker's certificate is not trusted: --kafka ssl.cafile must be the PEM file of the "
         "authority that signed it",
     ),
     (
         "CERTIFICATE_REQUIRED|BAD_CERTIFICATE|CERTIFICATE_UNKNOWN|UNKNOWN_CA",
-        "the broker wants a certificate of this client that it trusts: --kafka ssl.certfile and "
+        "the broker requires a trusted client certificate: set --kafka ssl.certfile and "
         "ssl.keyfile",
     ),
 )
@@ -36,12 +36,12 @@ _ANY_ADVICE: Final = "check --kafka security.protocol and the ssl.* settings"
 
 
 def is_tls_fault(error: Exception) -> bool:
-    """Whether a connection came to its end in TLS."""
+    """Return whether a connection failed in TLS."""
     return _TLS_FAULT.search(str(error)) is not None
 
 
 def tls_advice(error: Exception) -> str:
-    """What to mend after a fault of TLS."""
+    """Return advice for a TLS failure."""
     for fault, advice in _TLS_ADVICE:
         if re.search(fault, str(error)):
             return advice
@@ -49,10 +49,10 @@ def tls_advice(error: Exception) -> str:
 
 
 def login_advice(mechanism: str) -> str:
-    """What to check when a login is refused."""
+    """Return advice for a refused login."""
     if mechanism == "OAUTHBEARER":
         return (
-            "the broker does not accept the token of --kafka sasl.oauthbearer.token.endpoint.url: "
+            "the broker rejects the token of --kafka sasl.oauthbearer.token.endpoint.url: "
             "check its audience, its scope and when it expires"
         )
     return "check --kafka security.protocol, sasl.mechanism, sasl.plain.username and its password"

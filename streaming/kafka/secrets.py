@@ -1,11 +1,11 @@
-"""Secrets among Kafka client settings: which they are, and the ways that they come in.
+"""Secrets among Kafka client settings: detection, and how to pass them.
 
-Spark shows the options of a query on its pages, in event logs and in the checkpoint, and `ps` shows
-a command line. So a secret is named by a file or an environment variable, as `NAME.file` or
-`NAME.env`, and read by each process that logs in, the executors among them. What a config file or
-the environment says outright is put behind an environment variable of this process first.
+Spark shows the options of a query in its UI, in event logs and in the checkpoint, and `ps` shows a
+command line. So a secret is passed as the name of a file or an environment variable, in
+`NAME.file` or `NAME.env`. Each process that logs in reads it, executors too. A secret in plain text
+in a config file or the environment is first moved to an environment variable of this process.
 
-Needs the standard library only, since every command reads these settings.
+Imports only the standard library and `streaming.errors`, since every command reads these settings.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Final
 from streaming.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"(passw|passphrase|secret|jaas|keystore\.key)(?!.*\.(file|env)$)")
-"""A name that ends in `.file` or `.env` holds where a secret is, which may be seen."""
+"""The value of a name that ends in `.file` or `.env` is a place, not a secret."""
 _PROXY: Final = "proxy.url"
 _VALUE: Final = re.compile(r"://.*@|PRIVATE KEY-", re.DOTALL)
-"""An address with a user part, or a key in PEM. A password may hold a slash, so any `@` counts."""
+"""An address with a user part, or a PEM key. A password may contain a slash, so any `@` counts."""
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _ENVIRONMENT_PREFIX: Final = "COORDINATOR_STATE_KAFKA_"
 
 
 class Secret(str):
-    """A password that shows itself to nobody; its characters are the password."""
+    """A password whose `repr`, `str` and `format` are `***`; `"".join` returns the password."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Secret(str):
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Whether the value of a Kafka client setting must not be shown.
+    """Return whether the value of a Kafka client setting must not be shown.
 
     >>> is_secret("sasl.jaas.config"), is_secret("ssl_key_password"), is_secret("client.id")
     (True, True, False)
@@ -58,36 +58,36 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def other_ways(name: str) -> str:
-    """How to give the setting without its value being shown."""
+    """Return advice how to pass the setting without showing its value."""
     if _is_named_secret(name) or _is_proxy(name):
-        return f"give {name}.file=PATH or {name}.env=VARIABLE"
-    return "give an address without a user or password, or the path of a PEM file"
+        return f"use {name}.file=PATH or {name}.env=VARIABLE"
+    return "use an address without a user or password, or the path of a PEM file"
 
 
 def is_text(value: str) -> bool:
-    """Whether a text can be sent: it has no NUL, and no character that UTF-8 does not have.
+    """Return whether a text has no NUL and can be encoded in UTF-8.
 
-    Python decodes an argument or a variable that is not UTF-8 to such characters. A client that
-    encodes them fails with an error whose repr is the whole text.
+    Python decodes an argument or variable that is not UTF-8 to surrogates. A client that encodes
+    them fails with an error whose repr contains the whole text.
     """
     return _NO_TEXT.search(value) is None
 
 
 def require_text(name: str, value: str) -> None:
-    """Refuse a value that cannot be sent.
+    """Refuse a value that cannot be encoded in UTF-8.
 
     Raises:
-        ConfigurationError: names the setting, and shows nothing of the value.
+        ConfigurationError: names the setting, but does not show the value.
     """
     if not is_text(value):
         raise ConfigurationError(f"Kafka setting {name!r} is not UTF-8 text")
 
 
 def require_no_secret(settings: Mapping[str, str]) -> None:
-    """Refuse a secret that is said outright to somebody who would show it.
+    """Refuse secrets in plain text in settings that Spark would show.
 
     Raises:
-        ConfigurationError: names the setting and the other ways to give it.
+        ConfigurationError: names the setting and the other ways to pass it.
     """
     for name, value in settings.items():
         if is_secret(name, value):
@@ -97,23 +97,23 @@ def require_no_secret(settings: Mapping[str, str]) -> None:
 
 
 def require_no_login(bootstrap_servers: str) -> None:
-    """Refuse addresses with a user or password, which log lines would show.
+    """Refuse addresses with a user or password, since log lines would show them.
 
     Raises:
-        ConfigurationError: names the settings for a login, and shows nothing of the addresses.
+        ConfigurationError: names the settings for a login, but does not show the addresses.
     """
     if "@" in bootstrap_servers:
         raise ConfigurationError(
-            "--bootstrap-servers must be HOST:PORT[,HOST:PORT...]: a login goes into --kafka "
-            "sasl.plain.username and sasl.plain.password.file"
+            "--bootstrap-servers must be HOST:PORT[,HOST:PORT...]: use --kafka "
+            "sasl.plain.username and sasl.plain.password.file for a login"
         )
 
 
 def behind_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with each secret named as an environment variable, which is set.
+    """Move each secret to an environment variable, and return the settings that refer to them.
 
     Raises:
-        ConfigurationError: a secret that no variable can hold.
+        ConfigurationError: a secret is not UTF-8 text.
     """
     hidden = {}
     for name, value in settings.items():
@@ -128,7 +128,7 @@ def behind_environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_secret(name: str, way: str, where: str) -> Secret:
-    """The secret in a file, without the end of its last line, or in an environment variable.
+    """Read a secret from a file, without its last line break, or from an environment variable.
 
     Args:
         name: the setting, for errors.
@@ -136,23 +136,23 @@ def read_secret(name: str, way: str, where: str) -> Secret:
         where: the path of the file, or the name of the variable.
 
     Raises:
-        ConfigurationError: there is none, or it is no text.
+        ConfigurationError: the file or variable is missing or empty, or it is not UTF-8 text.
     """
     value = read_file(name, Path(where)) if way == "file" else os.environ.get(where)
     if not value:
         raise ConfigurationError(
-            f"Kafka setting {name!r}: the environment of this process has no {where}; an executor "
-            "of a cluster has an environment of its own: give a file there"
+            f"Kafka setting {name!r}: this process has no environment variable {where}; executors "
+            "of a cluster have their own environment: use a file there"
         )
     require_text(name, value)
     return Secret(value)
 
 
 def read_file(name: str, path: Path) -> str:
-    """A file's text without the end of its last line.
+    """Read a file's text without its last line break.
 
     Raises:
-        ConfigurationError: it cannot be read, it is empty, or it is no text.
+        ConfigurationError: the file cannot be read, is empty, or is not UTF-8 text.
     """
     try:
         text = path.read_text(encoding="utf-8").rstrip("\r\n")

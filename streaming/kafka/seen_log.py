@@ -1,9 +1,9 @@
-"""What was seen of a log, and whether its present leaders still have it (KIP-320).
+"""Checks that the current leaders still have the part of a log that was read (KIP-320).
 
-A leader that was elected uncleanly may lack the end of the log, and write other records at the same
-offsets. Its log may have grown past a reader's position by the time the reader asks, so offsets
-alone tell nothing. Leader epochs do: each stands for one leader's part of the log, and in an intact
-log it ends at or behind every offset that was seen under it.
+After an unclean election the new leader may lack the end of the log, and write other records at the
+same offsets. Its log may already have grown past a reader's next offset, so offsets alone cannot
+show the loss. Leader epochs can: in an intact log, each epoch ends at or after every record offset
+that was read from its leader.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ NO_LEADER_EPOCH: Final = -1
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An offset up to which a log was seen, and the epoch of the leader that showed it."""
+    """A record offset up to which a log was read, and the epoch of the leader it was read from."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
 
 
 class Leaders(Protocol):
-    """What is needed of `TopicLeaders`; `leaders` is log partition -> (node id, epoch)."""
+    """The used part of `TopicLeaders`; `leaders` is log partition -> (node id, leader epoch)."""
 
     topic: str
 
     @property
     def leaders(self) -> Mapping[int, tuple[int, int]]:
-        """As the last metadata has them."""
+        """The leaders of the last metadata."""
 
     async def ask(self, log_partitions: Any, request_for: Any) -> tuple[list[Any], TryAgain | None]:
         """Send one request to each leader."""
 
-    def check(self, error_code: int | None, what: str) -> None:
+    def check(self, error_code: int | None, subject: str) -> None:
         """Raise for an error code."""
 
 
 class SeenLog:
-    """Holds what was seen, and asks each later leader once.
+    """Keeps the seen end of each log partition, and checks each later leader once.
 
     Attributes:
-        seen: by log partition; a reader goes on there.
+        seen: by log partition, the record offset at which a reader resumes, and its leader epoch.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class SeenLog:
         self._confirmed: dict[int, tuple[OffsetAndEpoch, int]] = {}
 
     async def require(self, leaders: Leaders) -> None:
-        """Make sure that these leaders have what was seen.
+        """Check that these leaders have the log up to the seen record offsets.
 
         Raises:
-            TryAgain: the metadata is older than what was seen, or a leader does not answer.
-            LogTruncated: a leader has not.
+            TryAgain: the metadata is stale, or a leader does not answer.
+            LogTruncated: a leader's log diverged below a seen record offset.
         """
         unconfirmed = self._unconfirmed(leaders.leaders)
         if not unconfirmed:
@@ -96,8 +96,8 @@ class SeenLog:
                 continue
             if leader_epoch < seen.leader_epoch:
                 raise TryAgain(
-                    f"log partition {log_partition}: the metadata is of leader epoch "
-                    f"{leader_epoch}, but {seen.leader_epoch} was seen"
+                    f"log partition {log_partition}: stale metadata: leader epoch "
+                    f"{leader_epoch}, but epoch {seen.leader_epoch} was already seen"
                 )
             is_known = leader_epoch == seen.leader_epoch
             is_known |= self._confirmed.get(log_partition) == (seen, leader_epoch)
@@ -107,7 +107,7 @@ class SeenLog:
 
 
 async def log_offset(leaders: Leaders, log_partition: int, timestamp: int) -> int:
-    """Ask one leader for its log start or high watermark, within an attempt."""
+    """Ask one leader for its log start or high watermark; runs within an attempt."""
     epochs = {log_partition: leaders.leaders[log_partition][1]}
     answers, failure = await leaders.ask(
         [log_partition], lambda _: list_offsets_request(leaders.topic, epochs, timestamp)

@@ -1,4 +1,4 @@
-"""Which loader's rules a cluster's own coordinator applies."""
+"""Detection of the loader's rules (semantics) that a cluster's coordinator applies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_VERSION_WITH_NEW_COORDINATOR = (4, 0)
 def detect_semantics(bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Semantics:
     """Ask the cluster: Kafka 4 has only the new coordinator, 3.x has it with `group.version` 1.
 
-    The version is what the broker's ApiVersions tell.
+    The broker's version is derived from its ApiVersions answer.
 
     Source: KIP-848; core/src/main/scala/kafka/server/KafkaConfig.scala
     (`isNewGroupCoordinatorEnabled`) at 3.9.1.

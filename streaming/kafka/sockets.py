@@ -1,9 +1,9 @@
-"""The sockets that kafka-python is given for its connections.
+"""Sockets for kafka-python's connections that work around three of its problems.
 
-It reads from a socket until there is nothing more, and loses what it has read when the end of the
-connection comes right behind: so does the answer to a wrong password, and the login seems merely
-disconnected. It asks for little at a time, which record sets of megabytes do not deserve, and it
-leaves the sockets of failed attempts open until they are collected. These sockets mend all three.
+1. kafka-python reads until a socket is empty, and discards these bytes if the connection closes
+   directly after them. That loses the answer to a wrong password: the login looks disconnected.
+2. It reads small chunks, which is slow for record sets of megabytes.
+3. It leaves the sockets of failed attempts open until they are garbage-collected.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _RECEIVE_BYTES: Final = 256 << 10
 class PlainSocket(socket.socket):
     """A TCP socket."""
 
-    _has_unseen_bytes = False
+    _has_undelivered_bytes = False
 
     def recv(self, size_bytes: int, flags: int = 0) -> bytes:
         received = super().recv(max(size_bytes, _RECEIVE_BYTES), flags)
-        if not received and self._has_unseen_bytes:
-            # The end is still there when the next event says that the socket is readable.
-            self._has_unseen_bytes = False
+        if not received and self._has_undelivered_bytes:
+            # The next read event reports the end of the connection again.
+            self._has_undelivered_bytes = False
             raise BlockingIOError
-        self._has_unseen_bytes = bool(received)
+        self._has_undelivered_bytes = bool(received)
         return received
 
 
 class TlsSocket(ssl.SSLSocket):
     """A TLS socket."""
 
-    _has_unseen_bytes = False
+    _has_undelivered_bytes = False
 
     def recv(self, size_bytes: int = 1024, flags: int = 0) -> bytes:
         received = super().recv(max(size_bytes, _RECEIVE_BYTES), flags)
-        if not received and self._has_unseen_bytes:
-            self._has_unseen_bytes = False
+        if not received and self._has_undelivered_bytes:
+            self._has_undelivered_bytes = False
             raise BlockingIOError
-        self._has_unseen_bytes = bool(received)
+        self._has_undelivered_bytes = bool(received)
         return received
 
     def do_handshake(self, block: bool = False) -> None:
@@ -60,7 +60,7 @@ class TlsSocket(ssl.SSLSocket):
 
 
 class DirectConnector(KafkaNetSocket):
-    """Connects without a proxy; kafka-python finds it by the scheme of `DIRECT`."""
+    """Connects without a proxy; kafka-python selects it by the scheme of `DIRECT`."""
 
     SCHEMES = ("direct",)
 
@@ -79,7 +79,7 @@ DIRECT: Final = "direct://"
 
 
 def tls_context(kafka_config: Mapping[str, Any]) -> ssl.SSLContext:
-    """Make the TLS context of the `ssl_*` settings, as kafka-python does, for `TlsSocket`s.
+    """Create the TLS context of the `ssl_*` settings, as kafka-python does, for `TlsSocket`s.
 
     Raises:
         ConfigurationError: a certificate or key cannot be loaded.
@@ -94,11 +94,11 @@ def tls_context(kafka_config: Mapping[str, Any]) -> ssl.SSLContext:
         else:
             context.load_default_certs()
     if "ssl_certfile" in kafka_config:
-        with _using("ssl.certfile, ssl.keyfile and ssl.key.password, which belong together"):
+        with _using("ssl.certfile, ssl.keyfile and ssl.key.password, which must match"):
             context.load_cert_chain(
                 kafka_config["ssl_certfile"],
                 kafka_config.get("ssl_keyfile"),
-                # Without a password an encrypted key must not ask for one on the terminal.
+                # Without a password OpenSSL would ask for one on the terminal for an encrypted key.
                 kafka_config.get("ssl_password", ""),
             )
     if "ssl_crlfile" in kafka_config:

@@ -1,4 +1,4 @@
-"""Names of topics by their ids: records of consumer and share groups know topics by id only."""
+"""Topic names by topic id: records of consumer and share groups have only topic ids."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from streaming.kafka.group_admin import GroupAdmin
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S: Final = 5.0
-_ASK_AGAIN_S: Final = 60.0
+_RETRY_TIMEOUT_S: Final = 5.0
+_UNKNOWN_CACHED_S: Final = 60.0
 
 
 class TopicNames:
-    """Asks a cluster for topic names, and remembers them; call `close` at the end.
+    """Asks a cluster for topic names, and caches them; call `close` at the end.
 
-    A name that the cluster does not tell (the topic is gone, the client may not see it, no broker
-    answers in time) is no error: it is asked for again a minute later.
+    An unresolved name is not an error: the topic is deleted, the client may not see it, or no
+    broker answers in time. A call at least a minute later asks for it again.
     """
 
     def __init__(self, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ class TopicNames:
         self._ask_at: dict[str, float] = {}
 
     def __call__(self, topic_ids: Collection[str]) -> dict[str, str]:
-        """Names by topic id, of those that are known."""
+        """Return the topic names by topic id; unresolved ids are omitted."""
         now = time.monotonic()
         unknown = [
             topic_id
@@ -40,7 +40,7 @@ class TopicNames:
         ]
         if unknown:
             self._ask(unknown)
-            self._ask_at.update(dict.fromkeys(unknown, now + _ASK_AGAIN_S))
+            self._ask_at.update(dict.fromkeys(unknown, now + _UNKNOWN_CACHED_S))
         return {
             topic_id: self._names[topic_id] for topic_id in topic_ids if topic_id in self._names
         }
@@ -53,12 +53,12 @@ class TopicNames:
     def _ask(self, topic_ids: Collection[str]) -> None:
         if self._admin is None:
             self._admin = GroupAdmin(
-                self._bootstrap_servers, self._kafka_config, retry_timeout_s=_PATIENCE_S
+                self._bootstrap_servers, self._kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
             )
         try:
             self._names.update(self._admin.topic_names(topic_ids))
         except (ConfigurationError, TimeoutError) as error:
             logger.info(
-                "the names of %(topics)s topics are not known: %(error)s",
+                "cannot resolve the names of %(topics)s topics: %(error)s",
                 {"topics": len(topic_ids), "error": error},
             )

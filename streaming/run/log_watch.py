@@ -112,7 +112,7 @@ class LogWatch:
         """Why the query must start again."""
         if requested(self._epoch.tables) & (start.log_partitions | start.waiting):
             yield "log partitions are to be loaded again"
-        log = self._client.look_again()
+        log = self._client.refresh()
         if log.leaders.keys() != start.log.leaders.keys():
             yield (
                 f"__consumer_offsets has {len(log.leaders)} partitions now, it had "

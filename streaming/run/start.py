@@ -221,7 +221,7 @@ def _await_leaders(
     patience_s = parse_interval(settings.retry_timeout).total_seconds()
     known = {p for p, row in progress.rows.items() if row.state == STATE_WAITING}
     while True:
-        log = client.look_again()
+        log = client.refresh()
         wanted = frozenset(settings.log_partitions or log.leaders)
         has_some = bool(wanted & log.with_leader)
         if has_some and wanted <= log.with_leader | known:

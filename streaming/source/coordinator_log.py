@@ -191,7 +191,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         known = client.describe().leaders if unread else {}
         if any(log_range.log_partition not in known for log_range in unread):
             # The topic got more partitions since this process asked last.
-            client.look_again()
+            client.refresh()
         if unread:
             client.describe().require_same_log(
                 cluster_id=partition.cluster_id, topic_id=partition.topic_id

@@ -153,7 +153,7 @@ def test_a_position_behind_the_end_is_a_truncated_log(
 ) -> None:
     log_partition = commit(broker, "fetch-truncated", 1)
     end = client.high_watermarks()[log_partition]
-    with pytest.raises(LogTruncated, match=f"offsets {end} to {end + 6} are gone") as truncated:
+    with pytest.raises(LogTruncated, match=f"offsets {end} to {end + 6} are lost") as truncated:
         client.fetch({log_partition: end + 7})
     assert truncated.value.log_partition == log_partition
 
@@ -238,7 +238,7 @@ def test_what_passes_by_itself_is_waited_out(
         assert all("\n" not in record.getMessage() for record in told)
         assert client.fetch({log_partition: 0})[log_partition] == first
         assert client.describe().leaders[log_partition][1] > seen[log_partition].leader_epoch
-        assert "answers again after" in told[-1].getMessage()
+        assert "reachable again after" in told[-1].getMessage()
         client.expect({log_partition: seen[log_partition]._replace(offset=10**6)})
         with pytest.raises(LogTruncated, match=f"truncated to {before[log_partition]}"):
             client.high_watermarks()
@@ -248,7 +248,7 @@ def test_what_passes_by_itself_is_waited_out(
         segment = write_record_batch(7, [(0, 0, offset_key("g", "t", 0), offset_value(1))])
         broker.replace_log(log_partition, segment, log_start_offset=7)
         broker.start()
-        with pytest.raises(LogTruncated, match="offsets 0 to 6 are gone, the log starts at 7"):
+        with pytest.raises(LogTruncated, match="offsets 0 to 6 are lost, the log starts at 7"):
             client.fetch({log_partition: 0})
 
     with closing(LogClient(broker.bootstrap_servers, retry_timeout_ms=1_000)) as client:

@@ -169,10 +169,13 @@ def _without_certificate(broker: SecuredBroker) -> tuple[str, dict[str, str]]:
             lambda b: (b.tls_address.replace(HOST, "localhost"), b.plain("reader")),
             "no TLS connection .* not valid for 'localhost'.*certificate is for other names",
         ),
-        (_without_certificate, "wants a certificate of this client .*ssl.certfile and ssl.keyfile"),
+        (
+            _without_certificate,
+            "requires a trusted client certificate: .*ssl.certfile and ssl.keyfile",
+        ),
         (
             lambda b: (b.mtls_address, b.mutual_tls(trustme.CA())),
-            "wants a certificate of this client that it trusts",
+            "requires a trusted client certificate",
         ),
     ],
 )
@@ -275,7 +278,7 @@ def test_after_the_first_contact_a_refusal_is_waited_out(
 
     def complaints() -> list[str]:
         lines = [record.getMessage() for record in caplog.records]
-        return [line for line in lines if re.search(f"{complaint}.*; trying again", line)]
+        return [line for line in lines if re.search(f"{complaint}.*; retrying in", line)]
 
     def ask_until_complaint() -> int:
         while True:

@@ -314,7 +314,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(
     query.run(broker)
     other = fresh_broker()
     other.create_offsets_topic()
-    with refused(r"ConfigurationError: the offsets are of cluster \S+, but this is cluster"):
+    with refused(r"ConfigurationError: the offsets belong to cluster \S+, but this is cluster"):
         query.run(other)
 
 

@@ -1,6 +1,6 @@
-"""Requests that kafka-python has no messages for, in Kafka's own schema language.
+"""Requests that kafka-python lacks, as JSON schemas of Kafka.
 
-kafka-python makes a message class of the JSON schema of its name, here those beside this file.
+kafka-python builds a message class from the JSON schema of the same name in this folder.
 
 Source: clients/src/main/resources/common/message/{Consumer,Share,Streams}GroupDescribe*.json at
 4.2.0; KIP-848, KIP-932, KIP-1071.
@@ -16,24 +16,24 @@ _HERE = sys.modules[__name__]
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Consumer groups by id."""
+    """Asks for consumer groups by group id."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Their epochs, members, current and target assignments."""
+    """Consumer groups: epochs, members, current and target assignments."""
 
 
 class ShareGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Share groups by id."""
+    """Asks for share groups by group id."""
 
 
 class ShareGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Their epochs, members and assignments."""
+    """Share groups: epochs, members and assignments."""
 
 
 class StreamsGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Streams groups by id."""
+    """Asks for streams groups by group id."""
 
 
 class StreamsGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg]
-    """Their epochs, topology, members, current and target tasks."""
+    """Streams groups: epochs, topology, members, current and target tasks."""

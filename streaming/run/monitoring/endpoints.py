@@ -63,7 +63,7 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
     )
 
     def ask() -> dict[int, int]:
-        log = client.look_again()
+        log = client.refresh()
         wanted = settings.log_partitions or log.leaders
         # `load_progress` tells those without a leader.
         return client.high_watermarks(log.with_leader.intersection(wanted))

@@ -49,9 +49,9 @@ class MemoryLeaders:
         ]
         return [SimpleNamespace(topics=[SimpleNamespace(partitions=answers)])], None
 
-    def check(self, error_code: int | None, what: str) -> None:
+    def check(self, error_code: int | None, subject: str) -> None:
         if error_code:
-            raise TryAgain(f"{what}: {error_code}")
+            raise TryAgain(f"{subject}: {error_code}")
 
 
 def seen_log(**seen: tuple[int, int]) -> SeenLog:
@@ -84,7 +84,7 @@ def test_a_later_leader_is_asked_once() -> None:
 def test_an_epoch_that_ended_below_what_was_seen_is_a_truncated_log() -> None:
     """However far the log of the later leader has grown by now."""
     leaders = MemoryLeaders({0: (1, 6), 1: (2, 7)}, {0: 8})
-    with pytest.raises(LogTruncated, match=r"offsets 8 to 9 are gone, .* truncated to 8") as gone:
+    with pytest.raises(LogTruncated, match=r"offsets 8 to 9 are lost, .* truncated to 8") as gone:
         require(seen_log(p0=(10, 5)), leaders)
     assert (gone.value.log_partition, gone.value.log_start) == (0, LOG_START)
 
@@ -92,7 +92,7 @@ def test_an_epoch_that_ended_below_what_was_seen_is_a_truncated_log() -> None:
 def test_metadata_older_than_what_was_seen_is_not_used() -> None:
     """It is that of a broker which was stalled, and may still believe that it leads."""
     leaders = MemoryLeaders({0: (1, 4)}, {})
-    with pytest.raises(TryAgain, match="metadata is of leader epoch 4, but 5 was seen"):
+    with pytest.raises(TryAgain, match="stale metadata: leader epoch 4, but epoch 5 was already"):
         require(seen_log(p0=(10, 5)), leaders)
 
 

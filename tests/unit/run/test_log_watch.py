@@ -33,7 +33,7 @@ class Log:
     topic: LogDescription = TOPIC
     ends: dict[int, int] = field(default_factory=lambda: dict.fromkeys(TOPIC.leaders, 0))
 
-    def look_again(self) -> LogDescription:
+    def refresh(self) -> LogDescription:
         return self.topic
 
     def high_watermarks(self, log_partitions: Collection[int]) -> dict[int, int]:

@@ -198,7 +198,7 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated(name: str) -> 
     result = failing_run("--kafka", f"{name}=hush")
 
     assert f"{name} is a secret" in result.stderr
-    assert f"give {name}.file=PATH or {name}.env=VARIABLE" in result.stderr
+    assert f"use {name}.file=PATH or {name}.env=VARIABLE" in result.stderr
     assert "hush" not in result.stderr
 
 
