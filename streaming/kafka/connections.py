@@ -69,7 +69,7 @@ _LOGIN_MESSAGES: Final = (
 
 
 class TryAgain(Exception):
-    """A transient failure: a retry with fresh metadata may succeed; the text says what and where."""
+    """A transient failure: a retry with fresh metadata may succeed; the text says what failed."""
 
 
 class BrokerConnections:

@@ -1,4 +1,4 @@
-"""Something that is done again and again beside a query."""
+"""Periodic actions on a thread beside a query."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ def beating(
     *,
     first_after: timedelta = timedelta(0),
 ) -> Iterator[None]:
-    """Call `action` at each beat, on a thread, until the block ends; then wait for it.
+    """Call `action` at each interval on a thread while the block runs; join the thread at the end.
 
-    Missed beats are not repeated. A newer writer of the tables ends the thread.
+    Missed calls are not repeated. A failed call is logged, and the next interval retries it. The
+    thread ends if a newer writer has taken over the tables.
     """
-    ended = threading.Event()
+    block_ended = threading.Event()
 
     def beat() -> None:
         at = time.monotonic() + first_after.total_seconds()
-        while not ended.wait(max(at - time.monotonic(), 0)):
+        while not block_ended.wait(max(at - time.monotonic(), 0)):
             try:
                 action()
             except WriterFenced:
-                # The run ends and says why.
+                # The run itself stops and logs the reason.
                 return
             except Exception as error:
                 logger.warning(
-                    "%(job)s failed (%(error)s); trying again later",
+                    "%(job)s failed (%(error)s); retrying later",
                     {"job": name, "error": first_line(error)},
                 )
                 logger.debug("trace of the warning above", exc_info=True)
@@ -49,5 +50,5 @@ def beating(
     try:
         yield
     finally:
-        ended.set()
+        block_ended.set()
         thread.join()

@@ -1,11 +1,12 @@
-"""What a Spark checkpoint says of itself, read before the query starts on it.
+"""Reading a Spark checkpoint before a query starts on it.
 
-It may always be discarded: the tables know where they are, and a query goes on from there.
+A checkpoint can always be discarded: `load_progress` has the next offsets, and a query resumes
+there.
 
-A checkpoint folder holds `metadata` with the query's id, and one file per planned micro-batch in
-`offsets`: a version line, a line of Spark's own JSON, then one line per source, ours being the
-offset JSON of `coordinator_log`; `commits` has a file per finished one. Spark does not sync them: a
-power loss may leave them missing, empty, cut or full of zeros.
+A checkpoint folder has `metadata` with the query's id, and in `offsets` one file per planned
+micro-batch: a version line, a line of Spark's JSON, and one line per source with the offset JSON of
+`coordinator_log`. `commits` has one file per finished micro-batch. Spark does not sync these files:
+after a power loss they may be missing, empty, cut off or full of zeros.
 
 Source: sql/core/src/main/scala/org/apache/spark/sql/execution/streaming/checkpointing/
 OffsetSeqLog.scala at 4.2.0.
@@ -27,15 +28,16 @@ from streaming.tables.load_progress import LoadProgress
 
 _VERSION_LINE: Final = "v1"
 _CHECKSUM_HEADER: Final = b"crc\0"
-"""Of the file that Hadoop's `ChecksumFileSystem` writes beside each file on local disks."""
+"""The header of the file that Hadoop's `ChecksumFileSystem` writes beside each local file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """`next_offsets` are where the micro-batch after the last finished one begins.
+    """The content of a checkpoint.
 
-    `log_partitions` are those of the last planned one. The query id is empty where the checkpoint
-    is not whole: it was being discarded, or a power loss damaged it.
+    `next_offsets` are the end of the last finished micro-batch; `log_partitions` are those of the
+    last planned one. The query id is empty if the checkpoint is incomplete: a discard was
+    interrupted, or a power loss damaged it.
     """
 
     location: str
@@ -48,20 +50,19 @@ class Checkpoint:
 
 
 def read_checkpoint(location: str) -> Checkpoint | None:
-    """The checkpoint at a path or an address, None where there is none yet.
+    """Return the checkpoint at a path or store address, None if there is none yet.
 
     Raises:
-        ConfigurationError: the folder holds something else, offsets of another format version
-            among it, or cannot be read.
+        ConfigurationError: the folder is not a checkpoint of this program, or cannot be read.
     """
     try:
-        # Spark writes it by Hadoop's file systems; delta-rs reads the same addresses.
-        return _read_whole(file_system(location), location)
-    except _NotWhole:
+        # Spark writes it through Hadoop's file systems; delta-rs reads the same addresses.
+        return _read_complete(file_system(location), location)
+    except _Incomplete:
         return Checkpoint(location=location, query_id="", next_offsets={})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ConfigurationError(
-            f"{location} is not a checkpoint of this program ({error}): name another folder "
+            f"{location} is not a checkpoint of this program ({error}): use another folder "
             "with --checkpoint"
         ) from error
 
@@ -70,82 +71,82 @@ def require_same_cluster(checkpoint: Checkpoint, cluster_id: str) -> None:
     """Refuse a checkpoint of another cluster.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: the checkpoint belongs to another cluster.
     """
     if checkpoint.cluster_id not in ("", cluster_id):
         raise ConfigurationError(
-            f"checkpoint {checkpoint.location} is of cluster {checkpoint.cluster_id}, but this is "
-            f"{cluster_id}: name another folder with --checkpoint"
+            f"checkpoint {checkpoint.location} belongs to cluster {checkpoint.cluster_id}, but "
+            f"this is cluster {cluster_id}: use another folder with --checkpoint"
         )
 
 
 def misfit(
     checkpoint: Checkpoint, progress: LoadProgress, log_partitions: Collection[int]
 ) -> str | None:
-    """Why a query on these tables cannot go on with a checkpoint, None where it can.
+    """Return why a query on these tables cannot resume from a checkpoint, None if it can.
 
-    One that is behind the tables is fine: what it delivers again is left out.
+    A checkpoint behind the tables is usable: records that the tables already have are skipped.
 
     Args:
-        checkpoint: as it was read.
-        progress: how far the tables are.
-        log_partitions: those to read.
+        checkpoint: the checkpoint as read.
+        progress: the progress rows of the tables.
+        log_partitions: the log partitions to read.
 
     Raises:
-        ConfigurationError: it is of another cluster.
+        ConfigurationError: the checkpoint belongs to another cluster.
     """
     require_same_cluster(checkpoint, progress.cluster_id)
     if not checkpoint.query_id:
-        return "it is not whole"
+        return "it is incomplete"
     if checkpoint.format_version != OFFSET_FORMAT_VERSION:
         return (
             f"its offsets have format version {checkpoint.format_version}, this program writes "
             f"{OFFSET_FORMAT_VERSION}"
         )
     if checkpoint.topic_id not in ("", progress.topic_id):
-        return f"it is of topic id {checkpoint.topic_id}, not {progress.topic_id}"
+        return f"it belongs to topic id {checkpoint.topic_id}, not {progress.topic_id}"
     if checkpoint.log_partitions and checkpoint.log_partitions != set(log_partitions):
-        return "it has other log partitions"
+        return "it covers other log partitions"
     for log_partition, next_offset in sorted(checkpoint.next_offsets.items()):
         row = progress.rows.get(log_partition)
         if row is not None and row.is_reloading:
-            return f"log partition {log_partition} is loaded again"
+            return f"log partition {log_partition} is being reloaded"
         applied = 0 if row is None else row.next_offset
         if next_offset > applied:
             return (
-                f"it is at record offset {next_offset} of log partition {log_partition}, and the "
-                f"tables at {applied}"
+                f"its next offset of log partition {log_partition} is {next_offset}, the tables' "
+                f"is {applied}"
             )
     return None
 
 
 def discard(checkpoint: Checkpoint) -> None:
-    """Delete what Spark keeps of a query; all of it that counts is in `load_progress` too.
+    """Delete Spark's files of a query; `load_progress` also has the next offsets.
 
     Raises:
-        ConfigurationError: it cannot be deleted.
+        ConfigurationError: a file cannot be deleted.
     """
     try:
         folder = file_system(checkpoint.location)
         files = folder.get_file_info(["metadata", ".metadata.crc"])
         for name in ("commits", "offsets", "sources", "state"):
             files += folder.get_file_info(FileSelector(name, True, recursive=True))
-        # `metadata` first: what is without it is not whole.
+        # `metadata` first: without it a partly deleted checkpoint is recognised as incomplete.
         for file in files:
             if file.is_file:
                 folder.delete_file(file.path)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot delete {checkpoint.location}, which does not fit the tables: {error}; "
-            "name another folder with --checkpoint"
+            f"cannot delete {checkpoint.location}, which does not match the tables: {error}; "
+            "use another folder with --checkpoint"
         ) from error
 
 
-class _NotWhole(Exception):
+class _Incomplete(Exception):
     """A file of a checkpoint is missing or damaged."""
 
 
-def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
+def _read_complete(folder: FileSystem, location: str) -> Checkpoint | None:
     planned = _numbers(folder, "offsets")
     finished = _numbers(folder, "commits")
     if not planned and not finished and _read(folder, "metadata") is None:
@@ -155,7 +156,7 @@ def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
         return Checkpoint(location=location, query_id=metadata["id"], next_offsets={})
     # Spark plans one micro-batch at a time, and reads its earlier plans when it starts.
     if not planned or not 0 <= planned[-1] - (finished or [-1])[-1] <= 1:
-        raise _NotWhole
+        raise _Incomplete
     *_, newest = [_offset(folder, batch_id) for batch_id in planned[-2:]]
     if newest["v"] != OFFSET_FORMAT_VERSION:
         return Checkpoint(
@@ -164,14 +165,14 @@ def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
             next_offsets={},
             format_version=newest["v"],
         )
-    position = {}
+    applied = {}
     if finished:
         _json_lines(folder, f"commits/{finished[-1]}", 2)
-        position = _offset(folder, finished[-1])["p"]
+        applied = _offset(folder, finished[-1])["p"]
     return Checkpoint(
         location=location,
         query_id=metadata["id"],
-        next_offsets={int(p): next_offset for p, (next_offset, _) in position.items()},
+        next_offsets={int(p): next_offset for p, (next_offset, _) in applied.items()},
         log_partitions=frozenset(map(int, newest["p"])),
         cluster_id=newest["cluster_id"],
         topic_id=newest["topic_id"],
@@ -179,25 +180,25 @@ def _read_whole(folder: FileSystem, location: str) -> Checkpoint | None:
 
 
 def _offset(folder: FileSystem, batch_id: int) -> Any:
-    """The offset at which a micro-batch ends."""
+    """Return the source offset at the end of a micro-batch."""
     return _json_lines(folder, f"offsets/{batch_id}", 3)[2]
 
 
 def _json_lines(folder: FileSystem, name: str, count: int) -> list[Any]:
-    """The first lines of a file, parsed; a version line is left as it is.
+    """Return the first lines of a file, parsed from JSON; a version line stays a string.
 
     Raises:
-        _NotWhole: the file is missing, empty, cut or full of zeros, or its checksums are.
-        ValueError: it is another kind of file.
+        _Incomplete: the file or its checksum file is missing, empty, cut off or full of zeros.
+        ValueError: the file is not one of a checkpoint.
     """
     text = _read(folder, name)
     parent, _, own_name = name.rpartition("/")
     checksums = _read(folder, f"{parent}/.{own_name}.crc".lstrip("/"))
     if checksums is not None and not checksums.startswith(_CHECKSUM_HEADER):
-        raise _NotWhole
+        raise _Incomplete
     lines = (text or b"").decode().split("\n")[:count]
     if "\0" in lines[0] or (len(lines) < count and _VERSION_LINE.startswith(lines[0])):
-        raise _NotWhole
+        raise _Incomplete
     return [_parsed(line) for line in lines]
 
 
@@ -208,7 +209,7 @@ def _parsed(line: str) -> Any:
         return json.loads(line)
     except ValueError:
         if not line or line.startswith("{"):
-            raise _NotWhole from None
+            raise _Incomplete from None
         raise
 
 

@@ -1,7 +1,7 @@
-"""How many tasks a session's executors run at once, which sets the tasks of a micro-batch.
+"""The number of parallel tasks of a session's executors, and so the tasks of a micro-batch.
 
-Executors register seconds or minutes after a session has started, and `defaultParallelism` is 2
-until then.
+Executors register seconds or minutes after the start of a session. Until then Spark's
+`defaultParallelism` is 2, so it cannot be used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POLL_S: Final = 0.2
 
 
 def task_slots(session: SparkSession) -> int:
-    """The tasks that registered executors run at once; `spark.default.parallelism` if it is set."""
+    """Return `spark.default.parallelism` if set, else the task slots of registered executors."""
     context = session.sparkContext
     configured = context.getConf().get(_SET_BY_USER)
     if configured is not None:
@@ -36,7 +36,7 @@ def task_slots(session: SparkSession) -> int:
 
 
 def await_executors(session: SparkSession, stop: threading.Event) -> None:
-    """Wait until executors have registered and no more arrive, for 30 s at most, or for `stop`."""
+    """Wait until no more executors register for 3 s, up to 30 s in total, or until `stop`."""
     if session.sparkContext._jsc.sc().isLocal():
         return
     slots, since = 0, time.monotonic()
@@ -51,35 +51,35 @@ def await_executors(session: SparkSession, stop: threading.Event) -> None:
 
 @dataclass(slots=True)
 class ExecutorWatch:
-    """Notices that more executors have registered than a query has tasks for.
+    """Requests a restart of the query if the executors can run more tasks than the query has.
 
     Args:
         session: the session of the query.
-        is_over: set when the query is to start again, with more tasks.
+        restart: set to request a restart of the query with more tasks.
     """
 
     session: SparkSession
-    is_over: threading.Event
+    restart: threading.Event
     _tasks: int = 0
     _most: int = 0
     _seen: int = 0
 
     def begin(self, log_partitions: int) -> int:
-        """The tasks of a query that starts now: one per log partition at most."""
+        """Return the tasks for a query that starts now: at most one per log partition."""
         self._most = log_partitions
         self._tasks = self._seen = self._slots()
         return self._tasks
 
-    def look(self) -> None:
-        """Check once; the number of slots counts when two checks in a row find the same."""
+    def check(self) -> None:
+        """Check once; a number of slots counts if two checks in a row find it."""
         before, self._seen = self._seen, self._slots()
         if self._tasks and self._tasks < self._seen == before:
             logger.info(
-                "executors run %(slots)s tasks at once now, the query has %(tasks)s; it starts "
-                "again with more",
+                "executors can now run %(slots)s tasks at once, the query has %(tasks)s: "
+                "restarting the query",
                 {"slots": self._seen, "tasks": self._tasks},
             )
-            self.is_over.set()
+            self.restart.set()
 
     def _slots(self) -> int:
         return max(1, min(task_slots(self.session), self._most))

@@ -1,4 +1,4 @@
-"""What a run does beside its query: samples of the logs, and upkeep."""
+"""Background jobs of a run: offset samples and maintenance."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from contextlib import ExitStack, closing
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from streaming.run.maintenance import tidy_up_beside
+from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_interval
 from streaming.tables.writer import Writer
 
-# A start has enough to do.
-_UPKEEP_AFTER: Final = timedelta(minutes=1)
+# Keeps maintenance from slowing down the start.
+_MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 
 
 class Job(NamedTuple):
-    """What is done beside the query at intervals; once, behind a query that ends by itself."""
+    """An action at intervals beside the query; with `available_now`, once after the query."""
 
     name: str
     action: Callable[[], None]
@@ -27,14 +27,14 @@ class Job(NamedTuple):
     first_after: timedelta
 
 
-def jobs_beside(
+def background_jobs(
     settings: RunSettings,
     writer: Writer,
     kafka_config: dict[str, object],
     opened: ExitStack,
     monitor: RunMonitor,
 ) -> list[Job]:
-    """What the settings ask for; what is opened for it is closed with `opened`."""
+    """Return the jobs that the settings enable; closing `opened` closes their resources."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
         sampling = LogOffsetsSampling(
@@ -46,9 +46,9 @@ def jobs_beside(
     if settings.upkeep_interval != "off":
         retention = parse_interval(settings.history_retention)
 
-        def tidy_up() -> None:
-            monitor.metrics.tidied_up(tidy_up_beside(writer.epoch, retention))
+        def maintain() -> None:
+            monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention))
 
         interval = parse_interval(settings.upkeep_interval)
-        jobs.append(Job("upkeep", tidy_up, interval, min(interval, _UPKEEP_AFTER)))
+        jobs.append(Job("upkeep", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
     return jobs

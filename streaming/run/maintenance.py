@@ -1,4 +1,4 @@
-"""The upkeep of a tables folder beside `run`, and as `coordinator-state maintain`."""
+"""Maintenance of a tables folder, beside `run` and as `coordinator-state maintain`."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def maintain(
     history_retention: timedelta,
     snapshot_retention: timedelta | None = None,
 ) -> Iterator[TableUpkeep]:
-    """Do the upkeep of a folder that no `run` on this machine is writing to, table by table.
+    """Maintain a folder that no `run` on this machine is writing to, table by table.
 
     A folder of an earlier release is migrated first.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
         history_retention: how long days of history are kept.
-        snapshot_retention: from now on snapshots are kept for so long; as before where None.
+        snapshot_retention: how long snapshots are kept from now on; None keeps the current value.
 
     Raises:
-        ConfigurationError: there are no tables, a `run` on this machine is writing to them, or some
-            of the work failed; the rest is done.
-        WriterFenced: a newer writer has taken over meanwhile.
+        ConfigurationError: there are no tables, a `run` on this machine is writing to them, or a
+            table's maintenance failed; the other tables are still maintained.
+        WriterFenced: a newer writer has taken over.
     """
-    # Refuses a folder without tables, which the lock would make.
+    # Refuses a folder without tables; the lock would create it.
     reader = TableReader(tables, any_format=True)
     with folder.locked(tables):
-        # Beside a `run` in a store, which goes on; a migration takes the folder over.
+        # Does not fence a `run` that writes to a store; only a migration takes the folder over.
         if reader.format_version == FORMAT_VERSION:
             epoch = WriterEpoch.current(tables)
         else:
@@ -57,29 +57,29 @@ def maintain(
         raise ConfigurationError("; ".join(errors))
 
 
-def tidy_up_beside(epoch: WriterEpoch, history_retention: timedelta) -> bool:
-    """Do the upkeep of a folder beside the query that writes it; return whether all succeeded.
+def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> bool:
+    """Maintain a folder beside the query that writes it; return whether all tables succeeded.
 
     Failures are logged and retried in the next round.
 
     Raises:
         WriterFenced: a newer writer has taken over.
     """
-    is_whole = True
+    is_complete = True
     try:
         for done in upkeep(epoch, history_retention, now=datetime.now(timezone.utc)):
             if done.error:
-                logger.warning("%(error)s; trying again later", {"error": done.error})
-                is_whole = False
+                logger.warning("%(error)s; retrying later", {"error": done.error})
+                is_complete = False
             if not done.is_nothing:
                 logger.info(
-                    "upkeep of %(table)s: %(days_deleted)s days of history and %(files_deleted)s "
-                    "files deleted, %(files_compacted)s files put together",
+                    "maintenance of %(table)s: %(days_deleted)s days of history and "
+                    "%(files_deleted)s files deleted, %(files_compacted)s files compacted",
                     asdict(done),
                 )
     except WriterFenced:
         raise
     except ConfigurationError as error:
-        logger.warning("%(error)s; trying again later", {"error": error})
+        logger.warning("%(error)s; retrying later", {"error": error})
         return False
-    return is_whole
+    return is_complete

@@ -1,4 +1,4 @@
-"""The topic `__consumer_offsets` of a cluster: found, or awaited until it is there."""
+"""Finds the topic `__consumer_offsets` of a cluster, or waits until the cluster creates it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _TOPIC_POLL_S: Final = 2.0
 def find_log(
     settings: RunSettings, kafka_config: dict[str, object]
 ) -> tuple[LogDescription | None, str]:
-    """The log, None where the cluster has not made it yet, and the cluster id."""
+    """Return the log and the cluster id; the log is None if the topic does not exist yet."""
     try:
         log = _describe(settings, kafka_config)
     except TopicMissing as missing:
-        then = "the tables have no rows" if settings.available_now else "waiting for it"
+        then = "the tables stay empty" if settings.available_now else "waiting for it"
         logger.warning("%(missing)s; %(then)s", {"missing": missing, "then": then})
         return None, missing.cluster_id
     return log, log.cluster_id
@@ -43,14 +43,14 @@ def await_log(
     monitor: RunMonitor,
     stop: threading.Event,
 ) -> LogDescription | None:
-    """The log once the cluster has made it, None where `stop` is set first.
+    """Return the log once the topic exists, None if `stop` is set first.
 
     Raises:
         ConfigurationError: see `LogClient`.
     """
     while not stop.wait(_TOPIC_POLL_S):
         monitor.triggered()
-        # The cluster was there before.
+        # The cluster has already answered, so the full retry timeout applies.
         with suppress(TopicMissing, TimeoutError):
             return _describe(settings, kafka_config, RETRY_TIMEOUT_MS, stop)
     return None
@@ -73,7 +73,7 @@ def _describe(
     unknown = set(settings.log_partitions or ()) - set(log.leaders)
     if unknown:
         raise ConfigurationError(
-            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, there is no "
+            f"--log-partitions: __consumer_offsets has {len(log.leaders)} partitions, but no "
             f"{', '.join(str(number) for number in sorted(unknown))}"
         )
     return log

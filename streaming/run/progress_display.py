@@ -1,4 +1,4 @@
-"""The progress of a run on stderr: one live line on a terminal, else a plain line now and then."""
+"""The progress of a run on stderr: a live line on a terminal, else a plain line every 5 s."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
 RATE_WINDOW_S = 30.0
-"""Rates are taken over the micro-batches of the last half minute, so that one does not jump."""
+"""Rates are averages over the micro-batches of this window, so they do not jump."""
 PLAIN_INTERVAL_S = 5.0
-"""At most one plain line in this time: a log file is not a screen."""
+"""At most one plain line is written in this time, to keep log files short."""
 
 
 def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: float) -> str:
-    """Records so far, rate, time left, and how many log partitions are in which state."""
+    """Return records so far, rate, time left, and the number of log partitions per state."""
     parts = [f"{event.records_read_total:,} records read", f"{records_per_s:,.0f} records/s"]
     if event.offsets_left and offsets_per_s > 0:
         parts.append(f"{_duration(event.offsets_left / offsets_per_s)} left")
@@ -33,7 +33,7 @@ def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: 
 
 
 class ProgressDisplay:
-    """Shows the `ProgressEvent`s it is called with, from any thread; a context manager."""
+    """A context manager that shows progress events; any thread may call it with an event."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ProgressDisplay:
             self._live.stop()
 
     def __call__(self, event: ProgressEvent) -> None:
-        """Take in a finished micro-batch."""
+        """Show a finished micro-batch."""
         now = self._clock()
         records_per_s, offsets_per_s = self._rates(now, event)
         line = progress_line(event, records_per_s=records_per_s, offsets_per_s=offsets_per_s)
@@ -80,7 +80,7 @@ class ProgressDisplay:
             self._write(line)
 
     def _rates(self, now: float, event: ProgressEvent) -> tuple[float, float]:
-        """Records and record offsets per second over the window."""
+        """Return records and record offsets per second over the window."""
         samples = self._samples
         samples.append((now - event.duration_ms / 1000, event.records_read, event.offsets_read))
         while len(samples) > 1 and now - samples[0][0] > RATE_WINDOW_S:

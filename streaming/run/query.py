@@ -1,4 +1,4 @@
-"""Wires the source to the tables: the only file that starts a query."""
+"""Connects the source to the tables; the only module that starts a query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
 from streaming.run.executors import ExecutorWatch, await_executors
-from streaming.run.jobs import Job, jobs_beside
+from streaming.run.jobs import Job, background_jobs
 from streaming.run.log_watch import LogWatch
 from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.query_listener import listening
@@ -52,27 +52,27 @@ _WATCH_INTERVAL = timedelta(seconds=10)
 
 
 class Stopped(Exception):
-    """A micro-batch that came after the request to stop; it is applied at the next start."""
+    """Ends a micro-batch that began after the request to stop; the next start applies it."""
 
 
 @dataclass(slots=True)
 class _StoppableApply:
-    """`foreachBatch` function that finishes what it has begun and begins nothing after `stop`."""
+    """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`."""
 
     apply: MicroBatchApply
     stop: threading.Event
     lock: threading.Lock
-    is_over: bool = False
+    is_ended: bool = False
     error: BaseException | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self.lock:
-            if self.is_over or self.stop.is_set():
+            if self.is_ended or self.stop.is_set():
                 raise Stopped
             try:
                 self.apply(batch, batch_id)
             except BaseException as error:
-                # Spark wraps it in a Java exception with only the text left.
+                # Spark would replace it with a Java exception that has only its text.
                 self.error = error
                 raise
 
@@ -86,12 +86,12 @@ def run_query(
 ) -> None:
     """Replay `__consumer_offsets` into Delta tables until `stop` is set, or to its end.
 
-    With `available_now` it ends at the high watermarks of the start. A session that is passed in
-    is left running.
+    With `available_now` it ends at the high watermarks of the start. It does not stop a session
+    that the caller passed in.
 
     Raises:
-        ConfigurationError: anything a user can mend: the address, the topic, rights, a tables
-            folder or checkpoint that does not fit.
+        ConfigurationError: an error that a user can correct: the address, the topic, missing ACLs,
+            or a tables folder or checkpoint of another cluster.
     """
     stop = stop or threading.Event()
     kafka_config = kafka_client_config(settings.kafka)
@@ -129,7 +129,7 @@ def run_query(
             with_hive=settings.catalog is not None,
         )
         try:
-            # After Spark has started: an older run writes until this one can.
+            # After Spark has started, so an older run keeps writing until this one is able to.
             start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
                 return
@@ -159,11 +159,12 @@ def _first_start(
     retentions: Retentions,
     stop: threading.Event,
 ) -> Start | None:
-    """Where the first query starts, None where `stop` is set before brokers answer.
+    """Return the start of the first query, None if `stop` is set before brokers answer.
 
     Raises:
         ConfigurationError: see `start_from`.
-        TimeoutError: no broker answered for `retry_timeout`, and the run is not to wait for longer.
+        TimeoutError: no broker answered for `retry_timeout`, and the settings disable further
+            retries (`available_now`, or `max_restarts` 0).
     """
     while True:
         try:
@@ -173,14 +174,14 @@ def _first_start(
                 return None
             if settings.available_now or not settings.max_restarts:
                 raise
-            logger.warning("%(error)s; trying again", {"error": error})
+            logger.warning("%(error)s; retrying", {"error": error})
 
 
 @dataclass(slots=True)
 class _Queries:
-    """The queries of one run: one after the other, each from where the tables are.
+    """The queries of one run, one after another; each starts at the next offsets of the tables.
 
-    `first` is where the first one starts; `finished` counts micro-batches.
+    `first` is the start of the first query; `finished` counts micro-batches.
     """
 
     session: SparkSession
@@ -196,7 +197,7 @@ class _Queries:
     keep_checkpoint: bool = True
 
     def run(self) -> None:
-        """Until a query ends by itself, `stop` is set, or one fails for good."""
+        """Run queries until one reaches its end, `stop` is set, or one fails permanently."""
         settings = self.settings
         with ExitStack() as opened:
             topic_names = TopicNames(settings.bootstrap_servers, self.kafka_config)
@@ -208,29 +209,29 @@ class _Queries:
                 timedelta(milliseconds=self.retentions.delete_retention_ms),
             )
             opened.enter_context(closing(watch))
-            executors = ExecutorWatch(self.session, watch.is_over)
-            jobs = jobs_beside(settings, self.writer, self.kafka_config, opened, self.monitor)
+            executors = ExecutorWatch(self.session, watch.restart)
+            jobs = background_jobs(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
                 watches = (
-                    Job("log-watch", watch.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
-                    Job("executor-watch", executors.look, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                    Job("log-watch", watch.check, _WATCH_INTERVAL, _WATCH_INTERVAL),
+                    Job("executor-watch", executors.check, _WATCH_INTERVAL, _WATCH_INTERVAL),
                 )
                 for job in (*watches, *jobs):
                     opened.enter_context(
                         beating(job.name, job.interval, job.action, first_after=job.first_after)
                     )
             await_executors(self.session, self.stop)
-            Supervisor(settings.max_restarts, self.stop, waits=not settings.available_now).run(
-                lambda: self._follow(topic_names, watch, executors), lambda: self.finished
-            )
+            Supervisor(
+                settings.max_restarts, self.stop, outlasts_outages=not settings.available_now
+            ).run(lambda: self._follow(topic_names, watch, executors), lambda: self.finished)
             if settings.available_now:
                 for job in jobs:
                     job.action()
 
     def _follow(self, topic_names: TopicNames, watch: LogWatch, executors: ExecutorWatch) -> None:
-        """One query, and another one where `watch` ended it."""
+        """Run a query, and another one each time `watch` requests a restart."""
         with self.monitor.query():
             self._run_queries(topic_names, watch, executors)
 
@@ -253,7 +254,7 @@ class _Queries:
             try:
                 tasks = executors.begin(len(start.log_partitions))
                 query = _start(self.session, self.settings, start, tasks, stoppable)
-                _wait(query, stoppable, self.stop, (watch.is_over, self.writer.epoch.is_fenced))
+                _wait(query, stoppable, self.stop, (watch.restart, self.writer.epoch.is_fenced))
             except LogChanged:
                 self.keep_checkpoint = False
                 raise
@@ -263,11 +264,11 @@ class _Queries:
                 raise
             if self.writer.epoch.is_fenced.is_set():
                 self.writer.epoch.require_current()
-            if not watch.is_over.is_set():
+            if not watch.restart.is_set():
                 return
 
     def _next_start(self, watch: LogWatch) -> Start | None:
-        """Where the next query starts, None where there is to be none."""
+        """Return the start of the next query, None if `stop` is set."""
         if self.stop.is_set():
             return None
         start, self.first = self.first, None
@@ -309,7 +310,7 @@ def _start(
     reader = session.readStream.format(CoordinatorLogDataSource.name())
     for name, value in _source_options(settings, start, tasks).items():
         reader = reader.option(name, value)
-    logger.info("the query starts; tasks of a micro-batch: at most %(tasks)s", {"tasks": tasks})
+    logger.info("starting the query with up to %(tasks)s tasks per micro-batch", {"tasks": tasks})
     writer = (
         reader.load()
         .writeStream.queryName(QUERY_NAME)
@@ -353,7 +354,7 @@ def _wait(
     stop: threading.Event,
     others: Sequence[threading.Event],
 ) -> None:
-    """Wait until the query ends, fails, or one of the events asks it to end after a micro-batch."""
+    """Wait until the query ends or fails, or one of the events stops it after a micro-batch."""
     events = (stop, *others)
     try:
         while query.isActive and not any(event.is_set() for event in events):
@@ -362,10 +363,10 @@ def _wait(
     finally:
         stop_was_asked = any(event.is_set() for event in events)
         with stoppable.lock:
-            stoppable.is_over = True
+            stoppable.is_ended = True
         query.stop()
     if stoppable.error is not None:
-        # An error of a worker surfaces where the micro-batch collects its rows.
+        # A worker's error is raised in the driver where the micro-batch collects its rows.
         raise own_error(str(stoppable.error)) or stoppable.error
     if error is not None and not stop_was_asked:
         raise own_error(str(error)) or disk_full(str(error)) or error

@@ -1,4 +1,4 @@
-"""Decoding the quarantine of a tables folder again, after an upgrade that knows more."""
+"""Decodes the quarantined records of a tables folder again, after an upgrade."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def redecode(
 ) -> Redecoded:
     """Decode quarantined records again and move those that can be decoded into the tables.
 
-    With `bootstrap_servers` the cluster tells the names of topics that groups know by id.
+    With `bootstrap_servers` the cluster resolves topic names for topic ids in records.
 
-    It takes over the folder: a `run` in a store that is writing the tables ends.
+    This takes over the folder: a `run` on another machine that writes to the same store ends.
 
     Raises:
         ConfigurationError: there are no tables, or a `run` on this machine is writing to them.
         WriterFenced: a newer writer has taken over.
     """
-    # Refuses a folder without tables, which the lock would make.
+    # Refuses a folder without tables; the lock would create it.
     TableReader(tables)
     with ExitStack() as opened:
         opened.enter_context(tables_folder.locked(tables))

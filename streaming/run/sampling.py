@@ -1,8 +1,8 @@
-"""Samples of the logs that groups read, into `log_offsets`.
+"""Offset samples of the logs that groups read, written to `log_offsets`.
 
-At each beat the leaders of every topic partition that has a committed offset are asked, whether
-anybody commits or not. It depends on nothing that it wrote before, so it is no query with a
-checkpoint but a thread beside it. Failures are retried at the next beat.
+At each interval a thread asks the leaders of every topic partition with a committed offset. Samples
+do not depend on earlier ones, so they need no query with a checkpoint. The next interval retries a
+failure.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S: Final = 2.0
-_MOST_MARKERS: Final = 16
+_RETRY_TIMEOUT_S: Final = 2.0
+_MAX_MARKERS: Final = 16
 
 
 @dataclass(slots=True)
 class LogOffsetsSampling:
-    """Takes samples for one tables folder; close it at the end."""
+    """Takes offset samples for one tables folder; call `close` at the end."""
 
     writer: Writer
     bootstrap_servers: str
@@ -54,7 +54,7 @@ class LogOffsetsSampling:
 
     def __post_init__(self) -> None:
         self._client = LogOffsetsClient(
-            self.bootstrap_servers, self.kafka_config, retry_timeout_s=_PATIENCE_S
+            self.bootstrap_servers, self.kafka_config, retry_timeout_s=_RETRY_TIMEOUT_S
         )
 
     def close(self) -> None:
@@ -62,10 +62,10 @@ class LogOffsetsSampling:
         self._client.close()
 
     def sample(self) -> None:
-        """Take a sample and append what is to be kept of it.
+        """Take a sample and append its rows to `log_offsets`, without repeated identical samples.
 
-        A failure is logged once and retried with the next sample. Samples that were not written are
-        kept, up to a bound. The other tables go on meanwhile.
+        A failure is logged once, and the next sample is the retry. Unwritten samples are kept in
+        memory, up to a limit. A failure does not affect the other tables.
 
         Raises:
             WriterFenced: a newer writer has taken over.
@@ -77,15 +77,14 @@ class LogOffsetsSampling:
         except Exception as error:
             if not self._is_failing:
                 logger.warning(
-                    "log offsets are not sampled: %(error)s; trying again",
-                    {"error": first_line(error)},
+                    "cannot sample log offsets: %(error)s; retrying", {"error": first_line(error)}
                 )
                 logger.debug("trace of the warning above", exc_info=True)
             self._is_failing = True
         else:
             if self._is_failing:
                 logger.warning(
-                    "log offsets are sampled again; %(dropped)s samples were dropped",
+                    "sampling log offsets works again; %(dropped)s samples were dropped",
                     {"dropped": self._dropped},
                 )
             self._is_failing, self._dropped = False, 0
@@ -97,21 +96,19 @@ class LogOffsetsSampling:
         self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
         if dropped := self._unwritten.add(self._runs.keep(sampled_at, found)):
             if not self._dropped:
-                logger.warning(
-                    "too many samples of log offsets wait to be written: the oldest are dropped"
-                )
+                logger.warning("too many unwritten samples of log offsets: dropping the oldest")
             self._dropped += dropped
             self.metrics.samples_dropped.inc(dropped)
         self._unwritten.write(self.writer)
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
-        """Every topic partition with a committed offset, in the tables as they are now."""
+        """Return every topic partition with a committed offset in the current snapshot."""
         reader = TableReader(self.writer.tables)
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
         if version != self._offsets_version:
             rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
             keys = rows.group_by(["topic", "partition"]).aggregate([])
-            # And how far the tables themselves are behind.
+            # Also the log partitions, for the lag of the tables themselves.
             own = (TopicPartition(OFFSETS_TOPIC, p) for p in reader.load_states)
             self._partitions = frozenset(
                 map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
@@ -120,20 +117,20 @@ class LogOffsetsSampling:
         return self._partitions
 
     def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
-        """Tell the transaction markers at the end of logs that rest, where a group is near it."""
+        """Add the number of markers at the end of idle logs, if a group is close to the end."""
         before, self._ends = self._ends, {}
-        resting = {}
+        idle = {}
         for sample in found:
             end, at = sample.log_end_offset, _place(sample)
             if end is None or end != sample.last_stable_offset:
                 continue
             known = before.get(at)
-            is_resting = known is not None and known.offset == end
-            self._ends[at] = known if known is not None and is_resting else _End(end)
-            if is_resting and not self._ends[at].was_asked:
-                resting[at] = end
-        for at, markers in self._ask_markers(resting).items():
-            self._ends[at] = _End(resting[at], was_asked=True, markers=markers)
+            is_idle = known is not None and known.offset == end
+            self._ends[at] = known if known is not None and is_idle else _End(end)
+            if is_idle and not self._ends[at].was_asked:
+                idle[at] = end
+        for at, markers in self._ask_markers(idle).items():
+            self._ends[at] = _End(idle[at], was_asked=True, markers=markers)
         self._unreadable &= {_place(sample) for sample in found}
         markers_of = {at: end.markers for at, end in self._ends.items() if end.markers is not None}
         if not markers_of:
@@ -145,7 +142,7 @@ class LogOffsetsSampling:
         ]
 
     def _ask_markers(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The markers of logs with a group just before the end, None where nobody may say."""
+        """Return the markers of logs with a group close to the end; None if unknown."""
         if self._offsets is None or not ends:
             return {}
         rows = pa.table(
@@ -157,8 +154,8 @@ class LogOffsetsSampling:
             names=["topic", "partition", "end"],
         )
         near = self._offsets.join(rows, ["topic", "partition"], join_type="inner")
-        waiting = pc.subtract(near["end"], near["committed_offset"])
-        is_near = pc.and_(pc.greater(waiting, 0), pc.less_equal(waiting, _MOST_MARKERS))
+        lag = pc.subtract(near["end"], near["committed_offset"])
+        is_near = pc.and_(pc.greater(lag, 0), pc.less_equal(lag, _MAX_MARKERS))
         nearest = near.filter(is_near).group_by(["topic", "partition", "end"])
         places = {
             TopicPartition(row["topic"], row["partition"]): (
@@ -171,21 +168,21 @@ class LogOffsetsSampling:
             found = self._client.end_markers(places)
         except (ConfigurationError, TimeoutError) as error:
             logger.info(
-                "the ends of %(logs)s logs are not read: %(error)s",
+                "cannot read the ends of %(logs)s logs: %(error)s",
                 {"logs": len(places), "error": error},
             )
             found = {}
         return {at: self._readable(at, found.get(at)) for at in places}
 
     def _readable(self, at: TopicPartition, markers: int | DecodeError | None) -> int | None:
-        """Markers as they are, None for a log whose end cannot be read, which is logged once."""
+        """Return the markers; None if the log end cannot be read, which is logged once."""
         if not isinstance(markers, DecodeError):
             self._unreadable.discard(at)
             return markers
         if at not in self._unreadable:
             logger.warning(
-                "the end of log %(topic)s-%(partition)s cannot be read: %(error)s; whether only "
-                "transaction markers are left there is unknown",
+                "cannot read the end of log %(topic)s-%(partition)s: %(error)s; it is unknown "
+                "whether only transaction markers are left",
                 {"topic": at.topic, "partition": at.partition, "error": markers},
             )
         self._unreadable.add(at)
@@ -198,7 +195,7 @@ def _place(sample: LogOffsets) -> TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A log end, and the markers before it once somebody looked."""
+    """A log end, and the number of markers before it once they were read."""
 
     offset: int
     was_asked: bool = False

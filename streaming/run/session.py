@@ -1,4 +1,4 @@
-"""The Spark session: the only place that knows its settings and its jars."""
+"""The Spark session; only this module has its settings and its jars."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0",
-    # The JVM plans and hands on: collecting in parallel and optimising loops costs it memory only.
-    # Without memory a thread of Spark ends and others wait for it for ever: better to end.
+    # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
+    # memory. After an OutOfMemoryError Spark's other threads wait for ever, so the JVM exits.
     _JAVA_OPTIONS: ("-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
@@ -41,10 +41,10 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # A commit timestamp may lie before 1900 in hostile input; it is what is stored.
+    # Hostile input may have commit timestamps before 1900; they are stored unchanged.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
-_OF_PANDAS = "PySpark does not yet fully support pandas"
+_PANDAS_WARNING = "PySpark does not yet fully support pandas"
 _PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
 _SPARK_CONF = Path(__file__).with_name("spark_conf")
 
@@ -59,28 +59,28 @@ def build_session(
 ) -> SparkSession:
     """Start (or get) the session that runs the query.
 
-    In local mode everything binds to the loopback address. A SPARK_HOME or SPARK_CONF_DIR of the
-    user's stands; without one Spark logs errors only.
+    In local mode everything binds to the loopback address. The user's SPARK_HOME or SPARK_CONF_DIR
+    is used if it is set; otherwise Spark logs errors only.
 
     Args:
-        master: where it runs.
-        app_name: what it is called there.
-        warehouse: the folder for tables that are given none.
-        with_delta: it knows Delta tables, which the query itself writes without Spark. The jars
-            come from the project's own cache, so a second start needs no network.
-        with_hive: it has Hive's metastore as the user's configuration says, and where that says
-            nothing one in the working directory.
+        master: Spark's master URL.
+        app_name: the name of the Spark application.
+        warehouse: the folder for tables without a location.
+        with_delta: add Delta's jars and extensions. The query itself writes tables without Spark.
+            The jars come from the project's cache, so a second start needs no network.
+        with_hive: use the Hive metastore of the user's configuration; without one, a metastore in
+            the working directory.
 
     Raises:
-        ConfigurationError: no JDK that Spark can run on, or the jars cannot be had.
+        ConfigurationError: no JDK that Spark can run on, or the jars cannot be fetched.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # This process and Spark's own would say it, and it is nothing to a query without pandas.
-    warnings.filterwarnings("ignore", _OF_PANDAS, FutureWarning)
-    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_PANDAS}:FutureWarning")
+    # This process and Spark's workers would show it, but the query does not use pandas.
+    warnings.filterwarnings("ignore", _PANDAS_WARNING, FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS_WARNING}:FutureWarning")
     if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
         os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     from pyspark.sql import SparkSession
@@ -100,28 +100,28 @@ def build_session(
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     if with_hive:
         builder = builder.enableHiveSupport()
-    with _handler_of_interrupts():
+    with _own_interrupt_handler():
         session = builder.getOrCreate()
     if not master.startswith("local"):
-        # Executors need what this program needs; the program itself is brought to them.
+        # Ships this program to the executors; its dependencies must be installed there.
         session.sparkContext.addPyFile(str(_program_as_archive()))
     return session
 
 
 @contextmanager
-def _handler_of_interrupts() -> Iterator[None]:
-    """Keep the handler of SIGINT: PySpark's would cancel a micro-batch that is to be finished."""
+def _own_interrupt_handler() -> Iterator[None]:
+    """Keep the handler of SIGINT: PySpark's would cancel a running micro-batch."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        # None is a handler that was not installed from Python.
+        # None means a handler that was not installed from Python.
         if threading.current_thread() is threading.main_thread() and before is not None:
             signal.signal(signal.SIGINT, before)
 
 
 def _program_as_archive() -> Path:
-    """The packages of this program in a file that is there until this process ends."""
+    """Write this program's packages to a ZIP file that is deleted when this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="coordinator-state-program-")
     atexit.register(folder.cleanup)
     archive = Path(folder.name, "coordinator_state_program.zip")

@@ -58,7 +58,7 @@ def _checked_servers(servers: str) -> str:
 
 
 def _refuse_secrets(kafka: Any) -> None:
-    """Before pydantic sees the settings: its errors quote the values."""
+    """Refuse secrets before pydantic validates the settings: its errors quote values."""
     if not isinstance(kafka, Mapping):
         raise ConfigurationError("--kafka: not a mapping of Kafka properties")
     try:
@@ -68,19 +68,21 @@ def _refuse_secrets(kafka: Any) -> None:
 
 
 class RunSettings(BaseModel):
-    """What `coordinator-state run` runs with; the fields are its options.
+    """The settings of `coordinator-state run`; the fields are its options.
 
-    `checkpoint` defaults to `checkpoints/<name of the tables folder>`, `log_partitions` to all of
-    them. `kafka` holds Kafka client properties by Kafka's names; a secret is named by a file or an
-    environment variable (`sasl.plain.password.file`), since Spark shows them. `lag_interval` is the
-    time between two samples of the logs that groups read, or "off". Snapshots and days of history
-    older than their retention are deleted at each `upkeep_interval`, or never where that is "off".
-    A query waits for brokers that are away for `retry_timeout` before it fails. A query that failed
-    is started again up to `max_restarts` times without a micro-batch between them; failures of
-    brokers and of the tables' disk or store are not counted, unless it is 0. `catalog` is a
-    database of a Spark catalog in which the tables are named. With `http_port` (0: any free one)
-    metrics, health and readiness are served on it; `health_timeout` is how long a micro-batch may
-    take.
+    - `checkpoint`: default `checkpoints/<name of the tables folder>`.
+    - `log_partitions`: default all.
+    - `kafka`: Kafka client properties by Kafka's names. A secret must come from a file or an
+      environment variable (`sasl.plain.password.file`), since Spark shows options.
+    - `lag_interval`: the time between two offset samples, or "off".
+    - `upkeep_interval`: the time between two rounds of maintenance, or "off". Maintenance deletes
+      snapshots and days of history older than their retention.
+    - `retry_timeout`: how long a query retries unreachable brokers before it fails.
+    - `max_restarts`: the restarts of a failed query without a finished micro-batch in between.
+      Unless it is 0, failures of brokers and of the tables' disk or store are not counted.
+    - `catalog`: a database of a Spark catalog in which the tables are registered.
+    - `http_port`: the port for metrics, health and readiness (0: any free one).
+    - `health_timeout`: how long a micro-batch may take.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -119,22 +121,25 @@ class RunSettings(BaseModel):
     @field_validator("tables", "checkpoint")
     @classmethod
     def _absolute(cls, folder: str) -> str:
-        """Spark's processes have working directories of their own; a store's address stays."""
+        """Make a path absolute, since Spark's processes have other working directories.
+
+        The address of a store is unchanged.
+        """
         path = local_path(folder) if folder else None
         return folder if path is None else str(path)
 
     def model_post_init(self, _context: Any) -> None:
-        """Fill in the default that depends on another field."""
+        """Set the default of `checkpoint`, which depends on another field."""
         if not self.checkpoint:
             name = PurePosixPath(self.tables).name or "tables"
             object.__setattr__(self, "checkpoint", str(Path("checkpoints", name).absolute()))
 
     @classmethod
     def checked(cls, **options: Any) -> RunSettings:
-        """Settings from options that are set (those that are None keep their default).
+        """Build settings from options; an option that is None has its default.
 
         Raises:
-            ConfigurationError: one line that names each option in the words of the command line.
+            ConfigurationError: one line that names each wrong option as on the command line.
         """
         try:
             return cls(**{name: value for name, value in options.items() if value is not None})

@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do while a command runs."""
+"""Handlers for SIGINT and SIGTERM while a command runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the first SIGINT or SIGTERM sets; the second one acts as it did before."""
+    """Yield an event that the first SIGINT or SIGTERM sets; a second one has its usual effect."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -29,7 +29,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """SIGTERM interrupts as Ctrl-C does, so that context managers stop what they started."""
+    """Let SIGTERM raise `KeyboardInterrupt` like Ctrl-C, so context managers clean up."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

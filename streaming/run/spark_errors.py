@@ -1,4 +1,4 @@
-"""Errors of Spark's JVM and of its Python workers, named by their cause."""
+"""Conversion of errors of Spark's JVM and Python workers to errors of this program."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _NO_SPACE: Final = re.compile(r"^.*No space left on device.*$", re.MULTILINE)
 
 @contextmanager
 def living_jvm(session: SparkSession) -> Iterator[None]:
-    """Name the errors of Spark's JVM, and its end.
+    """Convert the errors that Py4J raises in the block.
 
     Raises:
         SparkError: Java code failed.
-        ConfigurationError: the JVM has ended.
+        ConfigurationError: the JVM has exited.
     """
     try:
         yield
@@ -45,16 +45,16 @@ def living_jvm(session: SparkSession) -> Iterator[None]:
         if type(error) is Py4JError and not _has_ended(session):
             raise
         raise ConfigurationError(
-            "Spark's JVM has ended under the query, most likely for want of memory: give it more "
-            "(SPARK_DRIVER_MEMORY=2g) or have it do less at a time (--max-records-per-trigger); "
-            "the next start goes on where this one was"
+            "Spark's JVM exited during the query, most likely out of memory: give it more memory "
+            "(SPARK_DRIVER_MEMORY=2g) or smaller micro-batches (--max-records-per-trigger); "
+            "the next start resumes where this one stopped"
         ) from error
 
 
 def _has_ended(session: SparkSession) -> bool:
-    """Whether the JVM that this process started has ended.
+    """Return whether the JVM that this process started has exited.
 
-    Py4J takes a closed connection for a Java class that does not exist.
+    Py4J reports a closed connection as a missing Java class, so the error does not show it.
     """
     jvm: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
     if jvm is None:
@@ -65,25 +65,25 @@ def _has_ended(session: SparkSession) -> bool:
 
 
 def _reasons(exception: Any) -> Iterator[str]:
-    """The first line of a Java exception, and of each cause that says more."""
-    said = ""
+    """Yield the first line of a Java exception, and of each cause with another text."""
+    previous = ""
     while exception is not None:
         line = str(exception.toString()).splitlines()[0]
-        if line not in said:
+        if line not in previous:
             yield line
-        said, exception = line, exception.getCause()
+        previous, exception = line, exception.getCause()
 
 
 def disk_full(text: str) -> TablesUnavailable | None:
-    """The error of a disk without space for Spark's checkpoint or its temporary files."""
+    """Return an error if the disk of Spark's checkpoint or temporary files is full."""
     found = _NO_SPACE.search(text)
     return None if found is None else TablesUnavailable(f"Spark cannot write: {found[0].strip()}")
 
 
 def own_error(text: str) -> Exception | None:
-    """The error of this program that a Python worker raised and Spark passed on as text.
+    """Rebuild an error of this program that a Python worker raised, from Spark's error text.
 
-    A trace begins with the causes of an error and ends with the error itself.
+    A Python trace ends with the error itself, after its causes, so the last match counts.
     """
     matches = list(_OWN_ERROR.finditer(text))
     if not matches:
@@ -92,7 +92,7 @@ def own_error(text: str) -> Exception | None:
     if found["timeout"] is not None:
         return TimeoutError(found["timeout"].strip())
     if found["name"] == TopicMissing.__name__:
-        # The planner saw it.
+        # The planner saw the topic before, so its absence is a transient failure.
         return TimeoutError(found["text"].strip())
     kind = LogChanged if found["name"] in _LOG_CHANGED else ConfigurationError
     return kind(found["text"].strip())

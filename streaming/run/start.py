@@ -1,4 +1,4 @@
-"""Where a query starts: the tables, their reloads, and the checkpoint."""
+"""The start of a query: the tables, their reloads, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 _LEADER_POLL_S = 1.0
 _DEFAULT_LOG_PARTITIONS = 50
-"""`offsets.topic.num.partitions`, unless it is set."""
+"""Kafka's default of `offsets.topic.num.partitions`."""
 _DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
-"""`delete.retention.ms`, as it is unless somebody sets it."""
+"""Kafka's default of `delete.retention.ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Retentions:
 
     @classmethod
     def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
-        """Ask the cluster; a setting that it does not tell has its default."""
+        """Ask the cluster; a setting that cannot be read has its default."""
         found: dict[str, int] = {}
         with GroupAdmin(bootstrap_servers, kafka_config) as admin:
             for name, default, ask in (
@@ -64,32 +64,32 @@ class Retentions:
                     found[name] = ask()
                 except (ConfigurationError, TimeoutError) as error:
                     logger.info(
-                        "%(error)s; taken to be %(default)s", {"error": error, "default": default}
+                        "%(error)s; assuming %(default)s", {"error": error, "default": default}
                     )
         return cls(**found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The tables' writer and position, the topic, and the log partitions that a query can read.
+    """The tables' writer and progress rows, the topic, and the log partitions to read.
 
-    `waiting` are the wanted log partitions without a leader, `log_partitions` the others.
+    `leaderless` are the wanted log partitions without a leader, `log_partitions` the others.
     """
 
     writer: Writer
     progress: LoadProgress
     log: LogDescription
     log_partitions: frozenset[int]
-    waiting: frozenset[int]
+    leaderless: frozenset[int]
 
 
 def require_fit(settings: RunSettings, cluster_id: str) -> None:
     """Refuse a tables folder or a checkpoint that no query on this cluster can use.
 
-    It changes nothing, so that an older run goes on if this one cannot start.
+    This changes nothing, so an older run continues if this one cannot start.
 
     Raises:
-        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+        ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
     """
     semantics = Semantics(settings.semantics)
     if tables_folder.has_tables(settings.tables):
@@ -112,20 +112,20 @@ def start_from(
 ) -> Start:
     """Open the tables at their newest snapshot; create them if there are none.
 
-    Reloads that are needed start here, and a checkpoint that does not fit is discarded.
+    This begins the necessary reloads, and discards a checkpoint that does not match the tables.
 
     Args:
-        settings: those of the run; `semantics` is no longer `auto`.
+        settings: the settings of the run, with `semantics` other than `auto`.
         kafka_config: keyword arguments for kafka-python.
-        retentions: those of the cluster.
-        stop: ends the wait for brokers that are away.
-        writer: the run's, None at its first query; it fences an older run then.
-        last_at_end: when this process saw log partitions read to their end last. Idle ones write
-            nothing, so the tables may only know an earlier time.
-        keep_checkpoint: whether a checkpoint that fits the tables is used.
+        retentions: the retentions of the cluster.
+        stop: ends the retries of unreachable brokers.
+        writer: the run's writer. None at its first query: then this fences an older run.
+        last_at_end: when this process last saw each log partition read to its end. An idle log
+            partition writes no rows, so the tables may have an earlier time.
+        keep_checkpoint: whether to use a checkpoint that matches the tables.
 
     Raises:
-        ConfigurationError: tables or checkpoint are of another cluster, or cannot be read.
+        ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
         WriterFenced: a newer run has taken over.
         TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
             log partition has a leader.
@@ -135,7 +135,7 @@ def start_from(
     client = LogClient(
         settings.bootstrap_servers,
         kafka_config,
-        # The cluster was there before.
+        # The cluster has already answered, so the full retry timeout applies.
         first_contact_timeout_ms=patience_ms,
         retry_timeout_ms=patience_ms,
         stop=stop,
@@ -171,7 +171,7 @@ def start_from(
         )
     is_other_topic = progress.topic_id != description.topic_id
     if not is_other_topic:
-        # Log partitions that this run does not read would be loading for ever.
+        # A log partition that this run does not read would never finish its reload.
         doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
     asked = requested(settings.tables).intersection(wanted)
     for log_partition in asked & progress.rows.keys():
@@ -179,20 +179,20 @@ def start_from(
         doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
     if doubts or is_other_topic:
         begin_reload(writer, progress, doubts, description)
-        # The checkpoint does not know that the tables moved back.
+        # The checkpoint is ahead of the tables, which restart at the log start.
         keep_checkpoint = False
     forget_requests(settings.tables, asked)
-    _wait_for(wanted - log_partitions, progress, writer)
+    _record_leaderless(wanted - log_partitions, progress, writer)
     checkpoint = read_checkpoint(settings.checkpoint)
     if checkpoint is not None:
-        why = misfit(checkpoint, progress, log_partitions)
+        reason = misfit(checkpoint, progress, log_partitions)
         if not keep_checkpoint:
-            why = why or "the log is not what it was, or log partitions are loaded again"
-        if why is not None:
+            reason = reason or "the log has changed, or log partitions are being reloaded"
+        if reason is not None:
             logger.warning(
-                "checkpoint %(checkpoint)s does not fit the tables: %(reason)s; a new one begins "
-                "where they are",
-                {"checkpoint": checkpoint.location, "reason": why},
+                "checkpoint %(checkpoint)s does not match the tables: %(reason)s; replacing it "
+                "with a new one at the tables' next offsets",
+                {"checkpoint": checkpoint.location, "reason": reason},
             )
             discard(checkpoint)
     return Start(
@@ -200,7 +200,7 @@ def start_from(
         progress=progress,
         log=description,
         log_partitions=log_partitions,
-        waiting=wanted - log_partitions,
+        leaderless=wanted - log_partitions,
     )
 
 
@@ -210,48 +210,48 @@ def _await_leaders(
     progress: LoadProgress,
     stop: threading.Event,
 ) -> LogDescription:
-    """The topic, once the wanted log partitions have leaders, or an election would be over.
+    """Return the topic once the wanted log partitions have leaders, or 30 s have passed.
 
-    Those that the tables already wait for are not waited for here.
+    This does not wait for log partitions that `load_progress` already lists as leaderless.
 
     Raises:
-        TimeoutError: none has a leader for `retry_timeout`, or until `stop`.
+        TimeoutError: no log partition has a leader for `retry_timeout`, or until `stop`.
     """
-    began = time.monotonic()
+    began_at = time.monotonic()
     patience_s = parse_interval(settings.retry_timeout).total_seconds()
     known = {p for p, row in progress.rows.items() if row.state == STATE_WAITING}
     while True:
         log = client.refresh()
         wanted = frozenset(settings.log_partitions or log.leaders)
-        has_some = bool(wanted & log.with_leader)
-        if has_some and wanted <= log.with_leader | known:
+        has_any = bool(wanted & log.with_leader)
+        if has_any and wanted <= log.with_leader | known:
             return log
-        waited_s = time.monotonic() - began
-        if has_some and waited_s > min(ELECTION_S, patience_s):
+        waited_s = time.monotonic() - began_at
+        if has_any and waited_s > min(ELECTION_S, patience_s):
             return log
         if waited_s > patience_s or stop.wait(_LEADER_POLL_S):
             raise TimeoutError("no log partition has a leader")
 
 
-def _wait_for(waiting: Collection[int], progress: LoadProgress, writer: Writer) -> None:
-    """Record in the tables which log partitions have no leader."""
-    if not progress.wait_for(waiting):
+def _record_leaderless(leaderless: Collection[int], progress: LoadProgress, writer: Writer) -> None:
+    """Record the leaderless log partitions in `load_progress`."""
+    if not progress.wait_for(leaderless):
         return
     progress.updated_at = datetime.now(timezone.utc)
     progress.write(writer)
-    if waiting:
+    if leaderless:
         logger.warning(
-            "log partitions without a leader: %(waiting)s; the others go on, and these follow when "
-            "they have one",
-            {"waiting": ", ".join(map(str, sorted(waiting)))},
+            "log partitions without a leader: %(waiting)s; reading the others, and these once they "
+            "have a leader",
+            {"waiting": ", ".join(map(str, sorted(leaderless)))},
         )
 
 
 def create_empty(settings: RunSettings, cluster_id: str) -> None:
-    """Create the tables of a cluster without `__consumer_offsets`, unless there are some.
+    """Create the tables of a cluster without `__consumer_offsets`, unless they exist.
 
     Raises:
-        TablesUnavailable: they cannot be created.
+        TablesUnavailable: the tables cannot be created.
     """
     if not tables_folder.has_tables(settings.tables):
         tables_folder.create(
@@ -259,7 +259,7 @@ def create_empty(settings: RunSettings, cluster_id: str) -> None:
             LoadProgress.nothing(
                 cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
             ),
-            # The next `run` corrects the properties that only the topic and its brokers know.
+            # The next `run` corrects the properties that come from the topic and its brokers.
             log_partitions=_DEFAULT_LOG_PARTITIONS,
             snapshot_retention=parse_interval(settings.snapshot_retention),
             change_data_feed=settings.change_data_feed,
@@ -269,7 +269,7 @@ def create_empty(settings: RunSettings, cluster_id: str) -> None:
 def _take_over(
     settings: RunSettings, log: LogDescription, retentions: Retentions, semantics: Semantics
 ) -> Writer:
-    """Create the tables if there are none, and become their writer."""
+    """Create the tables if there are none, and take over as their writer."""
     if not tables_folder.has_tables(settings.tables):
         tables_folder.create(
             settings.tables,
@@ -281,7 +281,7 @@ def _take_over(
             snapshot_retention=parse_interval(settings.snapshot_retention),
             change_data_feed=settings.change_data_feed,
         )
-    # Another run may have created them a moment ago, for another cluster.
+    # Another run may just have created them, for another cluster.
     tables_folder.require_same_source(
         settings.tables, cluster_id=log.cluster_id, semantics=semantics
     )

@@ -1,4 +1,4 @@
-"""Everything on stderr: log records, and notes and errors of commands, as text or as JSON."""
+"""Output on stderr: log records, and notes and errors of commands, as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from streaming.views.text import json_value, printable
 
 
 def write_error(message: str) -> None:
-    """One line on stderr, the last word of a command that failed."""
+    """Write the error of a failed command to stderr, as its last line."""
     if not _logged(logging.ERROR, message):
         click.echo(f"Error: {printable(message)}", err=True)
 
 
 def write_note(message: str) -> None:
-    """One line on stderr beside the data."""
+    """Write a line to stderr; the data goes to stdout."""
     if not _logged(logging.INFO, message):
         click.echo(printable(message), err=True)
 
 
 def is_live() -> bool:
-    """Whether stderr is a screen on which a line may change."""
+    """Return whether stderr is a terminal that can show a changing line."""
     return sys.stderr.isatty() and log_format() == "text"
 
 
 class _PrintableFormatter(logging.Formatter):
-    """What names come from clients is escaped, a trace keeps its lines."""
+    """Escapes the message, which may have names from clients; a trace keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message)
@@ -39,7 +39,7 @@ class _PrintableFormatter(logging.Formatter):
 
 
 class _FieldsFormatter(JsonFormatter):
-    """One JSON object a line: when, how bad, who, what, and each value that the message names."""
+    """One JSON object per line: time, level, logger, message, and each value of the message."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -67,7 +67,7 @@ LOG_FORMATS: Mapping[str, Callable[[], logging.Formatter]] = {
 
 
 class StderrHandler(logging.Handler):
-    """Log records as lines on stderr, whatever stands for it while a progress line is shown."""
+    """Writes log records to the current `sys.stderr`, which a live progress line replaces."""
 
     def __init__(self, log_format: str = "text") -> None:
         super().__init__()
@@ -79,16 +79,17 @@ class StderrHandler(logging.Handler):
 
 
 def log_format() -> str:
-    """How this process logs: `text` unless it was told otherwise."""
+    """Return the log format of this process, by default `text`."""
     return next((handler.log_format for handler in _stderr_handlers()), "text")
 
 
 def _stderr_handlers() -> Iterator[StderrHandler]:
-    return (one for one in logging.getLogger().handlers if isinstance(one, StderrHandler))
+    handlers = logging.getLogger().handlers
+    return (handler for handler in handlers if isinstance(handler, StderrHandler))
 
 
 def _logged(level: int, message: str) -> bool:
-    """Write a line as a log record where nothing but those may be on stderr."""
+    """Write a line as a log record if the log format is not text; return whether it was written."""
     handlers = [handler for handler in _stderr_handlers() if handler.log_format != "text"]
     for handler in handlers:
         handler.handle(logging.LogRecord("streaming", level, "", 0, message, None, None))
@@ -96,7 +97,7 @@ def _logged(level: int, message: str) -> bool:
 
 
 def _logged_value(value: Any) -> Any:
-    """No log line fails of a value."""
+    """Convert a value for JSON; a value without a conversion becomes its `str`."""
     try:
         return json_value(value)
     except TypeError:

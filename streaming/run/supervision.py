@@ -1,4 +1,4 @@
-"""Starts a query that failed again, unless a person has to correct something first."""
+"""Restarts a failed query, unless a person must correct something first."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from streaming.errors import (
 logger = logging.getLogger(__name__)
 
 _OUTAGES: Final = (TablesUnavailable, TimeoutError, TopicMissing)
-"""Brokers, a disk or a store that do not work now; nothing ends a run that waits for them."""
-_HEALS: Final = (*_OUTAGES, LogChanged)
-"""Log partitions whose records are gone are reloaded."""
+"""Transient failures of brokers, a disk or a store; they are retried without a limit."""
+_TRANSIENT: Final = (*_OUTAGES, LogChanged)
+"""After a lost part of the log the restart reloads the log partitions."""
 
-_FIRST_WAIT_S: Final = 1.0
-_LONGEST_WAIT_S: Final = 60.0
+_FIRST_BACKOFF_S: Final = 1.0
+_LONGEST_BACKOFF_S: Final = 60.0
 _MOST_DOUBLINGS: Final = 10
-"""An outage of a day has more restarts than a float has powers of two."""
-_CANNOT_HEAL: Final = (ConfigurationError, AnalysisException, Py4JError, ConnectionError)
-"""Settings that a person must correct, a query that cannot start, and the end of Spark's JVM."""
+"""Without a limit an outage of a day would overflow the float of the back-off."""
+_PERMANENT: Final = (ConfigurationError, AnalysisException, Py4JError, ConnectionError)
+"""Settings that a person must correct, a query that cannot start, or an exited JVM."""
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts a query again, with exponential back-off, up to `max_restarts` times in a row.
+    """Restarts a failed query with exponential back-off, up to `max_restarts` times in a row.
 
-    A finished micro-batch ends the row. With `waits`, restarts after an outage are not counted,
-    unless `max_restarts` is 0. `stop` ends the pause and the supervisor.
+    A finished micro-batch resets the count. With `outlasts_outages`, restarts after an outage are
+    not counted, unless `max_restarts` is 0. `stop` ends the back-off and the supervisor.
     """
 
     max_restarts: int
     stop: threading.Event
-    waits: bool = True
+    outlasts_outages: bool = True
     restarts: int = 0
     failures: int = 0
 
     def run(self, query: Callable[[], None], finished: Callable[[], int]) -> None:
-        """Run a query to its end; `finished` tells how many micro-batches it has finished.
+        """Run a query to its end; `finished` returns the number of its finished micro-batches.
 
         Raises:
             Exception: the error of the last attempt.
@@ -61,15 +61,21 @@ class Supervisor:
             except Exception as error:
                 if finished() > before:
                     self.restarts = self.failures = 0
-                is_outage = isinstance(error, _OUTAGES) and self.waits and self.max_restarts > 0
+                is_outage = (
+                    isinstance(error, _OUTAGES) and self.outlasts_outages and self.max_restarts > 0
+                )
                 self.restarts += 1
                 self.failures += not is_outage
-                if self.stop.is_set() or not may_heal(error) or self.failures > self.max_restarts:
+                if (
+                    self.stop.is_set()
+                    or not is_transient(error)
+                    or self.failures > self.max_restarts
+                ):
                     raise
                 doublings = min(self.restarts - 1, _MOST_DOUBLINGS)
-                pause_s = min(_FIRST_WAIT_S * 2**doublings, _LONGEST_WAIT_S)
+                pause_s = min(_FIRST_BACKOFF_S * 2**doublings, _LONGEST_BACKOFF_S)
                 logger.warning(
-                    "the query failed (%(error)s); it starts again in %(pause_s)g s%(count)s",
+                    "the query failed (%(error)s); restarting it in %(pause_s)g s%(count)s",
                     {
                         "error": first_line(error),
                         "error_class": type(error).__name__,
@@ -83,6 +89,6 @@ class Supervisor:
                 return None
 
 
-def may_heal(error: BaseException) -> bool:
-    """Whether a later attempt may succeed although nobody changes anything."""
-    return isinstance(error, _HEALS) or not isinstance(error, _CANNOT_HEAL)
+def is_transient(error: BaseException) -> bool:
+    """Return whether a retry may succeed without a change by a person."""
+    return isinstance(error, _TRANSIENT) or not isinstance(error, _PERMANENT)

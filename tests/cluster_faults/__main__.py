@@ -73,7 +73,7 @@ read some of it by then: else it has nothing that the next leader lacks."""
 _DIFFERENCES_SHOWN = 20
 _PREFERRED = 0
 _IS_USUAL = " INFO "
-_RESTARTED = "it starts again in"
+_RESTARTED = "restarting it in"
 _TRUNCATED = "the log was truncated to"
 
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 # More than one task is worth.
 COMMITS, KEYS, GROUPS = 50_000, 2_000, 200
-_MOST_TASKS = re.compile(r"tasks of a micro-batch: at most (\d+)")
+_MOST_TASKS = re.compile(r"starting the query with up to (\d+) tasks")
 
 
 def test_a_cluster_makes_the_same_tables(fresh_broker: FreshBroker, tmp_path: Path) -> None:

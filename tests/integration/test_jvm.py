@@ -47,7 +47,7 @@ def test_a_query_without_its_jvm_says_so_and_ends(
             if live.poll() is None:
                 os.killpg(live.pid, signal.SIGKILL)
     assert live.returncode == 2, stderr
-    assert stderr.splitlines()[-1].startswith("Error: Spark's JVM has ended under the query")
+    assert stderr.splitlines()[-1].startswith("Error: Spark's JVM exited during the query")
     assert "SPARK_DRIVER_MEMORY" in stderr
 
 

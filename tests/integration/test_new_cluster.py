@@ -43,7 +43,7 @@ def test_it_waits_for_the_first_group(
     ended = run_command(*arguments, "--available-now")
     assert ended.returncode == 0, ended.stderr
     (line,) = [line for line in ended.stderr.splitlines() if MISSING in line]
-    assert line.endswith("; the tables have no rows")
+    assert line.endswith("; the tables stay empty")
     assert {rows_of(tables, table.name) for table in TABLES} == {0}
 
     with subprocess.Popen(command_of(*arguments), stderr=subprocess.PIPE, text=True) as live:

@@ -53,7 +53,7 @@ def test_the_next_start_goes_on_without_help(fresh_broker: FreshBroker, tmp_path
 
     stderr = run_to_end()
     assert "a power loss damaged it or a file of its snapshot" in stderr
-    assert "does not fit the tables: it is not whole" in stderr
+    assert "does not match the tables: it is incomplete" in stderr
     undisturbed = tmp_path / "undisturbed"
     load(servers, undisturbed)
     found = table_rows(tables)

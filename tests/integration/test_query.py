@@ -201,7 +201,7 @@ def _assert_refusals(broker: EmbeddedBroker, tables: Path) -> None:
     """One clear line and exit 2, no stack trace."""
     cases = {
         "--semantics coordinator": ["--tables", str(tables), "--semantics", "scala"],
-        "there is no 50": ["--tables", str(tables), "--log-partitions", "50"],
+        "partitions, but no 50": ["--tables", str(tables), "--log-partitions", "50"],
     }
     for expected, options in cases.items():
         refused = run_command("run", "--bootstrap-servers", broker.bootstrap_servers, *options)

@@ -43,7 +43,7 @@ def test_it_goes_on_once_they_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "streaming.run.supervision")
-    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.1)
+    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 0.1)
     writing, failures = delta.writing, list[Table]()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""`/metrics`, `/health` and `/ready` of a run."""
+"""The endpoints `/metrics`, `/health` and `/ready` of a run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from streaming.run.stderr import write_note
 from streaming.tables.durations import parse_interval
 
 _READY_WITHIN: Final = timedelta(seconds=10)
-"""How long ago, and a trigger's interval, what `/ready` takes for the end may have been the end."""
+"""The age, plus a trigger's interval, of the oldest high watermarks that `/ready` compares with."""
 
 
 def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> Flask:
-    """The WSGI application, for an address to listen on."""
+    """Create the WSGI application for the address to listen on."""
     app = Flask(__name__)
     app.add_url_rule("/health", "health", _answering(monitor.health))
     app.add_url_rule("/ready", "ready", _answering(monitor.readiness))
@@ -38,11 +38,11 @@ def create_app(monitor: RunMonitor, host: str = "127.0.0.1") -> Flask:
     return app
 
 
-def _answering(look: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
+def _answering(check: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], Response]:
     def answer() -> Response:
-        is_well, facts = look()
+        is_ok, facts = check()
         response = jsonify(facts)
-        response.status_code = 200 if is_well else 503
+        response.status_code = 200 if is_ok else 503
         return response
 
     return answer
@@ -50,10 +50,10 @@ def _answering(look: Callable[[], tuple[bool, dict[str, Any]]]) -> Callable[[], 
 
 @contextmanager
 def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
-    """What a run tells its news to; served over HTTP where `http_port` says so.
+    """Yield the monitor of a run; serve it over HTTP if `http_port` is set.
 
     Raises:
-        ConfigurationError: nobody can listen there.
+        ConfigurationError: the address cannot be listened on.
     """
     client = LogClient(
         settings.bootstrap_servers,
@@ -65,7 +65,7 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
     def ask() -> dict[int, int]:
         log = client.refresh()
         wanted = settings.log_partitions or log.leaders
-        # `load_progress` tells those without a leader.
+        # Leaderless log partitions are known from `load_progress`.
         return client.high_watermarks(log.with_leader.intersection(wanted))
 
     trigger = parse_interval(settings.trigger)

@@ -1,4 +1,4 @@
-"""Where the log ended, asked again and again."""
+"""High watermarks of the log partitions, sampled at intervals."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ _SHORTEST_S: Final = 1.0
 class HighWatermarks:
     """The high watermarks of the log partitions over the last `kept_for`.
 
-    While groups commit the tables are always behind by what came a moment ago. So a log partition
-    counts as read to its end if the tables have all of it that was there at most `kept_for` ago.
+    While groups commit, the tables never have the newest records. So a log partition counts as read
+    to its end if the tables reach its oldest high watermark of the last `kept_for`.
     """
 
     ask: Callable[[], Mapping[int, int]]
     kept_for: timedelta
     clock: Callable[[], float] = time.monotonic
-    error: str = "nobody has asked for them yet"
-    """Why the last attempt to ask failed, empty where it did not."""
+    error: str = "not requested yet"
+    """Why the last request failed; empty if it succeeded."""
     _samples: deque[tuple[float, Mapping[int, int]]] = field(default_factory=deque)
 
     @property
     def interval(self) -> timedelta:
-        """How often to `sample`."""
+        """The time between two calls of `sample`."""
         return max(self.kept_for / _INTERVALS, timedelta(seconds=_SHORTEST_S))
 
     def sample(self) -> None:
-        """Ask the leaders; what goes wrong is kept in `error` until it goes well."""
+        """Ask the leaders; `error` keeps a failure until the next success."""
         asked_at = self.clock()
         try:
             self._samples.append((asked_at, dict(self.ask())))
             self.error = ""
         except (ConfigurationError, TimeoutError) as error:
             self.error = first_line(error)
-            logger.debug("high watermarks are not known", exc_info=True)
+            logger.debug("cannot list the high watermarks", exc_info=True)
         while self._samples and not self._is_young(self._samples[0][0]):
             self._samples.popleft()
 
     @property
     def newest(self) -> Mapping[int, int] | None:
-        """Those seen last, None where that is too long ago."""
+        """The newest high watermarks; None if they are stale."""
         young = self._young()
         return young[-1] if young else None
 
     @property
     def oldest(self) -> Mapping[int, int] | None:
-        """The first that were seen within `kept_for`; a high watermark only grows."""
+        """The oldest high watermarks within `kept_for`; None if there are none."""
         young = self._young()
         return young[0] if young else None
 

@@ -1,4 +1,4 @@
-"""Spark tells what its query does."""
+"""A Spark listener that reports the triggers of the query to the monitor."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class QueryListener(StreamingQueryListener):
-    """Hands on each trigger that is over; Spark tells of those without news every ten seconds."""
+    """Reports each finished trigger; Spark reports idle triggers only every 10 s."""
 
     def __init__(self, monitor: RunMonitor) -> None:
         self._monitor = monitor
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing: the start of a query is no sign that it gets on."""
+        """Do nothing: the start of a query does not show that it makes progress."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         self._monitor.triggered(event.progress)
@@ -37,17 +37,17 @@ class QueryListener(StreamingQueryListener):
         self._monitor.triggered()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing: who waits for the query notices."""
+        """Do nothing: the thread that waits for the query handles its end."""
 
 
 @contextmanager
 def listening(session: SparkSession, monitor: RunMonitor) -> Iterator[None]:
-    """Have the session tell the monitor, as long as the block runs."""
+    """Report the session's triggers to the monitor while the block runs."""
     listener = QueryListener(monitor)
     session.streams.addListener(listener)
     try:
         yield
     finally:
-        # The JVM may be gone.
+        # The JVM may have exited.
         with suppress(Py4JError, ConnectionError):
             session.streams.removeListener(listener)

@@ -1,4 +1,4 @@
-"""What a scrape of `run` answers beside its counters: how far the tables are, as it knows them."""
+"""Metrics of `run` that are computed at each scrape: progress of the tables, health, readiness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.run.monitoring.run_monitor import RunMonitor
 _NEXT_OFFSET = OWN_LOG_PARTITIONS[0]
 _BEHIND = Gauge(
     "coordinator_state_run_log_partition_behind_offsets",
-    "Record offsets of a partition of __consumer_offsets that are not in the tables yet",
+    "Record offsets of a partition of __consumer_offsets that the tables do not have yet",
     {"log_partition": "log_partition"},
     "behind",
 )
@@ -28,13 +28,13 @@ _BEHIND = Gauge(
 
 @dataclass(slots=True, eq=False)
 class RunCollector(Collector):
-    """Reads neither tables nor brokers: a scrape costs next to nothing."""
+    """Collects from memory; a scrape reads neither tables nor brokers."""
 
     monitor: RunMonitor
     cluster_id: str
 
     def collect(self) -> Iterator[Metric]:
-        """How far each log partition is, what became of its records, and whether that is well."""
+        """Yield the progress and the outcomes of each log partition, health and readiness."""
         cluster = [("cluster_name", self.cluster_id)]
         rows = [
             {"log_partition": number, **row} for number, row in self.monitor.log_partitions.items()
@@ -47,6 +47,8 @@ class RunCollector(Collector):
         yield records_total(cluster, rows)
         yield records_unaccounted_total(cluster, rows)
         is_healthy, _ = self.monitor.health()
-        yield gauge("coordinator_state_run_healthy", "What /health says", cluster, is_healthy)
+        yield gauge(
+            "coordinator_state_run_healthy", "1 if /health answers 200", cluster, is_healthy
+        )
         is_ready, _ = self.monitor.readiness()
-        yield gauge("coordinator_state_run_ready", "What /ready says", cluster, is_ready)
+        yield gauge("coordinator_state_run_ready", "1 if /ready answers 200", cluster, is_ready)

@@ -1,4 +1,4 @@
-"""What is counted of a run, for Prometheus."""
+"""Prometheus counters and gauges of a run."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 3
 
 
 class RunMetrics:
-    """Counters of one process; what the tables count is read from them instead."""
+    """Metrics of this process; counts that are in the tables come from there instead."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.micro_batch_seconds = Histogram(
             "coordinator_state_run_micro_batch_seconds",
-            "How long the phases of micro-batches took, by Spark's names; triggerExecution is all",
+            "Duration of the phases of micro-batches, with Spark's names; triggerExecution is all",
             ["phase"],
             buckets=_BUCKETS_S,
             registry=registry,
         )
         self.input_rows = Counter(
             "coordinator_state_run_input_rows",
-            "Rows that Spark handed on, each of which packs many records",
+            "Rows that micro-batches received from the source; a row packs many records",
             registry=registry,
         )
         self.processed_rows_per_second = Gauge(
             "coordinator_state_run_processed_rows_per_second",
-            "Such rows a second of the last micro-batch",
+            "Input rows per second of the last micro-batch",
             registry=registry,
         )
         self.restarts = Counter(
             "coordinator_state_run_restarts",
-            "How often the query was started again after it failed",
+            "Restarts of the query after a failure",
             registry=registry,
         )
         self.last_error = Gauge(
             "coordinator_state_run_last_error_timestamp_seconds",
-            "When the query failed last, by the class of the error",
+            "Time of the last failure of the query, by the class of the error",
             ["error"],
             registry=registry,
         )
         self.upkeep = Counter(
             "coordinator_state_run_upkeep",
-            "Runs of the upkeep",
+            "Rounds of maintenance of the tables",
             ["outcome"],
             registry=registry,
         )
@@ -70,13 +70,13 @@ class RunMetrics:
         )
         self.sampled_partitions = Gauge(
             "coordinator_state_run_sampled_partitions",
-            "Topic partitions of the newest sample, by the state of their log",
+            "Partitions of the newest sample, by the state of their log",
             ["state"],
             registry=registry,
         )
         self.unreadable_log_ends = Gauge(
             "coordinator_state_run_unreadable_log_ends",
-            "Sampled logs whose last records cannot be read",
+            "Sampled logs whose last records cannot be decoded",
             registry=registry,
         )
 
@@ -88,12 +88,12 @@ class RunMetrics:
         self.processed_rows_per_second.set(progress.processedRowsPerSecond)
 
     def failed(self, error: Exception) -> None:
-        """Note of what the query failed."""
+        """Record the time and the class of the query's last error."""
         self.last_error.clear()
         self.last_error.labels(type(error).__name__).set(time.time())
 
-    def tidied_up(self, is_done: bool) -> None:
-        """Count a run of the upkeep."""
+    def maintained(self, is_done: bool) -> None:
+        """Count a round of maintenance."""
         self.upkeep.labels("done" if is_done else "failed").inc()
 
     def sampled(self, is_done: bool) -> None:
@@ -101,7 +101,7 @@ class RunMetrics:
         self.sampling.labels("done" if is_done else "failed").inc()
 
     def seen_logs(self, states: Iterable[str], unreadable_ends: int) -> None:
-        """Note the states of the logs in the newest sample."""
+        """Record the states of the logs in the newest sample."""
         self.sampled_partitions.clear()
         for state, partitions in Tally(states).items():
             self.sampled_partitions.labels(state).set(partitions)

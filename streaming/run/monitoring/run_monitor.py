@@ -1,4 +1,4 @@
-"""How a run is: what its query, its micro-batches, its supervisor and its upkeep did last."""
+"""Health and readiness of a run, from events of its query, micro-batches and supervisor."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"
 
 @dataclass(slots=True)
 class RunMonitor:
-    """Takes in what happens, from any thread, and answers whether that is well.
+    """Receives events from any thread, and answers health and readiness.
 
     Args:
-        high_watermarks: where the log ended.
-        health_timeout: how long it may take until the next micro-batch, or a trigger without
-            anything new, is finished.
+        high_watermarks: the sampled high watermarks of the log partitions.
+        health_timeout: the longest time without a finished micro-batch or idle trigger.
     """
 
     high_watermarks: HighWatermarks
@@ -39,7 +38,7 @@ class RunMonitor:
     clock: Callable[[], float] = time.monotonic
     metrics: RunMetrics = field(default_factory=RunMetrics)
     log_partitions: Mapping[int, Row] = field(default_factory=dict)
-    """The rows of `load_progress` as they were written last."""
+    """The progress rows as they were last written."""
     _state: str = STARTING
     _last_error: str = ""
     _alive_at: float = 0.0
@@ -49,7 +48,7 @@ class RunMonitor:
 
     @contextmanager
     def query(self) -> Iterator[None]:
-        """A query starts and runs as long as the block does."""
+        """Record that a query runs while the block does, and why it failed."""
         if self._state != STARTING:
             self.metrics.restarts.inc()
         self._state = RUNNING
@@ -62,17 +61,17 @@ class RunMonitor:
             raise
 
     def loaded(self, rows: Mapping[int, Progress]) -> None:
-        """`load_progress` has these rows."""
+        """Record the written progress rows."""
         self.log_partitions = {number: asdict(row) for number, row in rows.items()}
 
     def triggered(self, progress: StreamingQueryProgress | None = None) -> None:
-        """A trigger is over; None where there was nothing to do for it."""
+        """Record a finished trigger; `progress` is None for an idle one."""
         self._alive_at = self.clock()
         if progress is not None:
             self.metrics.micro_batch(progress)
 
     def health(self) -> tuple[bool, Row]:
-        """Whether the query gets on, and the facts."""
+        """Return whether the query makes progress, and the facts."""
         idle_s = self.clock() - self._alive_at
         is_alive = idle_s <= self.health_timeout.total_seconds()
         facts = {
@@ -84,17 +83,17 @@ class RunMonitor:
         if self._last_error:
             facts["last_error"] = self._last_error
         if not is_alive:
-            facts["reason"] = "no micro-batch and no idle trigger was finished for too long"
+            facts["reason"] = "no micro-batch and no idle trigger finished within health_timeout"
         return is_alive, facts
 
     def readiness(self) -> tuple[bool, Row]:
-        """Whether every log partition is in the tables up to its end, and which is not.
+        """Return whether the tables have every log partition to its end, and which are behind.
 
-        By position: an end that compaction emptied, or that is control records, is reached too.
+        This compares next offsets, so a log end without records, after compaction, counts too.
         """
         ends = self.high_watermarks.oldest
         if ends is None:
-            reason = f"the high watermarks are not known: {self.high_watermarks.error}"
+            reason = f"high watermarks unknown: {self.high_watermarks.error}"
             return False, {"ready": False, "reason": reason}
         behind = {
             str(log_partition): {"next_offset": next_offset, "high_watermark": end}
@@ -102,18 +101,20 @@ class RunMonitor:
             if (next_offset := self._next_offset(log_partition)) < end
             or self._is_reloading(log_partition)
         }
-        waiting = sorted(p for p, r in self.log_partitions.items() if r["state"] == STATE_WAITING)
-        is_ready = not behind and not waiting
+        leaderless = sorted(
+            p for p, r in self.log_partitions.items() if r["state"] == STATE_WAITING
+        )
+        is_ready = not behind and not leaderless
         facts = {"ready": is_ready, "log_partitions": len(ends), "behind": behind}
         if behind:
-            facts["reason"] = "log partitions are not loaded up to their end"
-        if waiting:
-            facts["waiting"] = waiting
-            facts["reason"] = f"log partitions without a leader: {', '.join(map(str, waiting))}"
+            facts["reason"] = "log partitions are not loaded to their end"
+        if leaderless:
+            facts["waiting"] = leaderless
+            facts["reason"] = f"log partitions without a leader: {', '.join(map(str, leaderless))}"
         return is_ready, facts
 
     def offsets_behind(self) -> dict[int, int]:
-        """Record offsets between the tables and the high watermarks seen last."""
+        """Return the record offsets between the tables and the newest high watermarks."""
         ends = self.high_watermarks.newest or {}
         return {p: max(0, end - self._next_offset(p)) for p, end in ends.items()}
 

@@ -70,10 +70,10 @@ def test_a_checkpoint_at_or_behind_the_tables_fits(tmp_path: Path, applied: int)
 @pytest.mark.parametrize(
     ("progress", "log_partitions", "why"),
     [
-        ({"next_offset": 8}, [7], "at record offset 9 of log partition 7, and the tables at 8"),
-        ({"next_offset": 9, "topic_id": "other"}, [7], "of topic id t, not other"),
-        ({"next_offset": 9}, [7, 8], "has other log partitions"),
-        ({"next_offset": 9, "reload_reason": "requested"}, [7], "log partition 7 is loaded again"),
+        ({"next_offset": 8}, [7], "next offset of log partition 7 is 9, the tables' is 8"),
+        ({"next_offset": 9, "topic_id": "other"}, [7], "to topic id t, not other"),
+        ({"next_offset": 9}, [7, 8], "covers other log partitions"),
+        ({"next_offset": 9, "reload_reason": "requested"}, [7], "partition 7 is being reloaded"),
     ],
 )
 def test_one_that_does_not_fit_says_why(
@@ -87,11 +87,11 @@ def test_one_that_does_not_fit_says_why(
 def test_a_checkpoint_of_lost_tables_does_not_fit(tmp_path: Path) -> None:
     tables = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     said = _misfit(_write(tmp_path, next_offset=9), tables)
-    assert said == "it is at record offset 9 of log partition 7, and the tables at 0"
+    assert said == "its next offset of log partition 7 is 9, the tables' is 0"
 
 
 def test_a_checkpoint_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"of cluster c, but this is other"):
+    with pytest.raises(ConfigurationError, match=r"to cluster c, but this is cluster other"):
         _misfit(_write(tmp_path, next_offset=9), _progress(9, cluster_id="other"))
 
 
@@ -108,7 +108,7 @@ def test_discarding_leaves_what_is_not_of_the_checkpoint(tmp_path: Path) -> None
 def test_one_that_was_being_discarded_does_not_fit(tmp_path: Path) -> None:
     folder = _write(tmp_path, next_offset=9)
     (tmp_path / "metadata").unlink()
-    assert _misfit(folder, _progress(9)) == "it is not whole"
+    assert _misfit(folder, _progress(9)) == "it is incomplete"
 
 
 _METADATA, _OFFSETS, _COMMITS, _CHECKSUMS = "metadata", "offsets/3", "commits/3", "offsets/.3.crc"
@@ -135,7 +135,7 @@ def test_one_that_a_power_loss_damaged_does_not_fit(
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_bytes(content)
-    assert _misfit(folder, _progress(9)) == "it is not whole"
+    assert _misfit(folder, _progress(9)) == "it is incomplete"
 
 
 def test_one_with_a_missing_micro_batch_does_not_fit(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_one_with_a_missing_micro_batch_does_not_fit(tmp_path: Path) -> None:
     position = {"v": 1, "cluster_id": "c", "topic_id": "t", "p": {"7": [20, 0]}}
     for batch_id in (4, 5):
         (tmp_path / "offsets" / str(batch_id)).write_text(f"v1\n{{}}\n{json.dumps(position)}")
-    assert _misfit(folder, _progress(9)) == "it is not whole"
+    assert _misfit(folder, _progress(9)) == "it is incomplete"
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ class Watched:
     def after(self, seconds: float) -> bool:
         """Whether the query is over by then."""
         self.now_s += seconds
-        self.watch.look()
-        return self.watch.is_over.is_set()
+        self.watch.check()
+        return self.watch.restart.is_set()
 
     def lead(self, **leaders: int) -> None:
         self.log.topic = replace(
@@ -81,7 +81,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         progress=replace(NOTHING, rows=rows),
         log=TOPIC,
         log_partitions=frozenset({0, 1}),
-        waiting=frozenset({2}),
+        leaderless=frozenset({2}),
     )
     found: list[Watched] = []
     watch = LogWatch(

@@ -93,7 +93,7 @@ def test_what_came_a_moment_ago_may_still_be_on_its_way(cluster: Cluster) -> Non
 def test_nobody_knows_without_the_cluster(cluster: Cluster, error: Exception) -> None:
     monitor = cluster.monitor()
     monitor.loaded(loaded(p0=5))
-    assert "nobody has asked" in get(monitor, "/ready")[1]["reason"]
+    assert "not requested yet" in get(monitor, "/ready")[1]["reason"]
     cluster.ends = {0: 5}
     monitor.high_watermarks.sample()
     cluster.ends = error
@@ -103,7 +103,7 @@ def test_nobody_knows_without_the_cluster(cluster: Cluster, error: Exception) ->
     assert get(monitor, "/ready")[0] == 200
     cluster.now += 1
     status, said = get(monitor, "/ready")
-    assert (status, said["reason"]) == (503, "the high watermarks are not known: no leader")
+    assert (status, said["reason"]) == (503, "high watermarks unknown: no leader")
     assert monitor.offsets_behind() == {}
 
 
@@ -152,7 +152,7 @@ def counted(cluster: Cluster) -> str:
     with monitor.query():
         monitor.loaded({7: row})
         monitor.triggered(StreamingQueryProgress.fromJson(PROGRESS))
-    monitor.metrics.tidied_up(True)
+    monitor.metrics.maintained(True)
     cluster.ends = {7: 6}
     monitor.high_watermarks.sample()
     response = create_app(monitor).test_client().get("/metrics")

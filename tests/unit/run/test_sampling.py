@@ -80,8 +80,8 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
     sampling.close()
 
     assert [record.getMessage() for record in caplog.records] == [
-        "log offsets are not sampled: nobody answers; trying again",
-        "log offsets are sampled again; 0 samples were dropped",
+        "cannot sample log offsets: nobody answers; retrying",
+        "sampling log offsets works again; 0 samples were dropped",
     ]
     own = TopicPartition("__consumer_offsets", 0)
     assert asked == [[own, TopicPartition("t", 3)]] * 5
@@ -212,7 +212,7 @@ def test_a_log_end_that_cannot_be_read_is_the_state_of_its_log(
         sampling.sample()
     # Twice: the log has grown in between.
     (said,) = (record.getMessage() for record in caplog.records)
-    assert re.match("the end of log damaged-0 cannot be read: .*no such magic; whether", said)
+    assert re.match("cannot read the end of log damaged-0: .*no such magic; it is unknown", said)
     assert metric(sampling, "unreadable_log_ends") == 1
     assert metric(sampling, "sampled_partitions", state="present") == 2
     rows = TableReader(tables).read("log_offsets").to_pylist()
@@ -330,9 +330,9 @@ def test_samples_that_cannot_be_written_are_bounded(
     assert metric(sampling, "samples_dropped_total") == 6
     said = [record.getMessage() for record in caplog.records]
     assert [re.sub(r": .*log_offsets.*", "", line) for line in said] == 2 * [
-        "log offsets are not sampled",
-        "too many samples of log offsets wait to be written: the oldest are dropped",
-        "log offsets are sampled again; 3 samples were dropped",
+        "cannot sample log offsets",
+        "too many unwritten samples of log offsets: dropping the oldest",
+        "sampling log offsets works again; 3 samples were dropped",
     ]
 
 

@@ -23,8 +23,8 @@ from streaming.run.supervision import Supervisor
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 0.001)
+    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.01)
 
 
 class Failing:
@@ -57,8 +57,8 @@ def test_a_query_that_failed_starts_again(caplog: pytest.LogCaptureFixture) -> N
     supervised(query)
     assert query.starts == 3
     first, second = (record.getMessage() for record in caplog.records)
-    assert first == "the query failed (a task); it starts again in 0.001 s (1 of 2)"
-    assert second == "the query failed (the store is away); it starts again in 0.002 s"
+    assert first == "the query failed (a task); restarting it in 0.001 s (1 of 2)"
+    assert second == "the query failed (the store is away); restarting it in 0.002 s"
 
 
 def test_it_gives_up_after_so_many_in_a_row() -> None:
@@ -78,7 +78,7 @@ def test_outages_are_waited_for_as_long_as_they_last(error: Exception) -> None:
 
 
 def test_an_outage_of_a_day_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 0.0)
+    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 0.0)
     query = Failing(*([TablesUnavailable("a full disk")] * 1_500))
     supervised(query)
     assert query.starts == 1_501
@@ -126,8 +126,8 @@ def test_no_restarts_are_none() -> None:
 def test_a_request_to_stop_ends_the_pause(
     monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(supervision, "_FIRST_WAIT_S", 3_600.0)
-    monkeypatch.setattr(supervision, "_LONGEST_WAIT_S", 3_600.0)
+    monkeypatch.setattr(supervision, "_FIRST_BACKOFF_S", 3_600.0)
+    monkeypatch.setattr(supervision, "_LONGEST_BACKOFF_S", 3_600.0)
     query, stop = Failing(SparkError("a")), threading.Event()
     supervisor = Supervisor(2, stop)
     thread = threading.Thread(target=lambda: supervisor.run(query, lambda: -1))

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.errors import ConfigurationError
-from streaming.run.maintenance import maintain, tidy_up_beside
+from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
 from streaming.tables import upkeep as upkeep_of_tables
 from streaming.tables import writer, writer_epoch
@@ -278,8 +278,8 @@ def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
         return compact(epoch, opened)
 
     monkeypatch.setattr(upkeep_of_tables, "_compact", conflict)
-    assert tidy_up_beside(query.epoch, timedelta(days=7)) is False
-    assert "group_offsets: a concurrent transaction deleted data; trying again" in caplog.text
+    assert maintain_beside_query(query.epoch, timedelta(days=7)) is False
+    assert "group_offsets: a concurrent transaction deleted data; retrying" in caplog.text
     assert len(data_files_of(query, GROUP_OFFSETS)) == 1
     versions = DeltaTable(OFFSET_COMMITS.path(query.tables)).history()
     assert versions[0]["operation"] == "OPTIMIZE"
