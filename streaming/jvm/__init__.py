@@ -1,4 +1,4 @@
-"""The JVM: Java, and the jars of Kafka and Delta with their locked checksums.
+"""The JVM: finding Java, and fetching the jars of Kafka and Delta with locked checksums.
 
 Imports only `streaming.errors`.
 """

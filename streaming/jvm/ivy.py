@@ -1,7 +1,8 @@
-"""Ivy, which pyspark ships, as the client of a Maven repository.
+"""Fetching jars from a Maven repository with Ivy, which is part of pyspark.
 
-It runs under settings of our own: its one resolver is Maven Central. Ivy's default settings, and
-Spark's, also read `~/.m2` and `~/.ivy2`, and fail where one of these holds a POM without its jar.
+Ivy runs with this module's settings, in which Maven Central is the only resolver. The default
+settings of Ivy and Spark also read `~/.m2` and `~/.ivy2`, and fail if these have a POM without its
+jar.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from xml.sax.saxutils import quoteattr
 from streaming.errors import ConfigurationError
 from streaming.jvm.java import find_java
 
-# A repository may fail in the middle of a hundred requests; the second attempt resumes the first.
+# A repository may fail in the middle of a hundred requests; the retry resumes the first attempt.
 _ATTEMPTS = 2
 _CONNECTION_TIMEOUT_MS = 10_000
 _READ_TIMEOUT_MS = 60_000
-# What Ivy prints when it could not reach a repository, rather than not find a module there.
+# Ivy's output for an unreachable repository, in contrast to a module that is not found.
 _UNREACHABLE = ("Server access error", "not found. url=", "Connection", "timed out", "unreachable")
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
 
@@ -40,7 +41,7 @@ _SETTINGS = f"""\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """One Maven module; `transitive` brings the modules of its runtime scope as well."""
+    """One Maven module; `transitive` adds the modules of its runtime scope."""
 
     organisation: str
     module: str
@@ -49,7 +50,7 @@ class Dependency:
 
 
 class IvyError(Exception):
-    """Ivy ended without the jars; the text is its reason, or None where Central is unreachable."""
+    """Ivy could not fetch the jars; `reason` is None if Maven Central is unreachable."""
 
     def __init__(self, reason: str | None) -> None:
         super().__init__(reason)
@@ -57,14 +58,14 @@ class IvyError(Exception):
 
 
 def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> dict[Path, str]:
-    """Retrieve modules into the new folder `work/jars`; returns the coordinates of each jar.
+    """Retrieve modules into the new folder `work/jars`; return the coordinates of each jar.
 
-    Ivy holds the descriptor `lock` as well: should this process be killed, nobody else touches the
-    folder until Ivy, too, is gone.
+    Ivy inherits the descriptor `lock`. So if this process is killed, the folder stays locked until
+    Ivy exits.
 
     Raises:
-        ConfigurationError: there is no Java, or no pyspark.
-        IvyError: not all of them could be fetched.
+        ConfigurationError: Java or pyspark is missing.
+        IvyError: a module could not be fetched.
     """
     java, ivy = find_java(), _ivy_jar()
     jars, retrieved = work / "jars", work / "retrieved"
@@ -98,19 +99,19 @@ def retrieve(dependencies: Sequence[Dependency], work: Path, *, lock: int) -> di
 
 
 def _ivy_jar() -> Path:
-    """Find the Ivy jar inside pyspark, without the cost of importing pyspark."""
+    """Find the Ivy jar inside pyspark without importing pyspark, which is slow."""
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(location).glob("jars/ivy-*.jar")):
             return jar
     raise ConfigurationError(
-        "pyspark, whose Ivy fetches the jars, is not installed: "
+        "cannot fetch the jars: pyspark, which includes Ivy, is not installed: "
         "pip install 'coordinator-state[streaming]'"
     )
 
 
 def _ivy_module(dependencies: Sequence[Dependency]) -> str:
-    """Write an Ivy module: Maven's jar itself is `master`, its needs are `runtime`."""
+    """Return an Ivy module: `master` is the Maven jar itself, `runtime` its dependencies."""
     lines = "\n".join(
         f"    <dependency org={quoteattr(dependency.organisation)}"
         f" name={quoteattr(dependency.module)} rev={quoteattr(dependency.revision)}"
@@ -131,8 +132,10 @@ def _is_unreachable(output: str) -> bool:
 
 
 def _reason(output: str) -> str | None:
-    """One line of Ivy's output, None where there was no way to the repository."""
+    """Return one line of Ivy's output with the reason; None if the repository is unreachable."""
     if _is_unreachable(output):
         return None
     lines = [line.strip(":\t ") for line in output.splitlines()]
-    return next((line for line in lines if "not found" in line), lines[-1] if lines else "no word")
+    return next(
+        (line for line in lines if "not found" in line), lines[-1] if lines else "no output"
+    )

@@ -1,6 +1,6 @@
-"""Lock files of jars: which files a set has, their Maven coordinates and their SHA-512.
+"""Lock files of jars: the file names of a set, their Maven coordinates and SHA-512 sums.
 
-A lock file is what `sha512sum --check` reads, with the coordinates of each jar as a comment:
+A lock file has the format of `sha512sum --check`, with the coordinates of each jar as a comment:
 
     # org.apache.kafka:kafka_2.13:4.2.0
     3af0...  kafka_2.13-4.2.0.jar
@@ -15,14 +15,14 @@ from pathlib import Path
 from streaming.errors import ConfigurationError
 
 _SHOWN = 16
-"""Digits of a SHA-512 in an error: enough to see that two differ."""
+"""Digits of a SHA-512 in an error, enough to tell two apart."""
 
 
 def read_lock(file: Path) -> dict[str, str] | None:
-    """The SHA-512 of each jar by file name; None where there is no such file.
+    """Return the SHA-512 of each jar by file name; None if the file does not exist.
 
     Raises:
-        ConfigurationError: there is one, but it is no lock file: nothing can be held to it.
+        ConfigurationError: the file is not a valid lock file, so jars cannot be verified.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -31,7 +31,7 @@ def read_lock(file: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{file} is no lock file of jars: {error}") from error
+        raise ConfigurationError(f"{file} is not a lock file of jars: {error}") from error
 
 
 def write_lock(file: Path, jars: Mapping[Path, str]) -> None:
@@ -42,7 +42,7 @@ def write_lock(file: Path, jars: Mapping[Path, str]) -> None:
 
 
 def difference(folder: Path, sums: Mapping[str, str]) -> str | None:
-    """How a folder differs from a lock file, by its first jar that does; None where it does not."""
+    """Return the first difference between a folder and a lock file; None if they match."""
     for name in sorted(sums.keys() | {jar.name for jar in folder.glob("*.jar")}):
         if name not in sums:
             return f"{name} is not in the lock file"
@@ -56,5 +56,5 @@ def difference(folder: Path, sums: Mapping[str, str]) -> str | None:
 
 
 def sha512_of(jar: Path) -> str:
-    """As hexadecimal digits."""
+    """Return the SHA-512 of a file in hexadecimal."""
     return hashlib.sha512(jar.read_bytes()).hexdigest()

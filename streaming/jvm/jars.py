@@ -1,9 +1,9 @@
 """The jars of the Kafka broker and of Delta, fetched once from Maven Central into a cache.
 
-A set of jars appears in the cache by one rename. Each use holds every jar to the SHA-512 in the
-set's lock file (`jar_locks/`, written by `make lock-jars`): that takes 0.06 s for the 48 MB of a
-broker, and notices a jar that was damaged or replaced in a shared cache. A set that fits needs
-neither a process nor network; one that does not is fetched again, and refused if it still differs.
+A set of jars is added to the cache by one rename. Each use verifies every jar against the SHA-512
+in the set's lock file (`jar_locks/`, written by `make lock-jars`). That takes 0.06 s for the 48 MB
+of a broker, and detects a damaged or replaced jar in a shared cache. A set that matches needs no
+network and no process. A set that differs is fetched again, and refused if it still differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
-# Delta names its jar after the Spark minor version and the Scala version it is built for.
+# The name of Delta's module contains the Spark minor version and the Scala version.
 DELTA_SPARK_MODULE = "delta-spark_4.2_2.13"
 
 _CACHE_VARIABLE = "COORDINATOR_STATE_CACHE"
@@ -41,10 +41,10 @@ class JarSet:
     """Jars that are fetched together.
 
     Attributes:
-        name: their folder in the cache.
-        title: their name for a person.
-        locks: the folder of their lock file, `<name>.sha512`. A set without one (another version of
-            Kafka) is held to the sums of its first fetch.
+        name: the folder of the set in the cache.
+        title: the name of the set in messages.
+        locks: the folder of the lock file `<name>.sha512`. A set without a lock file (another
+            version of Kafka) is verified against the sums of its first fetch.
     """
 
     name: str
@@ -54,12 +54,12 @@ class JarSet:
 
     @property
     def lock_file(self) -> Path:
-        """The file of the SHA-512 sums that are committed with the program."""
+        """The lock file, which is committed with the program."""
         return self.locks / f"{self.name}.sha512"
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
-    """Return the class path of a Kafka broker with its tools and a log4j to write its log with.
+    """Return the class path of a Kafka broker, with its tools and log4j.
 
     Raises:
         ConfigurationError: the jars are not cached and could not be fetched.
@@ -77,10 +77,10 @@ def delta_jars() -> list[Path]:
 
 
 def kafka_jar_set(version: str) -> JarSet:
-    """Name the modules of a broker.
+    """Return the modules of a broker.
 
-    Kafka 4 logs through log4j 2; Kafka 3 through reload4j, the maintained log4j 1. kafka-tools
-    comes without its dependencies, which are those of Connect and its web server.
+    Kafka 4 logs with log4j 2, Kafka 3 with reload4j, the maintained log4j 1. kafka-tools is fetched
+    without its dependencies: those are for Connect and its web server.
     """
     kafka = "org.apache.kafka"
     logging_backend = (
@@ -104,7 +104,7 @@ def kafka_jar_set(version: str) -> JarSet:
 
 
 def delta_jar_set() -> JarSet:
-    """Name the modules of Delta; what else they depend on, Spark brings along."""
+    """Return the modules of Delta; Spark includes their other dependencies."""
     modules = (
         DELTA_SPARK_MODULE,
         "delta-storage",
@@ -132,10 +132,10 @@ def cache_folder() -> Path:
 
 
 def cached_jars(jar_set: JarSet) -> list[Path]:
-    """Return the jars of a set, sorted by name; fetch them first where the cache lacks them.
+    """Return the jars of a set, sorted by name; fetch them if they are not cached.
 
     Raises:
-        ConfigurationError: they could not be fetched, or one is not the jar of the lock file.
+        ConfigurationError: the jars could not be fetched, or one differs from the lock file.
     """
     folder = cache_folder() / jar_set.name
     jars = _verified(jar_set, folder)
@@ -147,7 +147,7 @@ def cached_jars(jar_set: JarSet) -> list[Path]:
 
 
 def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
-    """Return the jars of the lock file, or None unless each is in the folder and is that jar."""
+    """Return the jars of the lock file; None if a jar is missing from the folder or differs."""
     sums = read_lock(jar_set.lock_file)
     if sums is None:
         with suppress(ConfigurationError):
@@ -157,7 +157,7 @@ def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
     fault = difference(folder, sums)
     if fault is not None:
         logger.warning(
-            "the jars in %(folder)s are not those of %(jars)s: %(fault)s",
+            "the cached jars of %(jars)s in %(folder)s differ from the lock file: %(fault)s",
             {"folder": folder, "jars": jar_set.title, "fault": fault},
         )
         return None
@@ -166,14 +166,14 @@ def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """Hold the lock of a jar set's folder; the kernel gives it back when its holders are gone."""
+    """Hold the lock of a jar set's folder; the kernel releases it when its holders exit."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write into the cache folder {folder.parent} ({error.strerror}): "
-            f"set {_CACHE_VARIABLE} to one that can be written"
+            f"cannot write to the cache folder {folder.parent} ({error.strerror}): "
+            f"set {_CACHE_VARIABLE} to a writable folder"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -183,7 +183,7 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
-    """Resolve a set into a folder of its own, check it, and rename that to `folder`."""
+    """Fetch a set into a temporary folder, verify it, and rename the folder to `folder`."""
     logger.info(
         "fetching the jars of %(jars)s into %(folder)s (once) ...",
         {"jars": jar_set.title, "folder": folder},
@@ -205,29 +205,29 @@ def _fetch(jar_set: JarSet, folder: Path, lock: int) -> list[Path]:
 
 
 def _require_locked(jar_set: JarSet, folder: Path) -> None:
-    """Refuse jars of a repository that are not those of the lock file."""
+    """Refuse fetched jars that differ from the lock file."""
     sums = read_lock(jar_set.lock_file)
     if sums is None:
         logger.warning(
-            "%(jars)s has no lock file: its jars are not verified, and not tested with this "
-            "program",
+            "%(jars)s has no lock file: its jars are not verified, and this program is not tested "
+            "with them",
             {"jars": jar_set.title},
         )
         return
     fault = difference(folder, sums)
     if fault is not None:
         raise ConfigurationError(
-            f"the jars of {jar_set.title} that Maven Central gave are not the ones that this "
-            f"program was tested with, and none is used: {fault}; a proxy or mirror may have "
-            f"replaced it: fetch elsewhere, and set {_CACHE_VARIABLE} to a folder that has them"
+            f"the jars of {jar_set.title} from Maven Central differ from the lock file and are not "
+            f"used: {fault}; a proxy or mirror may have replaced them: fetch them on another "
+            f"network, and set {_CACHE_VARIABLE} to a folder with them"
         )
 
 
 def lock_jars(jar_set: JarSet) -> int:
-    """Fetch a set anew, unverified, and write its lock file; returns how many jars it has.
+    """Fetch a set without verification and write its lock file; return the number of jars.
 
     Raises:
-        ConfigurationError: they could not be fetched.
+        ConfigurationError: the jars could not be fetched.
     """
     with tempfile.TemporaryDirectory() as work, _locked(Path(work, jar_set.name)) as lock:
         jars = _resolve(jar_set, Path(work), lock)
@@ -236,14 +236,14 @@ def lock_jars(jar_set: JarSet) -> int:
 
 
 def _resolve(jar_set: JarSet, work: Path, lock: int) -> dict[Path, str]:
-    """Have Ivy retrieve a set into `work/jars`; returns the coordinates of each jar."""
+    """Retrieve a set into `work/jars` with Ivy; return the coordinates of each jar."""
     try:
         return retrieve(jar_set.dependencies, work, lock=lock)
     except IvyError as error:
         if error.reason is None:
             raise ConfigurationError(
-                f"the jars of {jar_set.title} are not in {cache_folder()} and Maven Central cannot "
-                f"be reached: run once with network, or set {_CACHE_VARIABLE} to a folder that has "
+                f"the jars of {jar_set.title} are not in {cache_folder()} and Maven Central is "
+                f"unreachable: run once with network, or set {_CACHE_VARIABLE} to a folder with "
                 "them"
             ) from None
         raise ConfigurationError(

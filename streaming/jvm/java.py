@@ -1,7 +1,7 @@
-"""Finding a Java runtime: the embedded broker, Ivy and Spark all run on it.
+"""Finding a Java runtime for the embedded broker, Ivy and Spark.
 
-`JAVA_HOME` is asked first, then `PATH`, the order Spark's own launcher uses, so the version that
-was checked here is the version that Spark runs on.
+`JAVA_HOME` comes first, then `PATH`. Spark's launcher has the same order, so Spark runs on the Java
+whose version was checked here.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ class JavaNotFound(ConfigurationError):
 
 
 def find_java() -> Path:
-    """Return the `java` command to use: that of `JAVA_HOME`, else the one on `PATH`.
+    """Return the `java` command of `JAVA_HOME`, else the one on `PATH`.
 
     Raises:
-        JavaNotFound: none is there, it does not run, or it is older than
-            `MINIMUM_JAVA_VERSION`; the text is one line that says what was found, where, and
-            what to do.
+        JavaNotFound: there is no `java`, it does not run, or it is older than
+            `MINIMUM_JAVA_VERSION`.
     """
     java_home = os.environ.get("JAVA_HOME")
     if java_home:
@@ -54,10 +53,10 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Ask a `java` command for its feature version, e.g. 17, or 8 where it calls itself 1.8.
+    """Return the feature version of a `java` command, e.g. 17, or 8 for 1.8.
 
     Raises:
-        JavaNotFound: it does not run or its answer holds no version.
+        JavaNotFound: `java` does not run, or its output has no version.
     """
     try:
         answer = subprocess.run(
@@ -74,7 +73,7 @@ def java_version(java: Path) -> int:
 
 
 def parse_java_version(java: Path, answer: str) -> int:
-    """Read the feature version out of what `java -version` printed.
+    """Parse the feature version from the output of `java -version`.
 
     >>> parse_java_version(Path("java"), 'openjdk version "17.0.15" 2025-04-15')
     17

@@ -135,7 +135,7 @@ def test_a_set_that_was_damaged_or_changed_in_the_cache_is_fetched_again(
     assert jars[0].read_text() == "jar-aa"
     assert ivy.runs == 2
     assert sorted(path.name for path in jars[0].parent.iterdir()) == [*SUMS, "jars.sha512"]
-    assert f"are not those of {ivy.delta.title}" in caplog.text
+    assert f"the cached jars of {ivy.delta.title} in" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_jar_that_the_repository_changed_is_named_and_nothing_of_the_set_is_us
     with pytest.raises(ConfigurationError) as caught:
         cached_jars(ivy.kafka)
     text = str(caught.value)
-    assert text.startswith("the jars of Kafka 4.2.0 that Maven Central gave are not the ones")
+    assert text.startswith("the jars of Kafka 4.2.0 from Maven Central differ from the lock file")
     assert said in text
     assert "\n" not in text
     assert [path.name for path in cache_folder().iterdir()] == ["kafka-4.2.0.lock"]
@@ -164,7 +164,7 @@ def test_a_jar_that_the_repository_changed_is_named_and_nothing_of_the_set_is_us
 @pytest.mark.parametrize("content", [b"cut of", b"\xff"])
 def test_a_damaged_lock_file_is_no_missing_one(ivy: FakeIvy, content: bytes) -> None:
     ivy.kafka.lock_file.write_bytes(b"0123\n" + content)
-    with pytest.raises(ConfigurationError, match="is no lock file of jars"):
+    with pytest.raises(ConfigurationError, match="is not a lock file of jars"):
         cached_jars(ivy.kafka)
     assert ivy.runs == 0
 
@@ -273,7 +273,7 @@ def test_a_version_that_does_not_exist_is_named(ivy: FakeIvy) -> None:
 
 def test_a_cache_that_cannot_be_written(ivy: FakeIvy) -> None:
     cache_folder().write_text("a file in the way")
-    with pytest.raises(ConfigurationError, match="cannot write into the cache folder"):
+    with pytest.raises(ConfigurationError, match="cannot write to the cache folder"):
         cached_jars(ivy.delta)
     assert ivy.runs == 0
 

@@ -108,7 +108,7 @@ class TestPlanning:
         self, client: MemoryLogClient, position: int, gone: str
     ) -> None:
         client.logs[0].log_start = 4
-        with pytest.raises(LogTruncated, match=f"log partition 0 .*{gone} are gone"):
+        with pytest.raises(LogTruncated, match=f"log partition 0 .*{gone} are lost"):
             reader_of(start_offsets=json.dumps({"0": position})).initialOffset()
 
     def test_the_end_is_the_high_watermark_and_stays_the_same_json(self) -> None:
@@ -228,8 +228,11 @@ class TestPlanning:
     def test_offsets_of_another_cluster_topic_or_format_are_refused(self) -> None:
         start = reader_of().initialOffset()
         for change, complaint in (
-            ({"cluster_id": "other"}, "of cluster other, but this is cluster a-cluster"),
-            ({"topic_id": "older"}, "deleted and created again .its id was older and is a-topic"),
+            ({"cluster_id": "other"}, "to cluster other, but this is cluster a-cluster"),
+            (
+                {"topic_id": "older"},
+                "deleted and created again .its id was older, now it is a-topic",
+            ),
             ({"v": 2}, "format version 2"),
             ({"p": {"0": [0, 5]}}, "use a new checkpoint"),
         ):
@@ -283,7 +286,7 @@ class TestTruncation:
         reader = reader_of()
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
         client.logs[0].high_watermark = 7
-        with pytest.raises(LogTruncated, match="offsets 7 to 9 are gone"):
+        with pytest.raises(LogTruncated, match="offsets 7 to 9 are lost"):
             reader.latestOffset(end, ReadAllAvailable())
 
 
