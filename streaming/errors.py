@@ -46,18 +46,19 @@ class LogTruncated(LogChanged):
     """
 
     def __init__(
-        self, *, topic: str, log_partition: int, position: int, log_start: int, log_end: int
+        self, *, topic: str, log_partition: int, record_offset: int, log_start: int, log_end: int
     ) -> None:
         lost = (
-            f"offsets {position} to {log_start - 1} are lost, the log starts at {log_start}"
-            if position < log_start
-            else f"offsets {log_end} to {position - 1} are lost, the log was truncated to {log_end}"
+            f"offsets {record_offset} to {log_start - 1} are lost, the log starts at {log_start}"
+            if record_offset < log_start
+            else f"offsets {log_end} to {record_offset - 1} are lost, "
+            f"the log was truncated to {log_end}"
         )
         super().__init__(
             f"log partition {log_partition} of {topic}: {lost}; its rows must be reloaded"
         )
         self.log_partition = log_partition
-        self.position = position
+        self.record_offset = record_offset
         self.log_start = log_start
         self.log_end = log_end
 

@@ -2,7 +2,7 @@
 
 kafka-python provides TLS, SASL, proxies and protocol versions. Its metadata loop and its retries
 are not used: here a request goes to one broker, and fails with either a transient failure
-(`TryAgain`) or an error that a person must correct (`ConfigurationError`).
+(`TransientFailure`) or an error that a person must correct (`ConfigurationError`).
 
 Settings that have worked once are not wrong. From then on a refused login, a refusing token
 endpoint, a TLS failure or an unexpected error of kafka-python is a transient failure, like an
@@ -68,7 +68,7 @@ _LOGIN_MESSAGES: Final = (
 )
 
 
-class TryAgain(Exception):
+class TransientFailure(Exception):
     """A transient failure: a retry with fresh metadata may succeed; the text says what failed."""
 
 
@@ -157,11 +157,11 @@ class BrokerConnections:
         brokers = [broker.node_id for broker in cluster.brokers()]
         known = random.sample(brokers, min(len(brokers), _KNOWN_METADATA_NODES))
         bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
-        failure = TryAgain("no known brokers")
+        failure = TransientFailure("no known brokers")
         for node_id in known + bootstrap:
             try:
                 answer = await self.send(node_id, request_for(), self.short_answer_timeout_ms)
-            except TryAgain as error:
+            except TransientFailure as error:
                 failure = error
                 continue
             cluster.update_metadata(answer)
@@ -174,13 +174,13 @@ class BrokerConnections:
         """Send a request to one broker; connect first if there is no connection.
 
         Raises:
-            TryAgain: no connection, no answer, or a refusal after the settings have worked.
+            TransientFailure: no connection, no answer, or a refusal after the settings have worked.
             ConfigurationError: the broker refuses this client, or the settings cannot make a
                 connection. Also, at any time, an unsupported broker version.
         """
         node = self._manager.cluster.broker_metadata(node_id)
         if node is None:
-            raise TryAgain(f"unknown broker {node_id}")
+            raise TransientFailure(f"unknown broker {node_id}")
         where = f"broker {node.host}:{node.port}"
         try:
             connection = await self._connection(node_id)
@@ -189,7 +189,7 @@ class BrokerConnections:
             # The access token cannot be obtained.
             raise self._refusal(str(error)) from error
         except kafka_errors.NodeNotReadyError as error:
-            raise TryAgain(f"{where}: no connection") from error
+            raise TransientFailure(f"{where}: no connection") from error
         except REFUSED_LOGINS as error:
             if isinstance(self._tokens, EndpointTokens):
                 self._tokens.discard()
@@ -203,7 +203,7 @@ class BrokerConnections:
                 raise self._refusal(
                     f"no TLS connection to {where}: {error}; {tls_advice(error)}"
                 ) from error
-            raise TryAgain(f"{where}: {error}") from error
+            raise TransientFailure(f"{where}: {error}") from error
         except Exception as error:
             raise self._refusal(
                 f"no connection to {where} with these --kafka settings: {error!r}"
@@ -212,7 +212,7 @@ class BrokerConnections:
     def _refusal(self, text: str) -> Exception:
         """Return a transient failure if the settings have worked before, else a permanent error."""
         is_transient = self._has_worked or self.has_contact
-        return TryAgain(text) if is_transient else ConfigurationError(text)
+        return TransientFailure(text) if is_transient else ConfigurationError(text)
 
     async def _connection(self, node_id: NodeId) -> Any:
         timeout_ms = None if self.has_contact else _FIRST_CONNECT_TIMEOUT_MS

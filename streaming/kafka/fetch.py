@@ -23,7 +23,7 @@ from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, LogTruncated
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TryAgain
+from streaming.kafka.connections import RECEIVE_MESSAGE_MAX_BYTES, TransientFailure
 from streaming.kafka.leaders import LogDescription, TopicLeaders
 from streaming.kafka.log_requests import (
     EARLIEST,
@@ -230,7 +230,7 @@ class LogClient:
                             await self._raise_truncated(log_partition, fetch_offsets[log_partition])
                         if data.error_code != kafka_errors.CorruptRecordError.errno:
                             leaders.check(data.error_code, f"log partition {log_partition}")
-                    except TryAgain as error:
+                    except TransientFailure as error:
                         failure = error
                     else:
                         fetched[log_partition] = _fetched_records(data)
@@ -297,17 +297,17 @@ class LogClient:
         )
 
     async def _raise_truncated(self, log_partition: int, fetch_offset: int) -> None:
-        """Raise `LogTruncated` with the log's bounds, or `TryAgain` if the offset is in the log."""
+        """Raise `LogTruncated`, or `TransientFailure` if the offset is in the log."""
         log_start = await log_offset(self._leaders, log_partition, EARLIEST)
         log_end = await log_offset(self._leaders, log_partition, LATEST)
         if log_start <= fetch_offset <= log_end:
-            raise TryAgain(
+            raise TransientFailure(
                 f"log partition {log_partition}: fetch offset {fetch_offset} was out of range"
             )
         raise LogTruncated(
             topic=self.topic,
             log_partition=log_partition,
-            position=fetch_offset,
+            record_offset=fetch_offset,
             log_start=log_start,
             log_end=log_end,
         )

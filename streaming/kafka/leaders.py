@@ -23,7 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, TopicMissing
-from streaming.kafka.connections import BrokerConnections, TryAgain
+from streaming.kafka.connections import BrokerConnections, TransientFailure
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class TopicLeaders:
     def description(self) -> LogDescription:
         """The topic as of the last metadata; available within and after the first attempt."""
         if self._description is None:
-            raise TryAgain(f"no metadata of topic {self.topic} yet")
+            raise TransientFailure(f"no metadata of topic {self.topic} yet")
         return self._description
 
     @property
@@ -151,7 +151,7 @@ class TopicLeaders:
         self._connections.close()
 
     def patiently(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread, and retry it while it raises `TryAgain`.
+        """Run `attempt` on the IO thread, and retry it while it raises `TransientFailure`.
 
         Raises:
             ConfigurationError: the cluster was not reached within the first contact timeout.
@@ -169,7 +169,7 @@ class TopicLeaders:
                     await self._refresh_metadata()
                 await self._seen_log.require(self)
                 return await attempt()
-            except TryAgain:
+            except TransientFailure:
                 self.expire_metadata()
                 raise
 
@@ -193,7 +193,7 @@ class TopicLeaders:
 
         try:
             answer = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(TryAgain),
+                retry=tenacity.retry_if_exception_type(TransientFailure),
                 wait=tenacity.wait_exponential(
                     multiplier=0.1, max=_LONGEST_BACKOFF_S if is_patient else 2
                 )
@@ -206,7 +206,7 @@ class TopicLeaders:
                 before_sleep=warn,
                 reraise=True,
             )(self._connections.run, attempt_with_metadata)
-        except TryAgain as error:
+        except TransientFailure as error:
             if is_patient:
                 raise TimeoutError(
                     f"Kafka at {self._connections.bootstrap_servers}: cannot {operation}, retried "
@@ -245,7 +245,7 @@ class TopicLeaders:
             ):
                 try:
                     self.check(data.error_code, f"log partition {log_partition_of(data)}")
-                except TryAgain as error:
+                except TransientFailure as error:
                     failure = error
                 else:
                     found[log_partition_of(data)] = data
@@ -260,21 +260,21 @@ class TopicLeaders:
         log_partitions: Iterable[int],
         request_for: Callable[[list[int]], Any],
         timeout_ms: int | None = None,
-    ) -> tuple[list[Any], TryAgain | None]:
+    ) -> tuple[list[Any], TransientFailure | None]:
         """Send one request to each leader, all at once; return the answers and one failure.
 
         Without `timeout_ms` the timeout is that of an answer of a few bytes.
         """
         timeout_ms = timeout_ms or self.short_answer_timeout_ms
         leaders = self.leaders
-        failure: TryAgain | None = None
+        failure: TransientFailure | None = None
         by_leader: dict[int, list[int]] = {}
         for log_partition in log_partitions:
             if log_partition not in leaders:
                 raise ConfigurationError(f"topic {self.topic} has no partition {log_partition}")
             node_id, _ = leaders[log_partition]
             if node_id < 0:
-                failure = TryAgain(f"log partition {log_partition} has no leader")
+                failure = TransientFailure(f"log partition {log_partition} has no leader")
             else:
                 by_leader.setdefault(node_id, []).append(log_partition)
         sent = [
@@ -285,7 +285,7 @@ class TopicLeaders:
         for future in sent:
             try:
                 answers.append(await future)
-            except TryAgain as error:
+            except TransientFailure as error:
                 failure = error
         self._connections.has_contact |= bool(answers)
         return answers, failure
@@ -295,7 +295,7 @@ class TopicLeaders:
 
         Raises:
             ConfigurationError: missing authorisation, or an invalid topic name.
-            TryAgain: any other error.
+            TransientFailure: any other error.
         """
         if not error_code:
             return
@@ -308,7 +308,7 @@ class TopicLeaders:
             )
         if kind is kafka_errors.InvalidTopicError:
             raise ConfigurationError(f"{self.topic!r} is not a valid topic name")
-        raise TryAgain(f"{subject}: {kind.__name__}")
+        raise TransientFailure(f"{subject}: {kind.__name__}")
 
     async def _refresh_metadata(self) -> None:
         """Fetch the brokers and the topic's leaders from any broker that answers."""

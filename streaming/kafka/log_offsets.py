@@ -31,7 +31,7 @@ from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.log.record_batch import read_batch_header
 from coordinator_state.log.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
-from streaming.kafka.connections import TryAgain
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.patient_requests import PatientRequests, chunks
 
 UNAUTHORISED: Final = "unauthorised"
@@ -186,7 +186,7 @@ class LogOffsetsClient(PatientRequests):
         for question, future in sent:
             try:
                 answer = await future
-            except TryAgain:
+            except TransientFailure:
                 continue
             for topic in answer.topics:
                 for data in topic.partitions:

@@ -17,7 +17,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from streaming.errors import ConfigurationError
-from streaming.kafka.connections import BrokerConnections, NodeId, TryAgain
+from streaming.kafka.connections import BrokerConnections, NodeId, TransientFailure
 
 T = TypeVar("T")
 R = TypeVar("R", bound="PatientRequests")
@@ -78,7 +78,7 @@ class PatientRequests:
     # --- on the caller's thread
 
     def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` on the IO thread; retry it while it raises `TryAgain`, up to a timeout."""
+        """Run `attempt` on the IO thread; retry transient failures, up to a timeout."""
         had_contact = self._connections.has_contact
         timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
 
@@ -87,19 +87,19 @@ class PatientRequests:
                 await self._refresh_metadata()
             try:
                 return await attempt()
-            except TryAgain:
+            except TransientFailure:
                 # A coordinator may have moved to a broker that the stale metadata lacks.
                 self.nodes = []
                 raise
 
         try:
             return tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(TryAgain),
+                retry=tenacity.retry_if_exception_type(TransientFailure),
                 wait=tenacity.wait_exponential(multiplier=0.1, max=2),
                 stop=tenacity.stop_before_delay(timeout_s),
                 reraise=True,
             )(self._connections.run, attempt_with_metadata)
-        except TryAgain as error:
+        except TransientFailure as error:
             where = f"Kafka at {self._connections.bootstrap_servers}"
             if self._connections.has_contact:
                 raise TimeoutError(f"{where}: {error} (retried for {timeout_s:.0f} s)") from error
@@ -123,13 +123,13 @@ class PatientRequests:
             by_node: dict[int, list[str]] = defaultdict(list)
             for group_id, coordinator in (await self.find_coordinators(missing)).items():
                 by_node[coordinator.node_id].append(group_id)
-            failure: TryAgain | None = None
+            failure: TransientFailure | None = None
             for node_id, groups in by_node.items():
                 for chunk in chunks(groups, groups_per_request):
                     for group in await ask(node_id, chunk):
                         try:
                             check(group.error_code, f"{operation} {group.group_id}")
-                        except TryAgain as error:
+                        except TransientFailure as error:
                             failure = error
                         else:
                             answered[group.group_id] = group
@@ -145,7 +145,7 @@ class PatientRequests:
         answer = await self._connections.ask_any(lambda: MetadataRequest(topics=[], min_version=1))
         self.nodes = [broker.node_id for broker in answer.brokers]
         if not self.nodes:
-            raise TryAgain("the cluster's metadata has no brokers")
+            raise TransientFailure("the cluster's metadata has no brokers")
 
     async def find_coordinators(self, group_ids: Sequence[str]) -> dict[str, Any]:
         """Return FindCoordinator's answers by group id; runs on the IO thread."""
@@ -172,7 +172,7 @@ def check(error_code: int, operation: str) -> None:
 
     Raises:
         ConfigurationError: missing authorisation.
-        TryAgain: Kafka marks the error as retriable.
+        TransientFailure: Kafka marks the error as retriable.
         kafka.errors.KafkaError: any other error.
     """
     if error_code in (0, kafka_errors.GroupIdNotFoundError.errno):
@@ -184,7 +184,7 @@ def check(error_code: int, operation: str) -> None:
             f"ACL {_MISSING_ACLS.get(kind, 'Describe on it')}"
         )
     if kind.retriable:
-        raise TryAgain(f"cannot {operation}: {kind.__name__}")
+        raise TransientFailure(f"cannot {operation}: {kind.__name__}")
     raise kind(f"cannot {operation}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from streaming.errors import LogTruncated
-from streaming.kafka.connections import TryAgain
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.log_requests import EARLIEST, epoch_ends_request, list_offsets_request
 
 NO_LEADER_EPOCH: Final = -1
@@ -34,7 +34,9 @@ class Leaders(Protocol):
     def leaders(self) -> Mapping[int, tuple[int, int]]:
         """The leaders of the last metadata."""
 
-    async def ask(self, log_partitions: Any, request_for: Any) -> tuple[list[Any], TryAgain | None]:
+    async def ask(
+        self, log_partitions: Any, request_for: Any
+    ) -> tuple[list[Any], TransientFailure | None]:
         """Send one request to each leader."""
 
     def check(self, error_code: int | None, subject: str) -> None:
@@ -56,7 +58,7 @@ class SeenLog:
         """Check that these leaders have the log up to the seen record offsets.
 
         Raises:
-            TryAgain: the metadata is stale, or a leader does not answer.
+            TransientFailure: the metadata is stale, or a leader does not answer.
             LogTruncated: a leader's log diverged below a seen record offset.
         """
         unconfirmed = self._unconfirmed(leaders.leaders)
@@ -73,14 +75,14 @@ class SeenLog:
             log_partition, seen = data.partition, unconfirmed[data.partition]
             try:
                 leaders.check(data.error_code, f"log partition {log_partition}")
-            except TryAgain as error:
+            except TransientFailure as error:
                 failure = error
                 continue
             if 0 <= data.end_offset < seen.offset:
                 raise LogTruncated(
                     topic=leaders.topic,
                     log_partition=log_partition,
-                    position=seen.offset,
+                    record_offset=seen.offset,
                     log_start=await log_offset(leaders, log_partition, EARLIEST),
                     log_end=data.end_offset,
                 )
@@ -95,7 +97,7 @@ class SeenLog:
             if NO_LEADER_EPOCH in (seen.leader_epoch, leader_epoch):
                 continue
             if leader_epoch < seen.leader_epoch:
-                raise TryAgain(
+                raise TransientFailure(
                     f"log partition {log_partition}: stale metadata: leader epoch "
                     f"{leader_epoch}, but epoch {seen.leader_epoch} was already seen"
                 )

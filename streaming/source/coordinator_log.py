@@ -278,7 +278,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return LogTruncated(
             topic=self._options.topic,
             log_partition=log_partition,
-            position=position,
+            record_offset=position,
             log_start=log_start,
             log_end=log_end,
         )

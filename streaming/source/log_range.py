@@ -256,7 +256,7 @@ def _finished(fetches: _FetchAhead, unread: Mapping[int, _RangeReading]) -> dict
         return fetches.finish()
     except LogTruncated as truncated:
         cursor = unread[truncated.log_partition].cursor
-        if not truncated.position < truncated.log_start <= cursor.position:
+        if not truncated.record_offset < truncated.log_start <= cursor.position:
             raise
         # Only records that were read before are gone.
         cursor.leave_anchor()

@@ -25,7 +25,7 @@ from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.connections import TryAgain
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.patient_requests import PatientRequests
 
 _CLIENT_ID: Final = "__admin_client"
@@ -82,7 +82,7 @@ class OffsetsTopic(PatientRequests):
             answer = self._connections.run(
                 lambda: self._connections.send(leader, request, _TIMEOUT_MS)
             )
-        except TryAgain as error:
+        except TransientFailure as error:
             # Whether it was appended is not known: it is not sent again.
             raise ConfigurationError(f"the cluster does not answer: {error}") from error
         error_code = answer.responses[0].partition_responses[0].error_code
@@ -126,7 +126,7 @@ class OffsetsTopic(PatientRequests):
         (topic,) = described.topics
         leaders = {p.partition_index: p.leader_id for p in topic.partitions}
         if not leaders:
-            raise TryAgain(f"there is no {OFFSETS_TOPIC}: let a group commit first")
+            raise TransientFailure(f"there is no {OFFSETS_TOPIC}: let a group commit first")
         if min(leaders.values()) < 0:
-            raise TryAgain(f"a partition of {OFFSETS_TOPIC} has no leader")
+            raise TransientFailure(f"a partition of {OFFSETS_TOPIC} has no leader")
         return leaders

@@ -99,7 +99,7 @@ class BrokerLog:
             raise LogTruncated(
                 topic="__consumer_offsets",
                 log_partition=log_partition,
-                position=offset,
+                record_offset=offset,
                 log_start=self.log_start,
                 log_end=self.log_end,
             )

@@ -11,7 +11,7 @@ import pytest
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from streaming.errors import LogTruncated
-from streaming.kafka.connections import TryAgain
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.seen_log import OffsetAndEpoch, SeenLog
 
 LOG_START = 3
@@ -30,7 +30,7 @@ class MemoryLeaders:
 
     async def ask(
         self, log_partitions: Iterable[int], request_for: Callable[[list[int]], Any]
-    ) -> tuple[list[Any], TryAgain | None]:
+    ) -> tuple[list[Any], TransientFailure | None]:
         request = request_for(list(log_partitions))
         (topic,) = request.topics
         if not isinstance(request, OffsetForLeaderEpochRequest):
@@ -51,7 +51,7 @@ class MemoryLeaders:
 
     def check(self, error_code: int | None, subject: str) -> None:
         if error_code:
-            raise TryAgain(f"{subject}: {error_code}")
+            raise TransientFailure(f"{subject}: {error_code}")
 
 
 def seen_log(**seen: tuple[int, int]) -> SeenLog:
@@ -92,7 +92,9 @@ def test_an_epoch_that_ended_below_what_was_seen_is_a_truncated_log() -> None:
 def test_metadata_older_than_what_was_seen_is_not_used() -> None:
     """It is that of a broker which was stalled, and may still believe that it leads."""
     leaders = MemoryLeaders({0: (1, 4)}, {})
-    with pytest.raises(TryAgain, match="stale metadata: leader epoch 4, but epoch 5 was already"):
+    with pytest.raises(
+        TransientFailure, match="stale metadata: leader epoch 4, but epoch 5 was already"
+    ):
         require(seen_log(p0=(10, 5)), leaders)
 
 
@@ -100,7 +102,7 @@ def test_a_leader_that_does_not_answer_is_asked_again() -> None:
     leaders = MemoryLeaders({0: (1, 6), 1: (2, 9)}, {0: 10, 1: 4})
     log = seen_log(p0=(10, 5), p1=(4, 7))
     leaders.error_code = 74
-    with pytest.raises(TryAgain, match="log partition 1: 74"):
+    with pytest.raises(TransientFailure, match="log partition 1: 74"):
         require(log, leaders)
     leaders.error_code = 0
     require(log, leaders)

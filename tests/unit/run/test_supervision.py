@@ -107,7 +107,7 @@ def test_what_a_person_must_mend_ends_it(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        LogTruncated(topic="t", log_partition=0, position=1, log_start=2, log_end=3),
+        LogTruncated(topic="t", log_partition=0, record_offset=1, log_start=2, log_end=3),
         TablesUnavailable("the disk is full"),
     ],
 )
