@@ -1,1 +1,1 @@
-"""The command line `coordinator-state`: one file for each command. May import every package."""
+"""The command line `coordinator-state`, one file per command. May import every package."""

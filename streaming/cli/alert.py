@@ -1,4 +1,4 @@
-"""`coordinator-state alert`; its Python twins are in `streaming.alerts`."""
+"""The command `coordinator-state alert`; its Python API is `streaming.alerts`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ rules_file_option = option(
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False),
-    help="The rules, in YAML: see docs/alerts.md.",
+    help="YAML file with the alert rules, see docs/alerts.md.",
 )
 
 
 @click.group()
 def alert() -> None:
-    """Alerts by rules in YAML: what has to hold, for how long, and who is told.
+    """Run or test the alert rules of a YAML file.
 
-    The Python twins are in streaming.alerts.
+    A rule sets a condition, how long it must hold, and the sinks that are notified. Python API:
+    streaming.alerts.
 
     \b
     Examples:
@@ -43,11 +44,11 @@ def alert() -> None:
 @rules_file_option
 @tables_option
 def run(*, rules_file: str, tables: str) -> None:
-    """Look at the tables again and again, and tell the sinks.
+    """Evaluate the rules periodically, and send notices to the sinks.
 
-    What fires, and who was told, is kept in the table alerts (coordinator-state show alerts), so
-    that a restart neither repeats nor forgets. The file is read again when it changes. Ctrl-C and
-    SIGTERM let the notices under way be sent. The Python twin is
+    The table alerts (coordinator-state show alerts) keeps the alerts and the notices that were
+    sent. A restart therefore neither repeats nor loses a notice. A changed rules file is reloaded.
+    On Ctrl-C or SIGTERM the command finishes the notices that it is sending. Python API:
     streaming.alerts.alert_run.AlertRun.
 
     \b
@@ -60,7 +61,7 @@ def run(*, rules_file: str, tables: str) -> None:
         alerts = AlertRun(tables, rules_file, stop)
         write_note(
             f"{rules_file}: {len(alerts.rules.rules)} rules over {tables}, "
-            f"to {', '.join(alerts.rules.sinks)}"
+            f"sinks: {', '.join(alerts.rules.sinks)}"
         )
         alerts.run()
 
@@ -73,9 +74,13 @@ def run(*, rules_file: str, tables: str) -> None:
 @option(
     "--since",
     metavar="TIME",
-    help="From when on. [default: as long before as the rules' `for`]",
+    help="Start of the replay. [default: the longest `for` of the rules before its end]",
 )
-@option("--step", type=Duration(), help="Time between two looks. [default: 60 looks at most]")
+@option(
+    "--step",
+    type=Duration(),
+    help="Time between two evaluations. [default: at most 60 evaluations]",
+)
 @output_option
 @click.pass_context
 def test(
@@ -90,10 +95,10 @@ def test(
     step: float | None,
     output: str,
 ) -> None:
-    """What RULE, or every rule, says now, or would have said: nobody is told, nothing is kept.
+    """Evaluate RULE, or every rule, over past snapshots, without notices and without writes.
 
-    Shows when alerts went to another state. Exit status 1 if any fires at the end. The Python twin
-    is streaming.alerts.replay.replay.
+    Shows each change of an alert's state. Exits with status 1 if an alert fires at the end. Python
+    API: streaming.alerts.replay.replay.
 
     \b
     Examples:
@@ -112,36 +117,36 @@ def test(
     rules = load_rules(rules_file)
     names = [one.name for one in rules.rules]
     if rule is not None and rule not in names:
-        raise ConfigurationError(f"there is no rule {rule}; there are {', '.join(names)}")
+        raise ConfigurationError(f"unknown rule {rule}; the rules are {', '.join(names)}")
     reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
     until = reader.moment
     begin = until - max(one.hold for one in rules.rules)
     if since is not None:
         parsed = parse_as_of(since)
         if not isinstance(parsed, datetime):
-            raise click.UsageError("--since is a time", ctx)
+            raise click.UsageError("--since must be a time, not a version", ctx)
         begin = parsed
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)
     last: dict[AlertKey, Alert] = {}
     rows = []
     for change in replay(rules, reader, since=begin, step=span):
-        told = change.alert
-        # The others may mute it.
-        if rule not in (None, told.rule):
+        changed = change.alert
+        # All rules are evaluated, because another rule may mute this one.
+        if rule not in (None, changed.rule):
             continue
-        last[told.key] = told
+        last[changed.key] = changed
         rows.append(
             {
                 "at": change.at,
-                "state": told.state.value,
-                "severity": told.severity,
-                **told.key._asdict(),
-                "value": told.value,
-                "reason": told.reason,
-                "muted_by": told.muted_by,
+                "state": changed.state.value,
+                "severity": changed.severity,
+                **changed.key._asdict(),
+                "value": changed.value,
+                "reason": changed.reason,
+                "muted_by": changed.muted_by,
             }
         )
     columns = ("at", "state", "severity", *AlertKey._fields, "value", "reason", "muted_by")
     output_of(output).rows(rows, columns)
-    if any(told.state is AlertState.FIRING for told in last.values()):
+    if any(final.state is AlertState.FIRING for final in last.values()):
         ctx.exit(EXIT_FIRING)

@@ -1,4 +1,4 @@
-"""`coordinator-state broker`; Python twin: `streaming.local.broker.embedded.EmbeddedBroker`."""
+"""The command `coordinator-state broker`; its Python API is `EmbeddedBroker`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _POLL_S = 0.5
 @option(
     "--kafka-version",
     metavar="VERSION",
-    help="Version of Kafka. The jars of 4.2.0 and 3.9.1 are verified, those of others are not. "
+    help="Kafka version. Checksums are verified for the jars of 4.2.0 and 3.9.1 only. "
     "[default: 4.2.0]",
 )
 @option(
     "--folder",
     metavar="DIR",
-    help="Where the broker keeps its data; an earlier broker's folder is continued. "
-    "[default: a temporary one]",
+    help="Data folder of the broker; the folder of an earlier broker can be reused. "
+    "[default: a temporary folder]",
 )
-@option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1. [default: a free one]")
+@option("--port", type=click.IntRange(1, 65535), help="Port on 127.0.0.1. [default: a free port]")
 @option(
     "--broker-property",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property, such as offsets.topic.num.partitions=4; repeatable.",
+    help="Broker property, such as offsets.topic.num.partitions=4; repeatable.",
 )
 @output_option
 def broker(
@@ -44,10 +44,10 @@ def broker(
     broker_property: tuple[str, ...],
     output: str,
 ) -> None:
-    """Run a Kafka broker on this machine until Ctrl-C, for trials and tests.
+    """Run a local Kafka broker until Ctrl-C, for trials and tests.
 
-    Needs a JDK 17 or later; Kafka's jars are fetched into a cache the first time. Listens on
-    127.0.0.1 only. The Python twin is streaming.local.broker.embedded.EmbeddedBroker.
+    Needs JDK 17 or later. Downloads Kafka's jars into a cache on first use. Listens on 127.0.0.1
+    only. Python API: streaming.local.broker.embedded.EmbeddedBroker.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def broker(
         never = threading.Event()
         while running.is_running:
             never.wait(_POLL_S)
-        raise RuntimeError(f"the broker ended by itself, see {running.log_file}")
+        raise RuntimeError(f"the broker exited unexpectedly, see {running.log_file}")
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`coordinator-state dashboard`; its Python twin is `streaming.dashboard.app.create_app`."""
+"""The command `coordinator-state dashboard`; its Python API is `streaming.dashboard.app`."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
     multiple=True,
     required=True,
     metavar="[NAME=]DIR",
-    help="Folder of the tables of a cluster; several with a name each.",
+    help="Tables folder of a cluster; repeatable, each with a NAME.",
 )
 @port_option(default=DEFAULT_PORT)
 @option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on; any other needs a token or --auth-header.",
+    help="Address to listen on; a non-loopback address needs a token or --auth-header.",
 )
 @option(
     "--token",
-    help="What visitors have to give, at least 16 characters; not on the command line, which "
-    "others can read, but as COORDINATOR_STATE_TOKEN or in the config file.",
+    help="Token of at least 16 characters that visitors must enter. Set COORDINATOR_STATE_TOKEN or "
+    "the config file: it is refused on the command line, which other users can read.",
 )
 @option(
     "--auth-header",
     metavar="HEADER",
-    help="A header that a reverse proxy puts into every request of who may see the page.",
+    help="Header that a reverse proxy adds to each request of an authenticated user.",
 )
 @option(
     "--allowed-host",
     multiple=True,
     metavar="NAME",
-    help="A name that the page answers to, besides localhost, --host and IP addresses; repeatable. "
-    "Others are refused, since a site could give its own name to this machine.",
+    help="Host name to accept besides localhost, --host and IP addresses; repeatable. Requests for "
+    "other names are refused, as protection against DNS rebinding.",
 )
 @option(
     "--refresh",
     type=Duration(),
     default="5s",
     show_default=True,
-    help="How often an open page is loaded again.",
+    help="Time between two refreshes of an open page.",
 )
 @option(
     "--browser/--no-browser",
     default=True,
-    help="Open the page in a browser, where there is a screen.",
+    help="Open the page in a browser if there is a display.",
 )
 @click.pass_context
 def dashboard(
@@ -72,11 +72,11 @@ def dashboard(
     refresh: float,
     browser: bool,
 ) -> None:
-    """Show the tables as a web page: groups in trouble, since when and why.
+    """Serve a web page with the unhealthy groups, the reasons and the start times.
 
-    It reads the tables without Spark, changes nothing, and loads nothing from elsewhere. On another
-    address than 127.0.0.1 it asks for the token of COORDINATOR_STATE_TOKEN (or `token` in the
-    --config file). The Python twin is streaming.dashboard.app.create_app, a WSGI application.
+    The page reads the tables without Spark and never writes. It loads nothing from other hosts. On
+    an address other than 127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in
+    the --config file). Python API: streaming.dashboard.app.create_app, a WSGI application.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def dashboard(
 
     if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError(
-            "a command line can be read by others: set COORDINATOR_STATE_TOKEN instead"
+            "--token is visible to other users of this machine: set COORDINATOR_STATE_TOKEN instead"
         )
     clusters = _clusters(tables)
     for folder in clusters.values():
@@ -109,12 +109,12 @@ def dashboard(
 
 
 def _clusters(folders: tuple[str, ...]) -> dict[str, str]:
-    """Folders by name; one alone may be without."""
+    """Tables folders by cluster name; a single folder needs no name."""
     found: dict[str, str] = {}
     for given in folders:
         named = _NAMED.fullmatch(given)
         name, folder = named.groups() if named else ("tables", given)
         if name in found:
-            raise click.UsageError(f"two folders have the name {name}: give each one, NAME=DIR")
+            raise click.UsageError(f"two folders have the name {name}: give each its own, NAME=DIR")
         found[name] = folder
     return found

@@ -1,4 +1,4 @@
-"""`coordinator-state decode`; its Python twins are in `streaming.cli.record_json`."""
+"""The command `coordinator-state decode`; its Python API is `streaming.cli.record_json`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ from streaming.views.output import output_of
 @click.command()
 @click.argument("key", required=False, metavar="[KEY")
 @click.argument("value", required=False, metavar="[VALUE]]")
-@option("--file", metavar="FILE", help="A log segment, or lines of hex: KEY [VALUE]; - is stdin.")
+@option("--file", metavar="FILE", help="Log segment, or lines of hex: KEY [VALUE]; - is stdin.")
 @optional_bootstrap_servers_option
-@option("--log-partition", type=click.IntRange(min=0), help="Read this one of __consumer_offsets.")
+@option(
+    "--log-partition", type=click.IntRange(min=0), help="Partition of __consumer_offsets to read."
+)
 @option("--from-offset", type=click.IntRange(min=0), help="First record offset. [default: start]")
-@option("--to-offset", type=click.IntRange(min=0), help="Offset to stop before. [default: end]")
+@option(
+    "--to-offset",
+    type=click.IntRange(min=0),
+    help="Record offset after the last one. [default: end]",
+)
 @kafka_option
 def decode(
     *,
@@ -39,13 +45,12 @@ def decode(
     to_offset: int | None,
     kafka: Mapping[str, str],
 ) -> None:
-    """Decode coordinator records, from hex, a file or the log, into JSON lines.
+    """Decode coordinator records from hex, a file or the log into JSON lines.
 
-    The shape is that of Kafka's message formatters, for every record type; records of a segment or
-    of the log also tell recordOffset, producerId and isTransactional, and transaction markers are
-    shown. What cannot be decoded is a line with "error", and decoding goes on. A KEY without VALUE
-    is a tombstone. The Python twins are record_json and record_set_json of
-    streaming.cli.record_json.
+    Every record type has the JSON form of Kafka's message formatters. Records of a segment or of
+    the log also have recordOffset, producerId and isTransactional. Transaction markers are shown. A
+    record that cannot be decoded is a line with "error", and decoding continues. A KEY without
+    VALUE is a tombstone. Python API: record_json and record_set_json of streaming.cli.record_json.
 
     \b
     Examples:
@@ -83,7 +88,7 @@ def _from_file(file: str, offsets: Mapping[str, int]) -> Iterable[dict[str, Any]
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
-    # No text holds a zero byte, and every segment does: it begins with an offset of 64 bits.
+    # Every segment has a zero byte, since it begins with a 64-bit record offset. Text has none.
     if b"\0" in content:
         return record_set_json(content, **offsets)
     return lines_json(content.decode("ascii", errors="replace"))

@@ -1,4 +1,4 @@
-"""`coordinator-state demo`; its Python twin is `streaming.local.demo.demo.run_demo`."""
+"""The command `coordinator-state demo`; its Python API is `streaming.local.demo.demo`."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from streaming.run.signals import interrupt_on_sigterm
 @option(
     "--seconds",
     type=click.FloatRange(min=0),
-    help="How long the traffic runs. [default: until Ctrl-C]",
+    help="Duration of the traffic in seconds. [default: until Ctrl-C]",
 )
 @option(
     "--dashboard/--no-dashboard",
     default=True,
-    help="Serve the page while the traffic runs, and open it where there is a screen.",
+    help="Serve the page while the traffic runs, and open it if there is a display.",
 )
 @option(
     "--offline",
     is_flag=True,
-    help="Simulated groups in place of a broker: nothing is fetched, no Java is needed.",
+    help="Simulate the groups without a broker: no download and no Java.",
 )
 @output_option
 @click.pass_context
 def demo(
     ctx: click.Context, *, seconds: float | None, dashboard: bool, offline: bool, output: str
 ) -> None:
-    """Run it all on this machine: broker, live groups, query, both answers.
+    """Run a broker, live groups and the query on this machine, and compare their answers.
 
-    Starts a Kafka broker on this machine, lets several real consumer groups commit (one of them
-    in a transaction that never ends; to another an incident happens every minute), materialises
-    their log, serves the page (see dashboard), and prints what the tables say beside what the
-    broker says. Leaves nothing running. The Python twin is
-    streaming.local.demo.demo.run_demo.
+    Starts a local Kafka broker and several real consumer groups. One group commits in a transaction
+    that never ends; another has an incident every minute. `demo` writes their log into tables,
+    serves the page (see dashboard), and prints the answers of the tables beside the broker's. It
+    stops every process that it started. Python API: streaming.local.demo.demo.run_demo.
 
     \b
     Examples:

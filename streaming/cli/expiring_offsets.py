@@ -1,4 +1,4 @@
-"""`coordinator-state expiring-offsets`; Python twin: `streaming.lag.expiring_offsets`."""
+"""The command `expiring-offsets`; its Python API is `streaming.lag.expiring_offsets`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ _COLUMNS = (
 @option(
     "--retention",
     type=Duration(),
-    help="In place of offsets.retention.minutes, as the cluster told the last run: 7d.",
+    help="Offsets retention, such as 7d. [default: the cluster's, as the last run read it]",
 )
-@option("--within", type=Duration(), help="Only those that expire within 60s, 5m, 1h or 7d.")
+@option(
+    "--within",
+    type=Duration(),
+    help="Only offsets that expire within this time: 60s, 5m, 1h or 7d.",
+)
 @option("--group", help="Only this group.")
 @as_of_option
 @output_option
@@ -41,11 +45,11 @@ def expiring_offsets(
     as_of: str | None,
     output: str,
 ) -> None:
-    """Tell when each committed offset expires, soonest first, and why.
+    """Show when each committed offset expires and why, soonest first.
 
-    By the rules of the coordinator's clean-up for each type and state of group; "-" is never. A
-    broker looks at intervals (offsets.retention.check.interval.ms), and what it has expired shows
-    as a tombstone. The Python twin is expiring_offsets in streaming.lag.expiring_offsets.
+    Applies the coordinator's expiration rules for the type and state of the group. "-" means never.
+    A broker checks only every offsets.retention.check.interval.ms, and writes a tombstone for each
+    expired offset. Python API: expiring_offsets in streaming.lag.expiring_offsets.
 
     \b
     Examples:

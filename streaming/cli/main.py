@@ -1,7 +1,7 @@
-"""The command line: the group of commands, what they all share, and what becomes of errors.
+"""The command line: the group of commands, their shared options, and error handling.
 
-Exit status: 0 done, 1 a difference or an alert, 2 bad usage or configuration, 3 failed for another
-reason, 130 interrupted. Logging is configured here and nowhere else.
+Exit status: 0 success, 1 a difference or a firing alert, 2 bad usage or configuration, 3 any other
+failure, 130 interrupted. Logging is configured only here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXIT_BAD_USAGE = 2
 EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-"""What a shell reports for a process that SIGPIPE ended."""
+"""The exit status that a shell reports for a process killed by SIGPIPE."""
 
 STREAMING_EXTRA = {
     "deltalake",
@@ -60,7 +60,7 @@ STREAMING_EXTRA = {
     "waitress",
     "werkzeug",
 }
-"""Modules that only `pip install 'coordinator-state[streaming]'` brings."""
+"""Modules that only `pip install 'coordinator-state[streaming]'` installs."""
 
 _OWN_LOGGERS = ("coordinator_state", "streaming")
 _VERBOSE = "coordinator_state.verbose"
@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateGroup(click.Group):
-    """Turns what a command raises into a line on stderr and an exit status."""
+    """Turns the exception of a command into one line on stderr and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -79,18 +79,18 @@ class StateGroup(click.Group):
         except KeyboardInterrupt:
             status = EXIT_INTERRUPTED
         except BrokenPipeError:
-            # The interpreter flushes stdout once more at exit; that must not fail again.
+            # The interpreter flushes stdout at exit, which would raise the same error again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = EXIT_BROKEN_PIPE
         except Exception as error:
             message, status = _verdict(error)
             write_error(message)
-            logger.debug("trace of the error above", exc_info=True)
+            logger.debug("traceback of this error:", exc_info=True)
         ctx.exit(status)
 
 
 def _verdict(error: Exception) -> tuple[str, int]:
-    """What to say about an error, and the exit status."""
+    """The message for an error, and the exit status."""
     if isinstance(error, ConfigurationError):
         return str(error), EXIT_BAD_USAGE
     if isinstance(error, ModuleNotFoundError) and _package(error) in STREAMING_EXTRA:
@@ -113,10 +113,10 @@ def _remember_log_format(ctx: click.Context, _option: click.Parameter, log_forma
 
 
 def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str) -> None:
-    """Own loggers at the level asked for; libraries only where they are verbose too.
+    """Set the level of our own loggers; libraries log only with `--verbose`.
 
-    Libraries report to us by exceptions, and kafka-python's warnings of a broker that is away for a
-    second would bury the one line that matters.
+    Libraries report failures by exceptions. kafka-python's warnings about a briefly unreachable
+    broker would hide the lines that matter.
     """
     verbose = ctx.meta[_VERBOSE]
     root = logging.getLogger()
@@ -139,7 +139,7 @@ SHARED_OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_use_config_file,
-        help="TOML file with options by their names.",
+        help="TOML file with options by name.",
     ),
     StateOption(
         ["--verbose"],
@@ -147,7 +147,7 @@ SHARED_OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_remember_verbose,
-        help="Log everything, and the trace of an error.",
+        help="Log everything, and the traceback of an error.",
     ),
     StateOption(
         ["--log-format"],
@@ -157,7 +157,7 @@ SHARED_OPTIONS = (
         is_eager=True,
         expose_value=False,
         callback=_remember_log_format,
-        help="Lines on stderr for people, or one JSON object per line with what happened as "
+        help="Form of the lines on stderr: text, or one JSON object per line with the details as "
         "fields.",
     ),
     StateOption(
@@ -167,7 +167,7 @@ SHARED_OPTIONS = (
         show_default=True,
         expose_value=False,
         callback=_configure_logging,
-        help="What is logged on stderr.",
+        help="Lowest level that is logged on stderr.",
     ),
 )
 
@@ -175,17 +175,18 @@ SHARED_OPTIONS = (
 @click.group(cls=StateGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="coordinator-state")
 def cli() -> None:
-    """Kafka's __consumer_offsets as Delta tables: what the group coordinator would answer.
+    """Replay Kafka's __consumer_offsets into Delta tables with the group coordinator's state.
 
-    Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment and in a TOML
-    file given with --config; the command line wins, then the environment. Data goes to stdout,
-    everything else to stderr. Exit status: 0 done, 1 a difference or an alert, 2 bad usage or
-    configuration, 3 failed otherwise, 130 interrupted. Ctrl-C is the normal end of servers: 0.
+    Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment, or in a TOML file
+    given with --config. The command line wins over the environment, and the environment over the
+    file. Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a difference or
+    a firing alert, 2 bad usage or configuration, 3 any other failure, 130 interrupted. Servers exit
+    with 0 on Ctrl-C.
     """
 
 
 def _commands() -> Iterator[click.Command]:
-    """Every command that runs something, those of groups of commands too."""
+    """Every command, including those of nested command groups."""
     for command in cli.commands.values():
         if isinstance(command, click.Group):
             yield from command.commands.values()

@@ -1,4 +1,4 @@
-"""`coordinator-state maintain`; its Python twin is `streaming.run.maintenance.maintain`."""
+"""The command `coordinator-state maintain`; its Python API is `streaming.run.maintenance`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from streaming.views.output import output_of
 @option(
     "--snapshot-retention",
     metavar="INTERVAL",
-    help="How long the tables can be read as they were. [default: as the last run said]",
+    help="How long snapshots can be read. [default: the setting of the last run]",
 )
 @output_option
 def maintain(
     *, tables: str, history_retention: str, snapshot_retention: str | None, output: str
 ) -> None:
-    """Delete files that no snapshot needs any more, and compact small ones.
+    """Delete files that no snapshot needs, and compact small files.
 
-    `run` does so itself every ten minutes. This command is for a folder whose `run` has
-    `--upkeep-interval off`, or that no `run` writes to any more. Stop a `run` on this machine
-    first; in a store, `maintain` works beside it. It can be repeated safely. Tables of an earlier
-    release are migrated first. The snapshot from which `run` continues is kept, however old it is.
-    The Python twin is streaming.run.maintenance.maintain.
+    `run` does this every ten minutes. Use this command if `run` has `--upkeep-interval off`, or if
+    no `run` writes to the folder. Stop a `run` on this machine first. In a store, `maintain` and
+    `run` can work at the same time. The command can be repeated safely. It first migrates tables of
+    an earlier release. It keeps the snapshot from which `run` continues, regardless of its age.
+    Python API: streaming.run.maintenance.maintain.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`coordinator-state metrics`; its Python twin is `streaming.metrics.endpoint`."""
+"""The command `coordinator-state metrics`; its Python API is `streaming.metrics`."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ DEFAULT_PORT = 8000
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on; 0.0.0.0 for every one: what the tables say is then open to all "
-    "who reach it.",
+    help="Address to listen on; 0.0.0.0 for all interfaces. Everyone who can reach it can read the "
+    "metrics.",
 )
 @option(
     "--names",
     type=click.Choice(["lag-exporter", "kminion"]),
     default="lag-exporter",
     show_default=True,
-    help="Names of lag and offsets: those of kafka-lag-exporter or of kminion.",
+    help="Names of the lag and offset metrics: those of kafka-lag-exporter or of kminion.",
 )
-@option("--cluster-name", help="The label cluster_name. [default: the cluster id]")
+@option("--cluster-name", help="Value of the label cluster_name. [default: the cluster id]")
 @option(
     "--by",
     type=click.Choice(["partition", "topic", "group"]),
     default="partition",
     show_default=True,
-    help="How fine the series are.",
+    help="Finest series that are served.",
 )
 @option(
     "--max-series",
     type=click.IntRange(min=0),
     default=100_000,
     show_default=True,
-    help="The most series of alerts, groups, topics and partitions; one counts again for each 512 "
-    "bytes of its labels. Those of partitions are left out first, healthy groups before others.",
+    help="Maximum number of series of alerts, groups, topics and partitions. A series counts once "
+    "more for each further 512 bytes of labels. Series of partitions are dropped first, and those "
+    "of healthy groups before others.",
 )
 @option(
     "--collect-interval",
     type=Duration(),
     default="5s",
     show_default=True,
-    help="The tables are read no more often than that; scrapes in between get the same answer.",
+    help="Minimum time between two reads of the tables; scrapes in between get the cached result.",
 )
 def metrics(
     *,
@@ -65,9 +66,8 @@ def metrics(
     """Serve /metrics for Prometheus: lag, status, freshness and accounting.
 
     A scrape reads the tables, at most every five seconds (--collect-interval). deploy/ has a
-    dashboard for Grafana and alert rules for Prometheus. The Python twins are
-    streaming.metrics.endpoint.create_app, a WSGI application, and
-    streaming.metrics.collector.TablesCollector, for a registry of your own.
+    Grafana dashboard and Prometheus alert rules. Python API: streaming.metrics.endpoint.create_app,
+    a WSGI application, and streaming.metrics.collector.TablesCollector, for your own registry.
 
     \b
     Examples:

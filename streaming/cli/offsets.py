@@ -1,4 +1,4 @@
-"""`coordinator-state offsets`; its Python twin is `streaming.views.offset_fetch.offset_fetch`."""
+"""The command `coordinator-state offsets`; its Python API is `streaming.views.offset_fetch`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from streaming.views.output import output_of
 @click.argument("group")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
 @tables_option
-@option("--require-stable", is_flag=True, help="A pending offset is UNSTABLE_OFFSET_COMMIT.")
+@option(
+    "--require-stable", is_flag=True, help="Answer UNSTABLE_OFFSET_COMMIT for a pending offset."
+)
 @as_of_option
 @output_option
 def offsets(
@@ -27,11 +29,11 @@ def offsets(
     as_of: str | None,
     output: str,
 ) -> None:
-    """Answer OffsetFetch for a group, error codes included.
+    """Answer OffsetFetch for a group, including error codes.
 
-    Without partitions: all that GROUP has committed. A partition without a committed offset is
-    -1; a log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS, one that is
-    not in the tables NOT_COORDINATOR. The Python twin is offset_fetch in
+    Without partitions, shows all committed offsets of GROUP. A partition without a committed offset
+    has -1. A log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS. A log
+    partition that is not in the tables answers NOT_COORDINATOR. Python API: offset_fetch in
     streaming.views.offset_fetch.
 
     \b

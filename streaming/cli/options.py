@@ -1,9 +1,9 @@
-"""Options that commands share, and where their values come from.
+"""Options that commands share, and the sources of their values.
 
-Every option is also the environment variable `COORDINATOR_STATE_<OPTION>` and a key of the TOML
-file that `--config` names. The command line wins over the environment, the environment over the
-file. Only click is needed, so that the commands of the pure core have all of it without the
-`streaming` extra.
+Every option can also be set as the environment variable `COORDINATOR_STATE_<OPTION>` and as a key
+of the TOML file that `--config` names. The command line wins over the environment, and the
+environment over the file. This module needs only click, because the commands of the pure core work
+without the `streaming` extra.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
 
 
 class StateOption(click.Option):
-    """An option that the environment can set too."""
+    """An option that can also be set in the environment."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -37,10 +37,10 @@ class StateOption(click.Option):
 class KafkaPropertiesOption(StateOption):
     """Kafka client properties, merged from the file, the environment and the command line.
 
-    On the command line `--kafka KEY=VALUE`, in the environment a JSON object, in the file a
-    `[kafka]` table. A secret on a command line is seen by every process of the machine, so it is
-    refused there. One that the file or the environment says outright is named by an environment
-    variable from here on, since Spark shows what it is given.
+    On the command line they are `--kafka KEY=VALUE`, in the environment a JSON object, in the file
+    a `[kafka]` table. A secret on the command line is refused, because every process of the machine
+    can read it. A secret in the file or the environment is moved to an environment variable, and
+    the property names that variable. Spark shows its options.
     """
 
     def consume_value(
@@ -57,11 +57,11 @@ class KafkaPropertiesOption(StateOption):
         for number, pair in enumerate(given, 1):
             name, equals, value = pair.partition("=")
             if not equals or not name:
-                # It is not repeated: a password may have been given without its name.
+                # The text is not shown: it may be a password whose name was forgotten.
                 raise click.BadParameter(f"number {number} is not KEY=VALUE", ctx=ctx, param=self)
             if is_secret(name, value):
                 raise click.BadParameter(
-                    f"{name} is a secret, which every process of this machine could read here: "
+                    f"{name} is a secret, and every process of this machine can read it here: "
                     f"{other_ways(name)}, or set it in [kafka] of the config file or in "
                     f"{self.envvar}",
                     ctx=ctx,
@@ -77,23 +77,28 @@ class KafkaPropertiesOption(StateOption):
 option = partial(click.option, cls=StateOption)
 
 tables_option = option(
-    "--tables", metavar="DIR", required=True, help="The folder that holds the Delta tables."
+    "--tables",
+    metavar="DIR",
+    required=True,
+    help="Tables folder: a path, or the address of an object store.",
 )
 bootstrap_servers_option = option(
     "--bootstrap-servers",
     metavar="HOST:PORT[,…]",
     required=True,
-    help="Brokers to find the cluster by.",
+    help="Brokers for the first connection to the cluster.",
 )
 optional_bootstrap_servers_option = option(
-    "--bootstrap-servers", metavar="HOST:PORT[,…]", help="Brokers to find the cluster by."
+    "--bootstrap-servers",
+    metavar="HOST:PORT[,…]",
+    help="Brokers for the first connection to the cluster.",
 )
 kafka_option = click.option(
     "--kafka",
     cls=KafkaPropertiesOption,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A Kafka client property (TLS, SASL, …), repeatable. A secret is named by a file or an "
+    help="Kafka client property (TLS, SASL, …), repeatable. Give a secret as a file or an "
     "environment variable: sasl.plain.password.file=PATH, sasl.plain.password.env=VARIABLE.",
 )
 port_option = partial(
@@ -101,30 +106,30 @@ port_option = partial(
     "--port",
     type=click.IntRange(min=0, max=65_535),
     show_default=True,
-    help="Where to listen; 0 takes any free port.",
+    help="Port to listen on; 0 takes any free port.",
 )
-"""For commands that serve something; each names its own `default`."""
+"""For commands that serve HTTP; each sets its own `default`."""
 as_of_option = option(
     "--as-of",
     metavar="TIME|VERSION",
-    help="The tables as they were: an ISO 8601 time (UTC) or a version of load_progress.",
+    help="Read an earlier snapshot: an ISO 8601 time (UTC) or a version of load_progress.",
 )
 consistent_option = option(
     "--consistent/--newest",
     default=True,
     show_default=True,
-    help="All tables as of one finished micro-batch, or each as it is when it is read, be the next "
-    "micro-batch half written.",
+    help="Read all tables as of one finished micro-batch, or the newest version of each, which may "
+    "include a partly written micro-batch.",
 )
 history_retention_option = option(
     "--history-retention",
     metavar="INTERVAL",
     default="7 days",
     show_default=True,
-    help="How long offset_commits, group_events and log_offsets are kept, by days.",
+    help="How long offset_commits, group_events and log_offsets are kept, in whole days.",
 )
 log_partitions_option = option(
-    "--log-partitions", metavar="N[,N…]", help="Only these partitions of __consumer_offsets."
+    "--log-partitions", metavar="N[,N…]", help="Log partitions to use. [default: all]"
 )
 output_option = option(
     "--output",
@@ -143,7 +148,7 @@ class Duration(click.ParamType):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> float:
-        """The seconds of a text, or of a number that is seconds already."""
+        """The duration in seconds, from a text or from a number of seconds."""
         if isinstance(value, float):
             return value
         try:
@@ -159,7 +164,7 @@ def log_partitions_of(text: str | None) -> list[int] | None:
     """The numbers of `--log-partitions`.
 
     Raises:
-        ConfigurationError: they are no list of numbers.
+        ConfigurationError: the text is not a list of numbers.
     """
     if text is None:
         return None
@@ -170,10 +175,11 @@ def log_partitions_of(text: str | None) -> list[int] | None:
 
 
 def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
-    """The options that a TOML file sets; a dash in a name stands for an underscore.
+    """Read options from a TOML file; a dash in a name means an underscore.
 
     Raises:
-        ConfigurationError: unreadable, not TOML, or a key that is no option of any command.
+        ConfigurationError: the file is unreadable or not TOML, or has a key that is not an option
+            of any command.
     """
     if sys.version_info >= (3, 11):
         import tomllib
@@ -188,7 +194,7 @@ def read_config_file(path: Path, known: set[str]) -> dict[str, Any]:
     options = {name.replace("-", "_"): value for name, value in found.items()}
     unknown = sorted(set(options) - known)
     if unknown:
-        raise ConfigurationError(f"config file {path}: there is no option {', '.join(unknown)}")
+        raise ConfigurationError(f"config file {path}: unknown option {', '.join(unknown)}")
     return options
 
 
@@ -200,9 +206,9 @@ def _json_of(text: str) -> Any:
 
 
 def _mapping(value: Any, where: str) -> dict[str, str]:
-    """Property names to values as text; TOML reads an unquoted dotted name as nested tables."""
+    """Property values as text, by name; TOML reads an unquoted dotted name as nested tables."""
     if not isinstance(value, dict):
-        # The text itself is not shown: it may hold a secret.
+        # The value is not shown: it may hold a secret.
         raise ConfigurationError(f"{where} is not a mapping of Kafka properties")
     flat: dict[str, str] = {}
     for name, member in value.items():

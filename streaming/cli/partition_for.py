@@ -1,4 +1,4 @@
-"""`coordinator-state partition-for`; its Python twins are `partition_for` and `locate_group`."""
+"""The command `partition-for`; its Python API is `partition_for` and `locate_group`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from streaming.views.output import output_of
 @option(
     "--partitions",
     type=click.IntRange(min=1),
-    help=f"Partitions of __consumer_offsets. [default: {DEFAULT_LOG_PARTITIONS}, or as many as the "
-    "topic has when --bootstrap-servers is given]",
+    help=f"Number of partitions of __consumer_offsets. [default: {DEFAULT_LOG_PARTITIONS}, or the "
+    "topic's own with --bootstrap-servers]",
 )
 @optional_bootstrap_servers_option
 @kafka_option
@@ -39,11 +39,11 @@ def partition_for(
     kafka: Mapping[str, str],
     output: str,
 ) -> None:
-    """Tell which log partition a group lives in, and who coordinates it.
+    """Show the log partition and the coordinator of a group.
 
-    Given --bootstrap-servers, the topic's own partition count is used, and the broker that the
-    cluster names as coordinator is shown and compared with the leader of that log partition: exit
-    status 1 where they differ. The Python twins are coordinator_state.partition_for and
+    With --bootstrap-servers, the command uses the partition count of the topic. It also shows the
+    coordinator that the cluster reports, and exits with status 1 if that broker is not the leader
+    of the log partition. Python API: coordinator_state.partition_for and
     streaming.kafka.group_location.locate_group.
 
     \b

@@ -1,10 +1,10 @@
 """Records as JSON documents in the shape of Kafka's own message formatters.
 
-`{"key": {"type": …, "data": …}, "value": {"version": …, "data": …}}`, and beside it what the
-formatters leave out: the record offset, the producer and whether the record is part of a
-transaction. A value whose type is known but not modelled has `raw` (hex) instead of `data`; a
-marker has `control`; whatever cannot be decoded has `error` and its raw bytes. Nothing in the
-data makes this raise.
+`{"key": {"type": …, "data": …}, "value": {"version": …, "data": …}}`, plus fields that the
+formatters lack: the record offset, the producer, and whether the record is part of a transaction.
+A value whose type is known but not modelled has `raw` (hex) instead of `data`. A marker has
+`control`. A record that cannot be decoded has `error` and its raw bytes. No data makes this module
+raise.
 
 Source: tools/src/main/java/org/apache/kafka/tools/consumer/CoordinatorRecordMessageFormatter.java
 at 4.2.0.
@@ -28,22 +28,22 @@ from streaming.errors import ConfigurationError
 CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 
 NO_VALUE = ("-", "null")
-"""How a line of hex says that there is no value."""
+"""The words for a null value in a line of hex."""
 END_OF_LOG = 2**63 - 1
 
 Document = dict[str, Any]
 
 
 class FetchedRecords(Protocol):
-    """What a fetch answers for one log partition."""
+    """The fetch response of one log partition."""
 
     @property
     def records(self) -> bytes:
-        """Whole batches, the last one possibly cut."""
+        """Record batches; the last one may be cut."""
 
 
 class Log(Protocol):
-    """What is read: `streaming.kafka.fetch.LogClient`."""
+    """The log to read: `streaming.kafka.fetch.LogClient`."""
 
     def earliest_offsets(self) -> Mapping[int, int]:
         """The log start offset of every log partition."""
@@ -51,12 +51,12 @@ class Log(Protocol):
     def high_watermarks(self) -> Mapping[int, int]:
         """The high watermark of every log partition."""
 
-    def fetch(self, positions: Mapping[int, int]) -> Mapping[int, FetchedRecords]:
-        """Records from these offsets on; a log partition may be left out for now."""
+    def fetch(self, fetch_offsets: Mapping[int, int], /) -> Mapping[int, FetchedRecords]:
+        """Fetch from these record offsets on; the answer may lack a log partition for now."""
 
 
 def record_json(key: bytes | None, value: bytes | None) -> Document:
-    """One record by its key and value; without a value it is a tombstone."""
+    """Decode one record; a record without a value is a tombstone."""
     if key is None:
         return _error("null key", key, value)
     try:
@@ -69,7 +69,7 @@ def record_json(key: bytes | None, value: bytes | None) -> Document:
 
 
 def lines_json(text: str) -> Iterator[Document]:
-    """Lines of hex, `KEY [VALUE]`; a value that is absent, `-` or `null` is a tombstone."""
+    """Decode lines of hex, `KEY [VALUE]`; no value, `-` or `null` is a tombstone."""
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -80,15 +80,17 @@ def lines_json(text: str) -> Iterator[Document]:
             yield {"line": number, "error": str(error)}
             continue
         yield {"line": number} | (
-            {"error": "more than a key and a value"} if len(words) > 2 else record_json(key, value)
+            {"error": "a line has at most a key and a value"}
+            if len(words) > 2
+            else record_json(key, value)
         )
 
 
 def bytes_of(text: str | None) -> bytes | None:
-    """Bytes from hex; None, `-` and `null` are no value.
+    """Bytes from hex; None, `-` and `null` are a null value.
 
     Raises:
-        ValueError: it is not hex.
+        ValueError: the text is not hex.
     """
     if text is None or text in NO_VALUE:
         return None
@@ -101,7 +103,7 @@ def bytes_of(text: str | None) -> bytes | None:
 def record_set_json(
     buffer: bytes, *, from_offset: int = 0, to_offset: int = END_OF_LOG
 ) -> Iterator[Document]:
-    """Every record and marker of a log segment or fetch response, in log order."""
+    """Decode every record and marker of a log segment or fetch response, in log order."""
     for batch in read_record_batches(buffer):
         for offset, document in _batch_json(batch):
             if from_offset <= offset < to_offset:
@@ -111,38 +113,42 @@ def record_set_json(
 def log_json(
     log: Log, log_partition: int, *, from_offset: int = 0, to_offset: int = END_OF_LOG
 ) -> Iterator[Document]:
-    """The same of a log partition, up to the high watermark that it has now.
+    """Decode every record and marker of a log partition, up to its current high watermark.
 
     Raises:
-        ConfigurationError: there is no such log partition.
+        ConfigurationError: the log partition does not exist.
     """
     ends = log.high_watermarks()
     if log_partition not in ends:
-        raise ConfigurationError(f"there is no log partition {log_partition}, only {len(ends)}")
+        raise ConfigurationError(
+            f"there is no log partition {log_partition}; __consumer_offsets has {len(ends)}"
+        )
     to_offset = min(to_offset, ends[log_partition])
-    position = max(from_offset, log.earliest_offsets()[log_partition])
-    while position < to_offset:
-        fetched = log.fetch({log_partition: position}).get(log_partition)
+    fetch_offset = max(from_offset, log.earliest_offsets()[log_partition])
+    while fetch_offset < to_offset:
+        fetched = log.fetch({log_partition: fetch_offset}).get(log_partition)
         if fetched is None:
             continue
-        wanted = OffsetRange(log_partition=log_partition, from_offset=position, to_offset=to_offset)
-        next_position = position
+        wanted = OffsetRange(
+            log_partition=log_partition, from_offset=fetch_offset, to_offset=to_offset
+        )
+        next_offset = fetch_offset
         for batch in read_record_batches(fetched.records):
             if batch.last_offset is not None:
-                next_position = wanted.next_offset(batch, next_position)
-            elif next_position > position:
-                # More may be behind the damaged bytes in an answer that begins with them.
+                next_offset = wanted.next_offset(batch, next_offset)
+            elif next_offset > fetch_offset:
+                # Fetch again from here: a response that begins with them may hold more batches.
                 break
             else:
-                batch = replace(batch, base_offset=position)
-                next_position = position + 1
+                batch = replace(batch, base_offset=fetch_offset)
+                next_offset = fetch_offset + 1
             for offset, document in _batch_json(batch):
-                if position <= offset < to_offset:
+                if fetch_offset <= offset < to_offset:
                     yield {"recordOffset": offset} | document
-        if next_position == position:
-            # Compaction left nothing between here and the high watermark.
+        if next_offset == fetch_offset:
+            # Compaction removed all records between here and the high watermark.
             return
-        position = next_position
+        fetch_offset = next_offset
 
 
 def _batch_json(batch: RecordBatch | CorruptBatch) -> Iterator[tuple[int, Document]]:

@@ -1,4 +1,4 @@
-"""`coordinator-state redecode`; its Python twin is `streaming.run.redecode.redecode`."""
+"""The command `coordinator-state redecode`; its Python API is `streaming.run.redecode`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 def redecode(
     *, tables: str, bootstrap_servers: str | None, kafka: Mapping[str, str], output: str
 ) -> None:
-    """Decode quarantined records again, after an upgrade that knows more record types.
+    """Decode quarantined records again, after an upgrade that supports more record types.
 
-    Group records that can be decoded now go into coordinator_records, and their groups are rebuilt.
-    An offset leaves the quarantine if a later one of its key is in the tables. The tables do not
-    say whether any other offset is still valid: reload its log partition. Stop `run` first; in a
-    store, a `run` that still writes ends. It can be repeated safely. With --bootstrap-servers the
-    cluster is asked for topic names. The Python twin is streaming.run.redecode.redecode.
+    Group records that can now be decoded move to coordinator_records, and their groups are rebuilt.
+    An offset commit leaves the quarantine if a later commit of its key is in the tables. For other
+    commits the tables cannot tell whether they are still valid: reload their log partition. Stop
+    `run` first. In a store, a `run` that still writes is fenced and ends. The command can be
+    repeated safely. With --bootstrap-servers it asks the cluster for topic names. Python API:
+    streaming.run.redecode.redecode.
 
     \b
     Examples:
@@ -49,14 +50,17 @@ def redecode(
 
 def _sentences(found: Redecoded) -> list[str]:
     decoded = found.applied + found.superseded
-    said = [
+    lines = [
         f"{decoded} quarantined records decoded: {found.applied} applied to {found.groups} groups, "
         f"{found.superseded} superseded by later ones"
     ]
-    said += [
-        f"{count} offsets of log partition {log_partition} can be decoded, but the tables do not "
-        "say what became of them: load that log partition again"
+    lines += [
+        f"{count} offset commits of log partition {log_partition} can be decoded, but may be "
+        f"outdated: run `coordinator-state reload --log-partition {log_partition}`"
         for log_partition, count in sorted(found.waiting.items())
     ]
-    said += [f"{count} stay: {reason}" for reason, count in sorted(found.undecodable.items())]
-    return said
+    lines += [
+        f"{count} stay in quarantine: {reason}"
+        for reason, count in sorted(found.undecodable.items())
+    ]
+    return lines

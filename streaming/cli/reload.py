@@ -1,4 +1,4 @@
-"""`coordinator-state reload`; its Python twin is `streaming.reload.requests.request_reload`."""
+"""The command `coordinator-state reload`; its Python API is `streaming.reload.requests`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streaming.views.output import output_of
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="A partition of __consumer_offsets, see partition-for; may be given again.",
+    help="Partition of __consumer_offsets, see partition-for; repeatable.",
 )
-@option("--all", is_flag=True, help="All log partitions of the tables.")
+@option("--all", is_flag=True, help="Reload all log partitions of the tables.")
 @output_option
 @click.pass_context
 def reload(
@@ -29,12 +29,12 @@ def reload(
     all: bool,
     output: str,
 ) -> None:
-    """Have log partitions loaded again from their log start on.
+    """Request a reload of log partitions from their log start.
 
-    Their rows are replaced, in one commit per table, once their log is read to its end; until then
-    the tables keep what they have and say `loading`. A `run` that is writing the tables begins
-    within seconds, else the next one does. `show progress` tells how far it is. It also happens by
-    itself where it must; docs/reload.md says when. The Python twin is
+    When the log is read to its end, the reload replaces their rows in one commit per table. Until
+    then the tables keep the old rows, and the state is `loading`. A `run` that is writing the
+    tables starts the reload within seconds; otherwise the next `run` does. `show progress` shows
+    its progress. Some reloads are automatic, see docs/reload.md. Python API:
     streaming.reload.requests.request_reload.
 
     \b
@@ -45,10 +45,10 @@ def reload(
     from streaming.reload.requests import request_reload
 
     if all == bool(log_partition):
-        raise click.UsageError("name --log-partition N, or --all", ctx)
+        raise click.UsageError("give either --log-partition N or --all", ctx)
     asked = request_reload(tables, None if all else log_partition)
     output_of(output).result(
         {"log_partitions": asked},
         f"{len(asked)} log partition{'s' if len(asked) > 1 else ''} "
-        f"({', '.join(map(str, asked))}) will be loaded again by the running `run`, or by the next",
+        f"({', '.join(map(str, asked))}) will be reloaded by the current `run`, or by the next one",
     )

@@ -1,4 +1,4 @@
-"""`coordinator-state run`: keep the tables; its Python twin is `streaming.run.query.run_query`."""
+"""The command `coordinator-state run`; its Python API is `streaming.run.query.run_query`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
 @option(
     "--checkpoint",
     metavar="DIR",
-    help="Where Spark keeps the query's checkpoint. "
-    "[default: checkpoints/<name of the tables folder>]",
+    help="Folder of the query's checkpoint. [default: checkpoints/<name of the tables folder>]",
 )
 @option(
     "--trigger",
@@ -43,14 +42,14 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     metavar="INTERVAL",
     default="5 seconds",
     show_default=True,
-    help="Time between two samples of the logs that groups read, into log_offsets; or off.",
+    help="Time between two offset samples of the topics that groups read, in log_offsets; or off.",
 )
 @option(
     "--snapshot-retention",
     metavar="INTERVAL",
     default="1 hour",
     show_default=True,
-    help="How long the tables can be read as they were (show --as-of, the page's past moments).",
+    help="How long snapshots can be read (show --as-of, past moments on the page).",
 )
 @history_retention_option
 @option(
@@ -58,87 +57,88 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     metavar="INTERVAL",
     default="10 minutes",
     show_default=True,
-    help="How often older files are deleted and small ones put together; or off, for `maintain`.",
+    help="Time between two rounds of maintenance, which deletes old files and compacts small "
+    "ones; or off, to use `maintain`.",
 )
-@option("--available-now", is_flag=True, help="Stop when the end the log has now is reached.")
+@option("--available-now", is_flag=True, help="Read up to the current high watermarks, then stop.")
 @option(
     "--semantics",
     type=click.Choice(["auto", "coordinator", "scala"]),
     default="auto",
     show_default=True,
-    help="The rules of the coordinator since Kafka 4, or of the Scala one before; "
-    "auto asks the cluster.",
+    help="Loader's rules: coordinator (Kafka 4), scala (Kafka 2 and 3), or auto, which asks the "
+    "cluster.",
 )
 @option(
     "--history",
     type=click.Choice(["off", "sampled", "all"]),
     default="sampled",
     show_default=True,
-    help="What offset_commits keeps: nothing, at least the last commit of each key and "
-    "micro-batch, or every commit.",
+    help="Commits that offset_commits keeps: none, at least the last one of each key per "
+    "micro-batch, or all.",
 )
 @option(
     "--max-records-per-trigger",
     type=click.IntRange(min=1),
-    help="The most records of one micro-batch; by default as many as fit in memory by an estimate, "
-    f"and no more than {MOST_RECORDS_PER_TRIGGER}.",
+    help="Maximum records of a micro-batch. [default: an estimate of how many fit in memory, at "
+    f"most {MOST_RECORDS_PER_TRIGGER}]",
 )
 @option(
     "--max-bytes-per-trigger",
     type=click.IntRange(min=1),
-    help="The most bytes of one micro-batch, by an estimate; not bounded by default.",
+    help="Maximum estimated bytes of a micro-batch. [default: no limit]",
 )
 @log_partitions_option
 @option("--change-data-feed", is_flag=True, help="Turn on Delta's change data feed for new tables.")
 @option(
     "--catalog",
     metavar="[CATALOG.]DATABASE",
-    help="Name the tables in a database of Spark's catalog too: Hive's metastore as hive-site.xml "
-    "in SPARK_CONF_DIR says, or another that is configured there.",
+    help="Also register the tables in a database of a Spark catalog: the Hive metastore of "
+    "hive-site.xml in SPARK_CONF_DIR, or another catalog that is configured there.",
 )
 @option(
     "--retry-timeout",
     metavar="INTERVAL",
     default="10 minutes",
     show_default=True,
-    help="How long the query waits for brokers that are away before it fails and starts again.",
+    help="How long the query retries unreachable brokers before it fails and is restarted.",
 )
 @option(
     "--max-restarts",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How often a query that failed is started again without a micro-batch between. Brokers or "
-    "tables that are away do not count, unless it is 0 or with --available-now.",
+    help="Maximum restarts of a failed query without a finished micro-batch in between. Failures "
+    "by unreachable brokers or tables do not count, except if this is 0 or with --available-now.",
 )
 @option(
     "--http-port",
     type=click.IntRange(min=0, max=65_535),
-    help="Serve /metrics, /health and /ready on this port, 0 takes any free one. [default: not]",
+    help="Serve /metrics, /health and /ready on this port; 0 takes any free port. [default: off]",
 )
 @option(
     "--http-host",
     default="127.0.0.1",
     show_default=True,
-    help="The address for them; 0.0.0.0 for every one.",
+    help="Address to serve them on; 0.0.0.0 for all interfaces.",
 )
 @option(
     "--health-timeout",
     metavar="INTERVAL",
     default="10 minutes",
     show_default=True,
-    help="How long a micro-batch may take before /health says that the query hangs.",
+    help="How long a micro-batch may take before /health reports that the query hangs.",
 )
 @option("--master", default="local[2]", show_default=True, help="The Spark master.")
 @kafka_option
-@option("--silent", is_flag=True, help="Show no progress.")
+@option("--silent", is_flag=True, help="Do not show progress.")
 @click.pass_context
 def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **options: Any) -> None:
-    """Replay __consumer_offsets into Delta tables, and go on.
+    """Replay __consumer_offsets into Delta tables continuously.
 
-    Starts at the beginning of the log the first time and goes on from the checkpoint after that.
-    Ctrl-C and SIGTERM let the running micro-batch finish. Progress and one line per micro-batch
-    go to stderr. docs/metrics.md has what --http-port serves. The Python twin is
+    The first run starts at the log start. Later runs continue from the checkpoint. On Ctrl-C or
+    SIGTERM the current micro-batch is finished first. Progress and one line per micro-batch go to
+    stderr. docs/metrics.md describes the endpoints of --http-port. Python API:
     streaming.run.query.run_query(RunSettings(...)).
 
     \b

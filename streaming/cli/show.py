@@ -1,4 +1,4 @@
-"""`coordinator-state show`; its Python twin is `streaming.tables.reader.TableReader.read`."""
+"""The command `coordinator-state show`; its Python API is `streaming.tables.reader`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """A table, the columns that text shows, and the order of its rows."""
+    """A table, the columns of its text output, and the sort order of its rows."""
 
     table: str
     columns: tuple[str, ...]
@@ -199,15 +199,15 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 @option(
     "--by",
     type=click.Choice(["partition", "topic", "group"]),
-    help="Of lag: a row for each partition (the default), or sums and maxima; of status: a row for "
-    "each group (the default) or partition.",
+    help="For lag: one row per partition (the default), or sums and maxima per topic or group. For "
+    "status: one row per group (the default) or partition.",
 )
 @option(
     "--rules",
     type=click.Choice(["default", "burrow"]),
     default="default",
     show_default=True,
-    help="Of status: what it is judged by.",
+    help="For status: the rules of the judgement, ours or Burrow's.",
 )
 @as_of_option
 @consistent_option
@@ -225,12 +225,12 @@ def show(
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
-    WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... and why), events
-    (what happened to groups and their offsets), progress (of loading, per log partition),
-    alerts (of alert run), quarantine, records (of every other type, last per key) or history (of
-    commits). What is made of several tables, such as lag and status, fits together, and so do
-    two commands with the same --as-of. Text shows the columns that matter most, JSON all of them.
-    For what a coordinator would answer, see the command offsets. The Python twins are
+    WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... with reasons),
+    events (changes of groups and their offsets), progress (per log partition), alerts (of alert
+    run), quarantine, records (last of each key, all types except offset commits) or history (of
+    commits). By default lag and status, which join several tables, read them from one snapshot. Two
+    commands with the same --as-of read the same snapshot. Text shows the most important columns,
+    JSON shows all. For a coordinator's answer, see the command offsets. Python API:
     streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag, group_statuses and
     burrow_group_statuses.
 
@@ -256,10 +256,10 @@ def show(
         _show_status(reader, group_ids, by or "group", rules, output_of(output))
         return
     if by is not None:
-        raise click.UsageError(f"--by is for lag and status, {what} has rows of its own")
+        raise click.UsageError(f"--by works only with lag and status, not with {what}")
     view = VIEWS[what]
     if group is not None and not has_groups(view):
-        raise click.UsageError(f"{what} has no groups to choose by --group")
+        raise click.UsageError(f"--group does not work with {what}: its rows have no groups")
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
     found = found.sort_by([(column, "ascending") for column in view.order])
@@ -288,7 +288,7 @@ def _show_status(
     from streaming.lag import burrow_status, group_status
 
     if by == "topic":
-        raise click.UsageError("--by of status is group or partition")
+        raise click.UsageError("--by of status must be group or partition")
     found: pa.Table
     if rules == "burrow" and by == "group":
         found = burrow_status.burrow_group_statuses(reader, group_ids=group_ids)
@@ -302,5 +302,5 @@ def _show_status(
 
 
 def has_groups(view: View) -> bool:
-    """Whether the rows of a table are about groups."""
+    """Whether the rows of a view have a group id."""
     return "group_id" in view.columns

@@ -1,4 +1,4 @@
-"""`coordinator-state simulate`; Python twin: `streaming.local.simulation.simulate.simulate`."""
+"""The command `coordinator-state simulate`; its Python API is `streaming.local.simulation`."""
 
 from __future__ import annotations
 
@@ -23,70 +23,74 @@ from streaming.views.output import output_of
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="The same seed makes the same log.",
+    help="Random seed; the same seed gives the same log.",
 )
 @option(
     "--groups",
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="How many there are; each commits for ten partitions.",
+    help="Number of groups; each commits for ten partitions.",
 )
 @option(
     "--records",
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="How many are written, about.",
+    help="Approximate number of records.",
 )
 @option(
     "--workload",
     type=click.Choice(["groups", "commits"]),
     default="groups",
     show_default=True,
-    help="All that groups do, or plain offset commits by the million.",
+    help="groups: every kind of group activity; commits: only offset commits, for large logs.",
 )
 @option(
     "--commit-interval",
     type=Duration(),
     default="5s",
     show_default=True,
-    help="How often a group commits, in the simulated time; a longer interval leaves more records "
-    "of other types.",
+    help="Simulated time between two commits of a group; a longer interval gives a larger share of "
+    "other record types.",
 )
 @option(
     "--transactional",
     type=click.FloatRange(min=0, max=1),
     help="Share of the groups that commit in transactions. "
-    "[default: 0.2; 0 with --bootstrap-servers, since only coordinators can end a transaction]",
+    "[default: 0.2; 0 with --bootstrap-servers, because only coordinators can end a transaction]",
 )
 @option(
     "--consumer-protocol",
     type=click.FloatRange(min=0, max=1),
     default=0.2,
     show_default=True,
-    help="Share of the groups with members that use KIP-848's protocol; Kafka 3 has none.",
+    help="Share of the groups with members that use the protocol of KIP-848; not in Kafka 3.",
 )
 @option(
     "--compact",
     is_flag=True,
-    help="Have the log cleaner run every ten minutes of the simulated time.",
+    help="Run the log cleaner every ten minutes of simulated time.",
 )
 @option(
     "--log-partitions",
     type=click.IntRange(min=1),
-    help="Partitions of __consumer_offsets. [default: 1 with --file, as many as the cluster has "
-    "with --bootstrap-servers, else 50]",
+    help="Number of partitions of __consumer_offsets. [default: 1 with --file, the cluster's with "
+    "--bootstrap-servers, else 50]",
 )
 @option(
     "--semantics",
     type=click.Choice([semantics.value for semantics in Semantics]),
     default=Semantics.COORDINATOR.value,
     show_default=True,
-    help="The coordinator of Kafka 4, or that of Kafka 3.",
+    help="Coordinator to simulate: coordinator (Kafka 4) or scala (Kafka 3).",
 )
-@option("--file", metavar="FILE", help="Write a log segment; of several, a folder as a broker's.")
-@option("--tables", metavar="DIR", help="Make tables of it, without a broker and without Spark.")
+@option(
+    "--file",
+    metavar="FILE",
+    help="Write a log segment; with several log partitions, a folder like a broker's.",
+)
+@option("--tables", metavar="DIR", help="Write tables, without a broker or Spark.")
 @optional_bootstrap_servers_option
 @kafka_option
 @output_option
@@ -111,12 +115,12 @@ def simulate(
     kafka: Mapping[str, str],
     output: str,
 ) -> None:
-    """Write a log that coordinators could have written, without any.
+    """Write a realistic __consumer_offsets log without a coordinator.
 
-    Groups join, commit, rebalance, use transactions, stop, expire and are deleted, in a time of
-    their own: a model of the group coordinator answers them and writes its log. It goes into a
-    file, into tables, or into the __consumer_offsets of a cluster that is there for tests: its
-    coordinators take what is produced for true when they load next. The Python twin is
+    In simulated time, groups join, commit, rebalance, use transactions, stop, expire and are
+    deleted. A model of the group coordinator answers them and writes its log to a file, to tables,
+    or to the __consumer_offsets of a cluster. Use only a test cluster: its coordinators accept the
+    records as real state at their next load. Python API:
     streaming.local.simulation.simulate.simulate.
 
     \b
@@ -129,7 +133,7 @@ def simulate(
     from streaming.local.simulation.simulate import Simulation, simulate
 
     if sum(target is not None for target in (file, tables, bootstrap_servers)) != 1:
-        raise click.UsageError("give one of --file, --tables and --bootstrap-servers", ctx)
+        raise click.UsageError("give exactly one of --file, --tables and --bootstrap-servers", ctx)
     done = simulate(
         Simulation(
             seed=seed,
@@ -152,5 +156,5 @@ def simulate(
         done.to_json(),
         f"{done.records:,} records of {done.groups:,} groups in {done.log_partitions} log "
         f"partition{'s' if done.log_partitions > 1 else ''}, {done.bytes:,} bytes, "
-        f"{done.seconds_simulated:,} s of their time: {done.where}",
+        f"{done.seconds_simulated:,} s of simulated time: {done.where}",
     )

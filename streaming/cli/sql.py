@@ -1,4 +1,4 @@
-"""`coordinator-state sql`; its Python twin is `CoordinatorTables.sql`."""
+"""The command `coordinator-state sql`; its Python API is `CoordinatorTables.sql`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ _OUTPUTS: dict[str, type[Output]] = {
     type=click.Choice(list(_OUTPUTS)),
     default="text",
     show_default=True,
-    help="Aligned columns, one JSON object per line, CSV with exact cells, or CSV without cells "
-    "that a spreadsheet takes for a formula.",
+    help="Aligned text, one JSON object per line, CSV with unchanged values, or CSV whose values a "
+    "spreadsheet cannot take for formulas.",
 )
-@option("--parquet", type=click.Path(dir_okay=False), help="Write the rows to this file instead.")
+@option(
+    "--parquet",
+    type=click.Path(dir_okay=False),
+    help="Write the rows to this Parquet file instead of stdout.",
+)
 def sql(
     *,
     select: str,
@@ -39,11 +43,11 @@ def sql(
     output: str,
     parquet: str | None,
 ) -> None:
-    """Answer a SELECT over all tables and views, as of one micro-batch.
+    """Run a SELECT over all tables and views, as of one micro-batch.
 
-    SELECT is in DuckDB's SQL, - reads it from stdin. It sees the tables of the README and the
-    views group_lag, group_status, partition_status and expiring_offsets, and nothing else of this
-    machine; moment() is when the tables are looked at. Spark is not needed. The Python twin is
+    SELECT is DuckDB SQL; - reads it from stdin. It can read the tables of the README and the views
+    group_lag, group_status, partition_status and expiring_offsets, but nothing else of this
+    machine. moment() is the time of the snapshot. Spark is not needed. Python API:
     CoordinatorTables.sql in streaming.views.coordinator_tables.
 
     \b

@@ -1,4 +1,4 @@
-"""`coordinator-state verify`; its Python twin is `streaming.verify.verify.verify_cluster`."""
+"""The command `coordinator-state verify`; its Python API is `streaming.verify.verify`."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _COLUMNS = ("answer", "field", "broker", "tables")
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds the tables may take to catch up with the log.",
+    help="Maximum seconds for the tables to catch up with the log.",
 )
 @option(
     "--groups",
     type=click.IntRange(min=1),
-    help="Compare so many groups, chosen at random each time; without, every group.",
+    help="Number of groups to compare, chosen at random each time. [default: all]",
 )
 @option(
     "--every",
     type=Duration(),
-    help="Go on, once every DURATION: 60s, 5m or 1h. Ends with Ctrl-C.",
+    help="Repeat the comparison at this interval (60s, 5m, 1h) until Ctrl-C.",
 )
 @kafka_option
 @output_option
@@ -69,12 +69,12 @@ def verify(
 ) -> None:
     """Compare the tables with the broker's own answers.
 
-    Compared are groups of every type with their state and epochs, their members (of classic groups
-    while they are Stable) with their assignments, committed offsets with leader epoch and metadata,
-    and which offsets are pending in a transaction. Traffic may go on: an answer that moves while it
-    is compared is looked at again, and told apart if it never rests. Exit status 1 where anything
-    differs, or where the tables do not catch up in time; with --every, if it was ever so. The
-    Python twin is streaming.verify.verify.verify_cluster.
+    Compares groups of every type with state and epochs, members with assignments (of classic groups
+    only while they are Stable), committed offsets with leader epoch and metadata, and pending
+    offsets. Traffic may continue: an answer that changes during the comparison is compared again,
+    and reported separately if it never settles. Exits with status 1 if an answer differs, or if the
+    tables do not catch up in time; with --every, if that happened in any round. Python API:
+    streaming.verify.verify.verify_cluster.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def verify(
         if every is not None and output != "json":
             click.echo(datetime.now().astimezone().isoformat(" ", "seconds"))
         show_verification(verification, output_of(output), is_json=output == "json")
-        _say_where_to_look(verification, tables)
+        _note_next_command(verification, tables)
         return verification.is_equal
 
     is_equal = compare()
@@ -106,22 +106,22 @@ def verify(
                 try:
                     is_equal &= compare()
                 except (ConfigurationError, TimeoutError) as error:
-                    # A broker that restarts is no reason to end a watch.
+                    # A transient failure, such as a broker restart, does not end the loop.
                     write_note(f"not compared: {error}")
     ctx.exit(0 if is_equal else EXIT_DIFFERENT)
 
 
-def _say_where_to_look(verification: Verification, tables: str) -> None:
+def _note_next_command(verification: Verification, tables: str) -> None:
     differing = sorted({key.group_id for key in verification.differing})
     if differing:
         write_note(
-            f"{len(differing)} groups differ; records of one: coordinator-state show records "
+            f"{len(differing)} groups differ; for the records of one: coordinator-state show records "
             f"--tables {shlex.quote(tables)} --group {shlex.quote(differing[0])}"
         )
 
 
 def show_verification(verification: Verification, output: Output, *, is_json: bool) -> None:
-    """The verdict, what differs, and beside it what was left out of the comparison."""
+    """Print the summary, the differences, and notes about groups that were not fully compared."""
     differences: list[dict[str, Any]] = [
         {
             "answer": str(difference.key),

@@ -29,13 +29,13 @@ class TestHelp:
             assert summary.endswith("."), name
 
     @pytest.mark.parametrize(("name", "command"), COMMANDS)
-    def test_every_command_has_a_description_examples_and_its_python_twin(
+    def test_every_command_has_a_description_examples_and_its_python_api(
         self, name: str, command: click.Command
     ) -> None:
         text = call(*name.split(), "--help").stdout
 
         assert f"\n    coordinator-state {name}" in text.partition("Examples:")[2]
-        assert "Python twin" in " ".join(text.split())
+        assert "Python API" in " ".join(text.split())
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, parameter.opts

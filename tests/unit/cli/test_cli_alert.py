@@ -62,7 +62,7 @@ def test_the_command_goes_on_where_it_was_killed(
         _, stderr = process.communicate(timeout=30)
         assert process.returncode == 0
     assert told(receiver) == ["firing", "resolved"]
-    assert stderr.splitlines() == [f"{rules_file}: 1 rules over {tables}, to hook"]
+    assert stderr.splitlines() == [f"{rules_file}: 1 rules over {tables}, sinks: hook"]
     (row,) = json_lines(call("show", "alerts", "--tables", tables, "--output", "json"))
     assert (row["rule"], row["group_id"], row["state"]) == ("behind", "g", "resolved")
 
@@ -111,7 +111,7 @@ def test_rules_are_tested_against_the_past(
     assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
     assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
     result = call(*arguments, "other", exit_code=2)
-    assert "there is no rule other; there are behind" in result.stderr
+    assert "unknown rule other; the rules are behind" in result.stderr
     assert not Path(tables, "alerts").exists()
 
 

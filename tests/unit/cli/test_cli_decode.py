@@ -77,7 +77,7 @@ class TestDecode:
 
         assert (tombstone["line"], tombstone["value"]) == (2, None)
         assert not_hex == {"line": 4, "error": "'zz' is not hex"}
-        assert too_many == {"line": 5, "error": "more than a key and a value"}
+        assert too_many == {"line": 5, "error": "a line has at most a key and a value"}
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

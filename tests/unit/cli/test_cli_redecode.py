@@ -28,12 +28,12 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Redecoded:
 
 
 @pytest.mark.usefixtures("found")
-def test_what_became_of_the_records_is_said() -> None:
+def test_the_outcome_of_the_records_is_printed() -> None:
     assert call("redecode", "--tables", "tables").stdout.splitlines() == [
         "4 quarantined records decoded: 3 applied to 2 groups, 1 superseded by later ones",
-        "2 offsets of log partition 7 can be decoded, but the tables do not say what became of "
-        "them: load that log partition again",
-        "5 stay: record key: unknown record type 99",
+        "2 offset commits of log partition 7 can be decoded, but may be outdated: run "
+        "`coordinator-state reload --log-partition 7`",
+        "5 stay in quarantine: record key: unknown record type 99",
     ]
 
 

@@ -123,5 +123,7 @@ def test_nothing_left_before_the_high_watermark_is_the_end() -> None:
 
 
 def test_a_log_partition_that_is_not_there_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="there is no log partition 3, only 1"):
+    with pytest.raises(
+        ConfigurationError, match="there is no log partition 3; __consumer_offsets has 1"
+    ):
         list(log_json(Log(start=0, end=0), 3))

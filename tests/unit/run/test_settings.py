@@ -225,7 +225,7 @@ def test_a_secret_in_a_broken_environment_variable_is_not_shown() -> None:
     ("content", "message"),
     [
         ("tables = ", "cannot read the config file"),
-        ("tabels = 'x'", "there is no option tabels"),
+        ("tabels = 'x'", "unknown option tabels"),
         ("kafka = 'x'", "[kafka] of the config file is not a mapping"),
         ("history = 'some'", "'some' is not one of 'off', 'sampled', 'all'"),
     ],
