@@ -115,7 +115,7 @@ def _note_next_command(verification: Verification, tables: str) -> None:
     differing = sorted({key.group_id for key in verification.differing})
     if differing:
         write_note(
-            f"{len(differing)} groups differ; for the records of one: coordinator-state show records "
+            f"{len(differing)} groups differ; records of the first: coordinator-state show records "
             f"--tables {shlex.quote(tables)} --group {shlex.quote(differing[0])}"
         )
 

@@ -1,4 +1,4 @@
-"""The page: the tables for people, rendered on the server, read without Spark.
+"""The web page of the tables, rendered on the server and read without Spark.
 
 Imports `metrics`, `views` and the packages below them.
 """

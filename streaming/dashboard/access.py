@@ -1,8 +1,7 @@
-"""Who may see the page: on this machine everybody, from elsewhere whoever has the token.
+"""Access control of the page: open on this machine, with a token or a reverse proxy elsewhere.
 
-The page answers to names of its own only, see `streaming.metrics.own_names`. One that listens
-elsewhere than on 127.0.0.1 asks for a token, or takes the word of a reverse proxy that puts a
-header into every request.
+The page answers only to its own host names, see `streaming.metrics.own_names`. If it listens on
+another address than 127.0.0.1, it asks for a token, or trusts the header of a reverse proxy.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ _POLICY = "; ".join(
     )
 )
 SHORTEST_TOKEN = 16
-_OPEN = frozenset({"login", "static"})
+_WITHOUT_TOKEN = frozenset({"login", "static"})
 _NO_LINKS = frozenset({"sql", "group_chart"})
-"""Not even a link of another site leads there: it would have the visitor's browser send a query."""
+"""Links from other sites are refused too: following one would make the browser send a query."""
 _OWN_PAGE = re.compile(r"/c/[!-\[\]-~]*")
-"""Printable ASCII but for the backslash, which browsers take for a slash."""
-_ADVICE = "Use localhost, an IP address, or a name that --allowed-host gave to the page."
+"""Printable ASCII without the backslash, which browsers treat as a slash."""
+_ADVICE = "Use localhost, an IP address, or a name set with --allowed-host."
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request has to show.
+    """The conditions for access to the page.
 
     Args:
         host: the address to listen on.
-        token: to be given once per browser, or as a bearer token with each request.
-        auth_header: a header that a reverse proxy puts into the requests of those it let in.
-        allowed_hosts: names that the page answers to, besides localhost, `host` and IP addresses.
+        token: entered once per browser, or sent as a bearer token with each request.
+        auth_header: a header that a reverse proxy adds to each authenticated request.
+        allowed_hosts: host names to accept besides localhost, `host` and IP addresses.
 
     Raises:
-        ConfigurationError: the page would be open to others without a token or a proxy, or the
-            token is so short that it can be guessed.
+        ConfigurationError: the page would be open to other machines without a token or a proxy, or
+            the token is short enough to guess.
     """
 
     host: str
@@ -66,48 +65,48 @@ class Access:
 
     def __post_init__(self) -> None:
         if any(given is not None and not given.strip() for given in (self.token, self.auth_header)):
-            raise ConfigurationError("a token, or the name of a header, is not empty")
+            raise ConfigurationError("the token or the header name is empty")
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigurationError(
-                f"the token has {len(self.token)} characters and needs at least {SHORTEST_TOKEN}, "
-                "so that nobody guesses it: `openssl rand -hex 16` makes one"
+                f"the token has {len(self.token)} characters and needs at least {SHORTEST_TOKEN}; "
+                "`openssl rand -hex 16` generates one"
             )
         if self.token is None and self.auth_header is None and not is_loopback(self.host):
             raise ConfigurationError(
-                f"on {self.host} others could see the page: set a token "
+                f"on {self.host} other machines could see the page: set a token "
                 "(COORDINATOR_STATE_TOKEN, or token in the config file), or --auth-header for a "
-                "reverse proxy that lets people in"
+                "reverse proxy that authenticates users"
             )
 
     def guard(self, app: Flask) -> None:
-        """Refuse requests that may not see the page, and limit what a page may load."""
-        # Another token ends every session.
+        """Refuse requests without access, and add security headers to responses."""
+        # The key depends on the token: a new token ends every session.
         app.secret_key = sha256(f"session {self.token}".encode()).digest()
         app.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax")
         names = (self.host, *self.allowed_hosts)
         app.wsgi_app = OwnNames(app.wsgi_app, names, advice=_ADVICE)  # type: ignore[method-assign]
         app.before_request(self._check)
-        app.after_request(_limit)
+        app.after_request(_add_security_headers)
         app.add_url_rule("/login", "login", self._login, methods=["GET", "POST"])
 
     def _check(self) -> AnyResponse | None:
-        if _is_of_another_site():
-            abort(403, "Another site asked for this.")
+        if _is_from_another_site():
+            abort(403, "Requests from other sites are refused.")
         if self.auth_header is not None and not request.headers.get(self.auth_header):
-            abort(403, "Come here through the reverse proxy.")
-        if self.token is None or request.endpoint in _OPEN or self._has_token():
+            abort(403, "Use the address of the reverse proxy: this request lacks its header.")
+        if self.token is None or request.endpoint in _WITHOUT_TOKEN or self._has_token():
             return None
         if "Authorization" not in request.headers and request.accept_mimetypes.accept_html:
             query = request.query_string.decode("ascii", "replace")
             return redirect(url_for("login", to=f"{quote(request.path)}?{query}"))
-        abort(401, "A bearer token is needed.")
+        abort(401, "A bearer token is required.")
 
     def _has_token(self) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         return bool(session.get("may_see")) or (scheme == "Bearer" and self._is_token(given))
 
     def _is_token(self, given: str) -> bool:
-        # Digests are of one length: the time of a comparison says nothing of the token's.
+        # Digests have one length, so the time of a comparison does not reveal the token's length.
         digests = (sha256(text.encode()).digest() for text in (given, self.token or ""))
         try:
             return self._attempts.judge(
@@ -130,12 +129,13 @@ class Access:
         return redirect(to if _OWN_PAGE.fullmatch(to) else "/")
 
 
-def _is_of_another_site() -> bool:
-    """Whether a page of another site has the visitor's browser ask for this.
+def _is_from_another_site() -> bool:
+    """Whether a page of another site makes the visitor's browser send this request.
 
-    A link that the visitor follows may lead here. An image, a frame, a script or a form may not:
-    pages compute much, and a site could ask for many. Browsers say by `Sec-Fetch-Site` who asks,
-    other programs do not; a site on another port of this machine is `same-site`.
+    A link that the visitor follows is allowed. An image, a frame, a script or a form is refused:
+    pages are costly to compute, and a site could request many. Browsers name the requesting site in
+    `Sec-Fetch-Site`; other programs do not send it. A site on another port of this machine is
+    `same-site`.
     """
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site in {"none", "same-origin"}:
@@ -148,7 +148,7 @@ def _is_of_another_site() -> bool:
     return not is_link or (site == "cross-site" and request.endpoint in _NO_LINKS)
 
 
-def _limit(response: Response) -> Response:
+def _add_security_headers(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "same-origin"

@@ -1,7 +1,7 @@
 """The pages and their addresses.
 
-Every page is of one cluster, and of now or of the moment `at` of its address; what it shows, how
-it is sorted and filtered, all is in the address, so that it can be shared.
+A page shows one cluster, as of now or as of the moment `at` in its address. The address also holds
+the sort order and the filters, so that users can share a view.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from streaming.views.sql.slots import Busy, Slots
 DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5
 _COSTLY = frozenset({"changes", "group_chart"})
-"""Pages that are costly at any moment; for a past moment every page computes a snapshot."""
+"""Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
 _BOUNDED_ELSEWHERE = "sql"
 COSTLY_AT_ONCE = 2
-MAY_WAIT = 4
+MAX_WAITING = 4
 _WAIT_S = 10.0
 
 
@@ -46,8 +46,8 @@ def create_app(
 
     Args:
         clusters: tables folders by the name of the cluster.
-        access: who may see it; those on this machine where there is none.
-        refresh_s: how often a page that shows now is loaded again.
+        access: the access control; None allows only this machine.
+        refresh_s: seconds between two refreshes of a page that shows the current state.
     """
     app = Flask(__name__)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
@@ -56,11 +56,11 @@ def create_app(
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
     app.extensions[PROCESSES] = sql_processes(clusters.values())
     app.before_request(lambda: _find_cluster(known, refresh_s))
-    app.url_value_preprocessor(_note_cluster)
-    app.url_defaults(_stay)
+    app.url_value_preprocessor(_set_cluster_name)
+    app.url_defaults(_keep_cluster_and_moment)
     app.add_template_global(here)
     app.add_url_rule("/", "index", _index)
-    slots = Slots("pages of the past", COSTLY_AT_ONCE, waiting=MAY_WAIT, wait_s=_WAIT_S)
+    slots = Slots("costly pages", COSTLY_AT_ONCE, waiting=MAX_WAITING, wait_s=_WAIT_S)
     for page in (overview, group, topic, changes, queries, health):
         for address, name, view in page.PAGES:
             app.add_url_rule(f"/c/<cluster>/{address}", name, _bounded(name, view, slots))
@@ -78,20 +78,20 @@ def serving_page(
     refresh_s: float = DEFAULT_REFRESH_S,
     port: int = 0,
 ) -> Iterator[str]:
-    """Serve the page while the block runs; gives its address. The arguments are `create_app`'s.
+    """Serve the page while the block runs, and yield its address. See `create_app` for arguments.
 
     Raises:
-        ConfigurationError: nobody can listen there.
+        ConfigurationError: the address or port cannot be used.
     """
     access = access or Access("127.0.0.1")
     app = create_app(clusters, access=access, refresh_s=refresh_s)
-    # Queries end first, and with them the threads that wait for them.
+    # End the queries first: it releases the threads that wait for them.
     with serving(app, host=access.host, port=port) as address, closing(app.extensions[PROCESSES]):
         yield address
 
 
 def _bounded(name: str, view: Callable[[], Any], slots: Slots) -> Callable[[], Any]:
-    """The page, in one of the slots where it computes much."""
+    """The view; costly requests take one of the slots."""
     if name == _BOUNDED_ELSEWHERE:
         return view
 
@@ -105,24 +105,24 @@ def _bounded(name: str, view: Callable[[], Any], slots: Slots) -> Callable[[], A
     return bounded
 
 
-def _note_cluster(_endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """The cluster that an address names; whether there is one is for those who may see it."""
+def _set_cluster_name(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    """Note the cluster name of an address. `_find_cluster` checks it after the access control."""
     g.clusters, g.cluster, g.at = {}, None, None
     g.cluster_name = values.pop("cluster", None) if values is not None else None
 
 
 def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
-    """The cluster of an address, and the moment that it asks for."""
+    """Set the cluster and the moment of an address."""
     g.clusters, g.refresh_s = known, refresh_s
     if g.cluster_name is not None:
         g.cluster = known.get(g.cluster_name)
         if g.cluster is None:
-            abort(404, "There is no such cluster.")
+            abort(404, "Unknown cluster.")
         g.at = moment_of("at")
 
 
-def _stay(endpoint: str, values: dict[str, Any]) -> None:
-    """Links lead to the same cluster at the same moment."""
+def _keep_cluster_and_moment(endpoint: str, values: dict[str, Any]) -> None:
+    """Make links lead to the same cluster and moment."""
     if not g.get("cluster") or not current_app.url_map.is_endpoint_expecting(endpoint, "cluster"):
         return
     if values.setdefault("cluster", g.cluster.name) == g.cluster.name and g.at:
@@ -130,14 +130,14 @@ def _stay(endpoint: str, values: dict[str, Any]) -> None:
 
 
 def here(**other: Any) -> str:
-    """The address of this page with some of its arguments changed, without those of None."""
+    """The address of this page with changed arguments; None removes an argument."""
     arguments = {**request.args.to_dict(), **other}
     view = {name: value for name, value in arguments.items() if value is not None}
     return f"{quote(request.path)}?{urlencode(view)}"
 
 
 def _index() -> str | Response:
-    """The overview of the one cluster there is, or all of them."""
+    """The overview of a single cluster, or the list of all clusters."""
     if len(g.clusters) == 1:
         return redirect(url_for("overview", cluster=next(iter(g.clusters))))
     return render_template("clusters.html", clusters=overview.of_clusters(g.clusters.values()))

@@ -1,4 +1,4 @@
-"""A limit on wrong tokens: for each client, and for all of them together."""
+"""A rate limit on wrong tokens, per client and in total."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ WITHIN_S: Final = 60.0
 
 
 class TooManyAttempts(Exception):
-    """Nothing is compared for so many seconds."""
+    """No token is checked for the next `wait_s` seconds."""
 
     def __init__(self, wait_s: float) -> None:
-        super().__init__(f"too many wrong tokens: try again in {wait_s:.0f} s")
+        super().__init__(f"too many wrong tokens, retry in {wait_s:.0f} s")
         self.wait_s = wait_s
 
 
 class Attempts:
-    """Judges tokens, and counts those that are wrong.
+    """Checks tokens and counts wrong ones.
 
-    It remembers `IN_ALL` of them at most, however many come.
+    It keeps at most `IN_ALL` wrong attempts, which bounds its memory.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,10 +33,10 @@ class Attempts:
         self._wrong: deque[tuple[float, str]] = deque()
 
     def judge(self, client: str, is_right: Callable[[], bool]) -> bool:
-        """Whether a client's token is right.
+        """Whether the token of a client is right.
 
         Raises:
-            TooManyAttempts: the client, or all together, gave too many wrong ones.
+            TooManyAttempts: the client, or all clients together, sent too many wrong tokens.
         """
         with self._lock:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""What changed between two moments."""
+"""The page of changes between two moments."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streaming.dashboard.moments import moment_of
 from streaming.dashboard.page_snapshot import PageSnapshot
 
 _MOST = 500
-_SHORTLY = timedelta(minutes=20)
+_DEFAULT_SPAN = timedelta(minutes=20)
 
 
 def page() -> str:
-    """Groups that came, went or are in another state, offsets that moved, and events."""
+    """Show groups that appeared, disappeared or changed, changed offsets, and events."""
     until: PageSnapshot = g.cluster.snapshot(moment_of("until") or g.at)
-    since: PageSnapshot = g.cluster.snapshot(moment_of("since") or _shortly_before(until))
+    since: PageSnapshot = g.cluster.snapshot(moment_of("since") or _default_since(until))
     if since.at > until.at:
         since, until = until, since
     return render_template(
@@ -33,14 +33,14 @@ def page() -> str:
     )
 
 
-def _shortly_before(until: PageSnapshot) -> datetime:
-    # By the minute, so that a page that is loaded again and again compares with the same moment.
-    shortly = (until.at - _SHORTLY).replace(second=0, microsecond=0)
-    return max(shortly, until.reader.begins_at)
+def _default_since(until: PageSnapshot) -> datetime:
+    # Whole minutes: refreshes of the page compare with the same moment, whose snapshot is cached.
+    since = (until.at - _DEFAULT_SPAN).replace(second=0, microsecond=0)
+    return max(since, until.reader.begins_at)
 
 
 def _groups(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
-    """Groups whose status or state is another one."""
+    """Groups whose status, state, or number of members or partitions changed."""
     before, after = _by_group(since), _by_group(until)
     found = []
     for group_id in sorted(before.keys() | after.keys()):
@@ -59,7 +59,7 @@ def _state(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _moved(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
-    """By how much each group went on in each topic, those that went back first."""
+    """Changes of the committed offsets per group and topic; groups that went back come first."""
     before, after = _offsets(since), _offsets(until)
     totals: dict[tuple[str, str], dict[str, Any]] = {}
     for key in before.keys() | after.keys():

@@ -1,4 +1,4 @@
-"""The tables of one cluster, as a page shows them: as they are now, or as of a moment."""
+"""Cached snapshots of the tables of one cluster, as of now or as of a past moment."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from streaming.dashboard.page_snapshot import MOST_LOOKED_BACK, PageSnapshot
+from streaming.dashboard.page_snapshot import MAX_GROUPS_WITH_SINCE, PageSnapshot
 from streaming.errors import ConfigurationError
 from streaming.lag.standing import standing_since
 from streaming.tables.reader import TableReader
 
-_FRESH_S = 2.0
-"""Whoever asks within so long after a look gets what it found."""
-_SHARE = 4
-"""A look that takes a second is good for four: one that looks often does not take a whole core."""
-_MOST_PAST = 8
-_LOOK_BACK_S = 0.5
-_SEEN_FOR = timedelta(minutes=1)
-"""After so long without a look nobody knows what was in between."""
+_CACHE_S = 2.0
+"""A snapshot is cached for at least this time."""
+_CACHE_FACTOR = 4
+"""A snapshot is cached this many times longer than its computation took, to limit CPU use."""
+_MAX_PAST = 8
+_SINCE_TIMEOUT_S = 0.5
+_SINCE_VALID_FOR = timedelta(minutes=1)
+"""After a longer time without a snapshot, the status of a group may have changed in between."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Snapshots of a tables folder, computed once and shared by all who look.
+    """Snapshots of a tables folder, computed once and shared by all requests.
 
     Args:
-        name: as it stands in addresses.
-        tables: the folder, or an address that delta-rs can open.
+        name: the name of the cluster in addresses.
+        tables: the tables folder, or an address that delta-rs can open.
     """
 
     name: str
     tables: str
-    _looking: threading.Lock = field(default_factory=threading.Lock)
+    _newest_lock: threading.Lock = field(default_factory=threading.Lock)
     _newest: PageSnapshot | None = None
-    _good_until: float = 0.0
-    _going_back: threading.Lock = field(default_factory=threading.Lock)
+    _cached_until: float = 0.0
+    _past_lock: threading.Lock = field(default_factory=threading.Lock)
     _past: OrderedDict[datetime, PageSnapshot] = field(default_factory=OrderedDict)
     _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
-    _looked_at: datetime | None = None
+    _since_known_at: datetime | None = None
 
     def snapshot(self, at: datetime | None = None) -> PageSnapshot:
-        """The tables with their views, as of a moment or as they are now.
+        """The tables with their views, as of a past moment or as of now.
 
         Raises:
-            ConfigurationError: they cannot be read, or do not reach back that far.
+            ConfigurationError: the tables cannot be read, or do not reach back to the moment.
         """
         if at is not None:
-            with self._going_back:
-                return self._of_the_past(at)
-        # While one looks anew, the others have what was there before.
+            with self._past_lock:
+                return self._past_snapshot(at)
+        # While one request computes a new snapshot, the others get the previous one.
         newest = self._newest
-        if newest is not None and not self._looking.acquire(blocking=False):
+        if newest is not None and not self._newest_lock.acquire(blocking=False):
             return newest
         if newest is None:
-            self._looking.acquire()
+            self._newest_lock.acquire()
         try:
-            return self._look()
+            return self._refresh()
         finally:
-            self._looking.release()
+            self._newest_lock.release()
 
     def opened(self, at: datetime | None) -> PageSnapshot:
-        """The same, where nothing of it is needed yet: one of the past is not computed.
+        """The same snapshot, except that a past one is opened without computing its views.
 
         Raises:
-            ConfigurationError: as above.
+            ConfigurationError: the tables cannot be read, or do not reach back to the moment.
         """
         if at is None:
             return self.snapshot()
@@ -75,55 +75,55 @@ class Cluster:
     def since(
         self, group_id: str, status: str, snapshot: PageSnapshot, at: datetime | None
     ) -> datetime | None:
-        """Since when a group is in trouble, at least; None where nobody has looked yet."""
+        """The earliest known time since which a group is unhealthy; None if not determined yet."""
         if at is not None:
             return snapshot.standing.get(group_id)
         seen = self._since.get(group_id)
         return seen[1] if seen is not None and seen[0] == status else None
 
-    def _look(self) -> PageSnapshot:
-        if self._newest is not None and time.monotonic() < self._good_until:
+    def _refresh(self) -> PageSnapshot:
+        if self._newest is not None and time.monotonic() < self._cached_until:
             return self._newest
         began = time.monotonic()
         self._newest = newest = _computed(TableReader(self.tables))
         took_s = time.monotonic() - began
-        self._good_until = time.monotonic() + max(_FRESH_S, _SHARE * took_s)
-        # What it has not found soon is there when the page is loaded again.
-        looking_back = threading.Thread(target=self._look_back, args=(newest,), daemon=True)
-        looking_back.start()
-        looking_back.join(_LOOK_BACK_S)
+        self._cached_until = time.monotonic() + max(_CACHE_S, _CACHE_FACTOR * took_s)
+        # A slow search continues in its thread; the next refresh of the page shows its result.
+        search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
+        search.start()
+        search.join(_SINCE_TIMEOUT_S)
         return newest
 
-    def _look_back(self, snapshot: PageSnapshot) -> None:
-        """Note since when groups are in trouble; those that were at the last look, from before."""
-        before, self._looked_at = self._looked_at, snapshot.at
-        is_recent = before is not None and snapshot.at - before < _SEEN_FOR
+    def _find_since(self, snapshot: PageSnapshot) -> None:
+        """Find since when groups are unhealthy; reuse known times while the status is the same."""
+        before, self._since_known_at = self._since_known_at, snapshot.at
+        is_recent = before is not None and snapshot.at - before < _SINCE_VALID_FOR
         known = {
             group_id: seen
             for group_id, seen in self._since.items()
-            if is_recent and snapshot.in_trouble.get(group_id) == seen[0]
+            if is_recent and snapshot.unhealthy.get(group_id) == seen[0]
         }
-        worst = [group_id for group_id in snapshot.in_trouble if group_id not in known]
-        new = {group_id: snapshot.in_trouble[group_id] for group_id in worst[:MOST_LOOKED_BACK]}
+        worst = [group_id for group_id in snapshot.unhealthy if group_id not in known]
+        new = {group_id: snapshot.unhealthy[group_id] for group_id in worst[:MAX_GROUPS_WITH_SINCE]}
         since = standing_since(snapshot.reader, new, snapshot.at)
         self._since = known | {group_id: (new[group_id], at) for group_id, at in since.items()}
 
-    def _of_the_past(self, at: datetime) -> PageSnapshot:
+    def _past_snapshot(self, at: datetime) -> PageSnapshot:
         if at not in self._past:
             self._past[at] = _computed(self._reader(at))
         self._past.move_to_end(at)
-        while len(self._past) > _MOST_PAST:
+        while len(self._past) > _MAX_PAST:
             self._past.popitem(last=False)
         return self._past[at]
 
     def _reader(self, at: datetime) -> TableReader:
         if at > datetime.now(timezone.utc):
-            raise ConfigurationError(f"{at.isoformat()} is yet to come")
+            raise ConfigurationError(f"{at.isoformat()} is in the future")
         return TableReader(self.tables, as_of=at)
 
 
 def _computed(reader: TableReader) -> PageSnapshot:
-    """With what every page needs."""
+    """A snapshot with the view that every page needs."""
     found = PageSnapshot(reader)
     _ = found.groups
     return found

@@ -1,4 +1,4 @@
-"""A group: its state, members, partitions, charts and what happened to it."""
+"""The page of a group: its state, members, partitions, charts and events."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SPANS = {
     "24h": timedelta(hours=24),
     "7d": timedelta(days=7),
 }
-_LOOKS = 20
-_CLOSER = 4
-"""So many times the time between two looks is halved to find when a status changed."""
+_STATUS_STEPS = 20
+_HALVINGS = 4
+"""How often the interval around a status change is halved, to find its time more exactly."""
 _PARTITIONS_SORTED_BY = (
     *("topic", "partition", "committed_offset", "log_end_offset", "lag", "time_lag_ms"),
     *("rank", "commit_timestamp", "client_id", "pending_offset"),
@@ -35,21 +35,21 @@ _PARTITIONS_SORTED_BY = (
 
 
 def page() -> str:
-    """One group."""
+    """Show one group."""
     group_id = request.args.get("group", "")
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     found = next((row for row in snapshot.group_rows if row["group_id"] == group_id), None)
     events = _events(snapshot, group_id)
     if found is None and not events:
-        abort(404, f"There is no group {group_id!r} at this moment, and no event tells of one.")
-    stated = snapshot.reader.own("groups", _STATED, [group_id]).to_pylist()
+        abort(404, f"Group {group_id!r} does not exist at this moment and has no events.")
+    details = snapshot.reader.own("groups", _GROUP_COLUMNS, [group_id]).to_pylist()
     return render_template(
         "group.html",
         snapshot=snapshot,
         group_id=group_id,
         group=found,
-        stated=stated[0] if stated else None,
-        members=snapshot.reader.own("group_members", _MEMBERS, [group_id]).to_pylist(),
+        details=details[0] if details else None,
+        members=snapshot.reader.own("group_members", _MEMBER_COLUMNS, [group_id]).to_pylist(),
         partitions=rows_page(
             snapshot.partitions_of(group_id),
             request.args,
@@ -58,31 +58,38 @@ def page() -> str:
             searched="topic",
             page_rows=200,
         ),
-        events=events[:_MOST_EVENTS],
-        more_events=max(len(events) - _MOST_EVENTS, 0),
+        events=events[:_MAX_EVENTS],
+        more_events=max(len(events) - _MAX_EVENTS, 0),
         span=_span(),
         spans=SPANS,
     )
 
 
-_STATED = ["protocol_type", "protocol", "leader", "generation", "group_epoch", "replay_warning"]
-_MEMBERS = [
+_GROUP_COLUMNS = [
+    "protocol_type",
+    "protocol",
+    "leader",
+    "generation",
+    "group_epoch",
+    "replay_warning",
+]
+_MEMBER_COLUMNS = [
     *("member_id", "group_instance_id", "client_id", "client_host", "member_epoch"),
     *("member_state", "subscribed_topics", "assignment", "tasks"),
 ]
-_MOST_EVENTS = 200
+_MAX_EVENTS = 200
 
 
 def chart() -> Response:
-    """Lag and rates over time, and the status at some moments, as JSON."""
+    """Lag, rates and status over time, as JSON."""
     group_id = request.args.get("group", "")
     reader = g.cluster.snapshot(g.at).reader
     until: datetime = reader.moment
     since = until - SPANS[_span()]
     found = lag_history(reader, group_id, since=since, until=until)
-    looks = [
-        _look(reader, group_id, since + (until - since) * number / _LOOKS)
-        for number in range(_LOOKS + 1)
+    statuses = [
+        _status_at(reader, group_id, since + (until - since) * number / _STATUS_STEPS)
+        for number in range(_STATUS_STEPS + 1)
     ]
     return jsonify(
         {
@@ -90,41 +97,41 @@ def chart() -> Response:
             "lag": found.lag,
             "commit_rate": found.commit_rate_per_s,
             "produce_rate": found.produce_rate_per_s,
-            "statuses": [_shown(one) for one in looks],
+            "statuses": [_status_json(one) for one in statuses],
             "changes": [
-                {**_shown(now), "before": before.status}
-                for before, now in _changes(reader, group_id, looks)
+                {**_status_json(now), "before": before.status}
+                for before, now in _changes(reader, group_id, statuses)
             ],
         }
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """The status of a group at a moment; None where no such group was known."""
+class _GroupStatus:
+    """The status of a group at a moment; None if the group did not exist."""
 
     at: datetime
     status: str | None
     reason: str
 
 
-def _look(reader: TableReader, group_id: str, at: datetime) -> _Look:
+def _status_at(reader: TableReader, group_id: str, at: datetime) -> _GroupStatus:
     before = reader if at == reader.moment else reader.before(at)
     if before is not None:
         for row in group_statuses(before, at=at, group_ids=[group_id]).to_pylist():
-            return _Look(at, row["status"], row["reason"])
-    return _Look(at, None, "no such group was known")
+            return _GroupStatus(at, row["status"], row["reason"])
+    return _GroupStatus(at, None, "the group did not exist")
 
 
 def _changes(
-    reader: TableReader, group_id: str, looks: Sequence[_Look]
-) -> Iterator[tuple[_Look, _Look]]:
-    """Where the status became another one: the last look before and the first after, closer by."""
-    for before, after in pairwise(looks):
+    reader: TableReader, group_id: str, statuses: Sequence[_GroupStatus]
+) -> Iterator[tuple[_GroupStatus, _GroupStatus]]:
+    """The status before and after each change, at moments close to the change."""
+    for before, after in pairwise(statuses):
         if before.status == after.status:
             continue
-        for _ in range(_CLOSER):
-            between = _look(reader, group_id, before.at + (after.at - before.at) / 2)
+        for _ in range(_HALVINGS):
+            between = _status_at(reader, group_id, before.at + (after.at - before.at) / 2)
             if between.status == before.status:
                 before = between
             else:
@@ -132,13 +139,13 @@ def _changes(
         yield before, after
 
 
-def _shown(look: _Look) -> dict[str, Any]:
-    known = {"at": look.at.timestamp(), "status": look.status, "reason": look.reason}
-    return known | {"level": "none" if look.status is None else level(look.status)}
+def _status_json(found: _GroupStatus) -> dict[str, Any]:
+    known = {"at": found.at.timestamp(), "status": found.status, "reason": found.reason}
+    return known | {"level": "none" if found.status is None else level(found.status)}
 
 
 def _events(snapshot: PageSnapshot, group_id: str) -> list[dict[str, Any]]:
-    """What happened to a group, the newest first."""
+    """The events of a group, newest first."""
     until = snapshot.at
     found: list[dict[str, Any]] = snapshot.reader.read(
         "group_events", filters=[("group_id", "=", group_id)]

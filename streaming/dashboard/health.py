@@ -1,4 +1,4 @@
-"""How the tables themselves are: loading, accounting, the last micro-batches; and alerts."""
+"""The pages about the tables (load progress, accounting, last micro-batches) and about alerts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SORTED_BY = (
 )
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 20
-_COARSE = timedelta(milliseconds=10)
-"""The clock that stamps files goes by ticks of the kernel, of 10 ms at most."""
+_CLOCK_TICK = timedelta(milliseconds=10)
+"""Modification times of files have the resolution of a kernel tick, at most 10 ms."""
 _MOST_QUARANTINED = 50
 
 
 def page() -> str:
-    """Whether what the pages show can be believed."""
+    """Show whether the tables are complete and correct."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     rows = [_accounted(row) for row in snapshot.progress]
     columns = ["record_timestamp", "log_partition", "record_offset", "reason"]
@@ -46,32 +46,32 @@ def page() -> str:
 
 
 def alerts() -> str:
-    """What the rules of `alert run` found."""
+    """Show the alerts of `alert run`."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
 
 
 def _accounted(row: Row) -> Row:
-    told = sum(row[f"records_{name}"] for name in _ACCOUNTED)
+    accounted = sum(row[f"records_{name}"] for name in _ACCOUNTED)
     behind = row["high_watermark"] - row["next_offset"]
     return {
         **row,
         "behind": behind,
-        "difference": row["records_read"] - told,
+        "difference": row["records_read"] - accounted,
         "unaccounted": row["records_unaccounted"] or 0,
     }
 
 
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
-    """The last versions of `load_progress`, one for each micro-batch, and a moment of each.
+    """The last versions of `load_progress`, one per micro-batch, each with a moment that shows it.
 
-    Right before the next one was written: Delta goes by the time of a file, which is some time
-    after the time in it, or before it by as much as a file system's clock is coarse.
+    The moment is just before the next version. Delta uses the modification time of a file. It is
+    later than the time in the file, or earlier by at most one clock tick of the file system.
     """
     found, until = [], snapshot.at
     for version, written_at in snapshot.reader.commits(_MOST_BATCHES):
         found.append({"version": version, "written_at": written_at, "at": until})
-        until = written_at - _COARSE
+        until = written_at - _CLOCK_TICK
     return found
 
 

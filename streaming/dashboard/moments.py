@@ -1,4 +1,4 @@
-"""Moments that an address names."""
+"""Moments in the arguments of an address."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streaming.tables.reader import parse_as_of
 
 
 def moment_of(argument: str) -> datetime | None:
-    """The moment of an argument, None where it is empty or not there.
+    """The moment of an argument; None if the argument is empty or absent.
 
     Raises:
-        ConfigurationError: it is no time.
+        ConfigurationError: the argument is not a time.
     """
     text = request.args.get(argument, "")
     found = parse_as_of(text) if text else None
     if isinstance(found, int):
-        raise ConfigurationError(f"{text[:40]} is no time such as 2026-11-21T03:14:00Z")
+        raise ConfigurationError(f"{text[:40]} is not a time such as 2026-11-21T03:14:00Z")
     return found

@@ -1,4 +1,4 @@
-"""The overview: which groups are in trouble, since when and why."""
+"""The overview: unhealthy groups with start time and reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SORTED_BY = (
 
 
 def page() -> str:
-    """All groups, worst first."""
+    """Show all groups, worst first."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     groups = rows_page(
         snapshot.group_rows,
@@ -34,7 +34,7 @@ def page() -> str:
 
 
 def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
-    """Each cluster with the counts of its statuses, or why it cannot be shown."""
+    """Each cluster with the counts of its statuses, or with the error that hides it."""
     found: list[dict[str, Any]] = []
     for cluster in clusters:
         try:
@@ -56,7 +56,7 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, Any]:
         "time_lag_ms": max(_known(snapshot, "max_time_lag_ms"), default=None),
         "hanging": sum(row["is_hanging"] for row in snapshot.transactions),
         "pending": len(snapshot.transactions),
-        # Alerts are those of now.
+        # Alerts are always read as of now, so a page of the past has no count.
         "firing": None
         if g.at
         else sum(row["state"] == "firing" for row in current_alerts(snapshot)),

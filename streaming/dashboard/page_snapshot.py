@@ -1,4 +1,4 @@
-"""A snapshot with what several pages show of it."""
+"""A snapshot with the views that several pages share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from streaming.lag.standing import standing_since
 from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
-MOST_LOOKED_BACK = 200
-"""Of so many groups in trouble a page tells since when they are."""
-_WELL = frozenset({Status.OK, Status.IDLE})
+MAX_GROUPS_WITH_SINCE = 200
+"""For how many unhealthy groups a page determines the start time."""
+_HEALTHY = frozenset({Status.OK, Status.IDLE})
 
 
 class PageSnapshot(Snapshot):
@@ -26,7 +26,7 @@ class PageSnapshot(Snapshot):
 
     @cached_property
     def group_rows(self) -> Sequence[Row]:
-        """Each group with its status, its members and the least of its retention margins."""
+        """Each group with its status, number of members and smallest retention margin."""
         margins = lag_totals(self.lags, "group")
         known = dict(
             zip(
@@ -50,11 +50,11 @@ class PageSnapshot(Snapshot):
         ]
 
     def partitions_of(self, group_id: str) -> Sequence[Row]:
-        """Rows of `group_lag` of a group with their status."""
+        """Rows of `group_lag` of a group, with status."""
         return self._with_status(pc.field("group_id") == group_id)
 
     def partitions_of_topic(self, topic: str) -> Sequence[Row]:
-        """Rows of `group_lag` of all groups that have committed offsets of a topic."""
+        """Rows of `group_lag` of all groups with committed offsets of a topic, with status."""
         return self._with_status(pc.field("topic") == topic)
 
     def _with_status(self, condition: pc.Expression) -> Sequence[Row]:
@@ -72,22 +72,22 @@ class PageSnapshot(Snapshot):
         }
 
     @cached_property
-    def in_trouble(self) -> Mapping[str, str]:
-        """The status of each group that is not well, the worst first."""
+    def unhealthy(self) -> Mapping[str, str]:
+        """The status of each unhealthy group, worst first."""
         rows = sorted(self.group_rows, key=lambda row: -row["rank"])
         return {
-            row["group_id"]: row["status"] for row in rows if Status(row["status"]) not in _WELL
+            row["group_id"]: row["status"] for row in rows if Status(row["status"]) not in _HEALTHY
         }
 
     @cached_property
     def standing(self) -> Mapping[str, datetime]:
-        """Since when at least groups are in trouble."""
-        worst = dict(list(self.in_trouble.items())[:MOST_LOOKED_BACK])
+        """The earliest known time since which each unhealthy group has its status."""
+        worst = dict(list(self.unhealthy.items())[:MAX_GROUPS_WITH_SINCE])
         return standing_since(self.reader, worst, self.at)
 
     @cached_property
     def known_until(self) -> datetime | None:
-        """Up to when the tables have every commit, None where that is not known."""
+        """The time up to which the tables have every commit; None if unknown."""
         known = tables_known_until(self.reader, self.at).filter(pc.field("is_sampled"))
         found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
         return found
@@ -100,12 +100,12 @@ class PageSnapshot(Snapshot):
 
     @cached_property
     def quarantined(self) -> int:
-        """How many records could not be read."""
+        """The number of quarantined records."""
         return sum(row["records_quarantined"] for row in self.progress)
 
     @cached_property
     def transactions(self) -> Sequence[Row]:
-        """Transactions that hold committed offsets back, the oldest first."""
+        """Ongoing transactions with pending offsets, oldest first."""
         by_producer: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
         for row in self.reader.read("pending_offsets").to_pylist():
             key = row["log_partition"], row["producer_id"], row["group_id"]
@@ -130,7 +130,7 @@ class PageSnapshot(Snapshot):
 
 
 def current_alerts(snapshot: Snapshot) -> Sequence[Row]:
-    """Rows of `alerts` as they are now, whatever the moment; those that fire first."""
+    """Rows of `alerts`, always as of now; firing alerts come first."""
     found: list[Row] = snapshot.reader.read("alerts").to_pylist()
     order = {"firing": 0, "pending": 1, "resolved": 2}
     return sorted(found, key=lambda row: (order[row["state"]], -row["since"].timestamp()))

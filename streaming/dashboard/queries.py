@@ -1,4 +1,4 @@
-"""SQL: an editor, its examples, and the answer as a table or a file."""
+"""The SQL page: an editor, example queries, and the result as a table or a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaming.views.sql.question import Form, Question, SqlLimits
 from streaming.views.sql.slots import Slots
 
 PROCESSES: Final = "sql_processes"
-"""The extension of the application that answers queries."""
+"""The key of the query processes in the extensions of the application."""
 AT_ONCE: Final = 3
 SHOWN_LIMITS: Final = SqlLimits(
     within_s=20.0, memory_bytes=1 << 30, answer_bytes=64 << 20, most_rows=1_000
@@ -32,7 +32,7 @@ FILE_LIMITS: Final = SqlLimits(
 
 
 class _File(NamedTuple):
-    """A form of an answer that can be taken away."""
+    """A download format of a result."""
 
     form: Form
     media_type: str
@@ -47,12 +47,12 @@ _FILES: Final[Mapping[str, _File]] = {
 
 
 def sql_processes(tables: Collection[str]) -> SqlProcesses:
-    """The processes that answer the queries of a page."""
+    """The processes that run the queries of the page."""
     return SqlProcesses(Slots("queries", AT_ONCE), tables)
 
 
 def page() -> str | Response:
-    """Answer the query of the address."""
+    """Show or send the result of the query in the address."""
     select = request.args.get("query", "")
     snapshot: PageSnapshot = g.cluster.opened(g.at)
     as_file = _FILES.get(request.args.get("format", ""))

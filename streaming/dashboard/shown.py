@@ -1,4 +1,4 @@
-"""How values are shown: filters of the templates."""
+"""The text of values: filters of the templates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS = {
 
 
 def number(value: float | None) -> str:
-    """A number with its thousands apart.
+    """A number with thousands separators.
 
     >>> number(1234567), number(0.25), number(1234.5)
     ('1,234,567', '0.25', '1,234')
@@ -35,59 +35,59 @@ def number(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A time in ms as people say it."""
+    """A duration in ms as readable text."""
     return _NONE if ms is None else time_text(ms)
 
 
 def moment(value: datetime | None) -> str:
-    """A moment: UTC as it leaves here, the reader's own zone once the script has seen it."""
+    """A moment in UTC; the script of the page converts it to the time zone of the reader."""
     if value is None:
         return _NONE
     if value.tzinfo is None:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     utc = value.astimezone(timezone.utc)
-    told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
-    return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), told)
+    utc_text = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), utc_text)
 
 
 def text(value: str | None) -> str:
-    """What some client chose, with what a screen would not show written as an escape."""
+    """Text that a client chose, with unprintable characters as escapes."""
     if value is None:
         return _NONE
     return printable(value) if value else Markup('<span class="none">(empty)</span>')
 
 
 def cell(value: str | None, kind: str) -> str:
-    """A cell of an answer to SQL, as `ShownAnswer` has it."""
+    """A cell of an SQL result, as `ShownAnswer` holds it."""
     if kind == TIME and value is not None:
         return moment(datetime.fromisoformat(value))
     return text(value)
 
 
 def level(status: str) -> str:
-    """How bad a status is, for its colour."""
+    """The severity of a status, for its colour."""
     return _LEVELS.get(Status(status), "bad")
 
 
 def assignment(partitions: Iterable[Mapping[str, Any]] | None) -> str:
-    """Topic partitions, those of a topic together: `orders 0-2, 5`."""
+    """Partitions grouped by topic: `orders 0-2, 5`."""
     if partitions is None:
         return _NONE
     topics: dict[str, list[int]] = {}
     for one in partitions:
         topics.setdefault(one["topic"] or one["topic_id"] or "?", []).append(one["partition"])
-    told = (f"{printable(topic)} {_ranges(sorted(found))}" for topic, found in topics.items())
-    return "; ".join(told) or "none"
+    texts = (f"{printable(topic)} {_ranges(sorted(found))}" for topic, found in topics.items())
+    return "; ".join(texts) or "none"
 
 
 def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
-    """Tasks of a streams group."""
-    told = (f"{t['task_type']} {t['subtopology_id']}_{t['partition']}" for t in of_member or ())
-    return printable(", ".join(told))
+    """Tasks of a member of a streams group."""
+    texts = (f"{t['task_type']} {t['subtopology_id']}_{t['partition']}" for t in of_member or ())
+    return printable(", ".join(texts))
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Numbers, those in a row together.
+    """Sorted numbers, with consecutive ones as ranges.
 
     >>> _ranges([0, 1, 2, 5])
     '0-2, 5'
@@ -102,6 +102,6 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def add_filters(app: Flask) -> None:
-    """Give the templates these functions."""
+    """Register these functions as template filters."""
     for function in (number, duration, moment, text, cell, level, assignment, tasks):
         app.template_filter(function.__name__)(function)

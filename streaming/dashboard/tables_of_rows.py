@@ -1,4 +1,4 @@
-"""Tables that are sorted, filtered and paged by their address, so that a view can be shared."""
+"""Tables whose sort order, filter and page are in the address, so that users can share a view."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PAGE_ROWS = 50
 class RowsPage:
     """A page of a table.
 
-    `page` counts from 1; `total` is how many rows fit, `of` how many there are, and `statuses` how
-    many of those are in each status, worst first.
+    `page` counts from 1. `total` is the number of rows that match the filter, and `of` the number
+    of all rows. `statuses` counts all rows by status, worst first.
     """
 
     rows: Sequence[Row]
@@ -41,17 +41,18 @@ def rows_page(
     searched: str | None = None,
     page_rows: int = PAGE_ROWS,
 ) -> RowsPage:
-    """The page of a table that an address asks for.
+    """The page of a table that an address selects.
 
-    It says `search` (a part of a name), `status`, `sort` (`-` before it for descending) and `page`.
+    The address may set `search` (part of a name), `status`, `sort` (a column, with the prefix `-`
+    for descending order) and `page`.
 
     Args:
-        rows: all of them.
-        arguments: of the address.
-        sort: what they are sorted by where the address says nothing that is known.
-        columns: what they can be sorted by.
-        searched: the column that names are searched in; rows have a `status` then.
-        page_rows: how many of them a page has.
+        rows: all rows.
+        arguments: the arguments of the address.
+        sort: the default sort order, also if the address has an unknown column.
+        columns: the columns that can be sorted by.
+        searched: the column that is searched; rows must then have a `status`.
+        page_rows: the number of rows per page.
     """
     wanted = arguments.get("sort", sort)
     name = wanted.removeprefix("-")
@@ -66,7 +67,7 @@ def rows_page(
     ]
     known = [row for row in found if row[name] is not None]
     known.sort(key=lambda row: _order(row[name]), reverse=is_descending)
-    # What is not known comes last, whichever way.
+    # Rows with an unknown value come last in both directions.
     ordered = known + [row for row in found if row[name] is None]
     pages = max(ceil(len(ordered) / page_rows), 1)
     number = arguments.get("page", "1")
@@ -85,7 +86,7 @@ def rows_page(
 
 
 def counted(statuses: Iterable[str]) -> Mapping[str, int]:
-    """How many there are of each status, worst first."""
+    """The number of each status, worst first."""
     found = Counter(Status(status) for status in statuses)
     return {status.value: found[status] for status in sorted(found, key=lambda one: -one.rank)}
 

@@ -1,4 +1,4 @@
-"""A topic: who reads it, and how its partitions differ; and the transactions that hold groups."""
+"""The pages of a topic (its groups and partitions) and of pending transactions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PARTITIONS_SORTED_BY = (
 
 
 def page() -> str:
-    """One topic."""
+    """Show one topic."""
     name = request.args.get("topic", "")
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     rows = snapshot.partitions_of_topic(name)
     if not rows:
-        abort(404, f"No group has a committed offset of a topic {name!r} at this moment.")
+        abort(404, f"No group has a committed offset of topic {name!r} at this moment.")
     return render_template(
         "topic.html",
         snapshot=snapshot,
@@ -47,7 +47,7 @@ def page() -> str:
 
 
 def transactions() -> str:
-    """Committed offsets that wait for the end of a transaction."""
+    """Show pending offsets, and the groups that a transaction blocks."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     blocked = [
         row
@@ -96,7 +96,7 @@ def _partitions(rows: Sequence[Row]) -> list[Row]:
     total = sum(rates)
     return [
         {
-            **{name: found[0][name] for name in _OF_LOG},
+            **{name: found[0][name] for name in _LOG_COLUMNS},
             "partition": partition,
             "share": rate / total if total else None,
             "max_lag": max((row["lag"] for row in found if row["lag"] is not None), default=None),
@@ -106,6 +106,6 @@ def _partitions(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-_OF_LOG = ("log_start_offset", "log_end_offset", "last_stable_offset", "produce_rate_per_s")
+_LOG_COLUMNS = ("log_start_offset", "log_end_offset", "last_stable_offset", "produce_rate_per_s")
 
 PAGES = (("topic", "topic", page), ("transactions", "transactions", transactions))

@@ -173,7 +173,7 @@ def test_the_past_is_another_page_of_the_same(
     expect(page.locator(".verdict")).to_contain_text("went back")
     page.get_by_label("As of").fill(tables.before.isoformat())
     page.get_by_role("button", name="Go").click()
-    expect(page.get_by_role("status")).to_contain_text("This is the past")
+    expect(page.get_by_role("status")).to_contain_text("Past snapshot")
     expect(page.locator(".verdict")).not_to_contain_text("went back")
     # In the reader's own zone, UTC on hover.
     time = page.locator("[role=status] time")
@@ -308,7 +308,7 @@ def test_another_site_can_link_here_and_nothing_else(
         eventually(lambda: len(statuses) == 9)
         assert statuses == [403] * 9
         page.get_by_role("link", name="changes").click()
-        expect(page.locator("h1")).to_have_text("What changed")
+        expect(page.locator("h1")).to_have_text("Changes")
         page.go_back()
         page.get_by_role("link", name="sql").click()
         expect(page.locator("h1")).to_have_text("Forbidden" if site == "localhost" else "SQL")

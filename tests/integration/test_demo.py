@@ -46,7 +46,7 @@ PAGES = {
     "group?group=billing&span=15m": "Group billing",
     "topic?topic=orders": "Topic orders",
     "transactions": "Transactions",
-    "changes": "What changed",
+    "changes": "Changes",
     "alerts": "Alerts",
     "sql?query=FROM+group_lag": "SQL",
     "health": "Health of the tables",

@@ -1,7 +1,7 @@
-// Charts of a group: what the server answers in JSON, drawn by uPlot, and the same as a table.
+// Charts of a group: the server's JSON, drawn by uPlot and repeated as a table.
 "use strict";
 
-const AGAIN_MS = 30000;
+const REDRAW_MS = 30000;
 
 function drawCharts(root) {
   for (const place of root.querySelectorAll("[data-chart]:not([data-drawn])")) {
@@ -22,7 +22,7 @@ async function draw(place) {
   } catch (error) {
     place.textContent = `The charts cannot be drawn: ${error.message}`;
   }
-  // The past stays as it is.
+  // Only pages of the current state refresh their charts.
   if (document.body.dataset.refreshS) {
     setTimeout(() => {
       if (place.isConnected && !document.hidden && sessionStorage.getItem("refreshing") !== "no") draw(place);
@@ -30,7 +30,7 @@ async function draw(place) {
         for (const plot of place.isConnected ? [] : plotsOf.get(place) || []) plot.destroy();
         delete place.dataset.drawn;
       }
-    }, AGAIN_MS);
+    }, REDRAW_MS);
   }
 }
 
@@ -39,7 +39,7 @@ const plotsOf = new WeakMap();
 function show(place, data) {
   const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
   const open = new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
-  // uPlot remembers every plot that is not told to go.
+  // uPlot keeps a reference to each plot until it is destroyed.
   for (const plot of plotsOf.get(place) || []) plot.destroy();
   const plots = [];
   plotsOf.set(place, plots);
@@ -59,10 +59,10 @@ function statusStrip(statuses, changes) {
     const item = document.createElement("li");
     item.dataset.level = one.level;
     const at = localTime(new Date(1000 * one.at));
-    item.title = `${at}: ${one.status || "not there"}: ${one.reason}`;
+    item.title = `${at}: ${one.status || "absent"}: ${one.reason}`;
     const text = document.createElement("span");
     text.className = "hidden";
-    text.textContent = `${at}: ${one.status || "not there"}`;
+    text.textContent = `${at}: ${one.status || "absent"}`;
     item.append(text);
     list.append(item);
   }
@@ -74,7 +74,7 @@ function statusStrip(statuses, changes) {
 function changesTable(changes) {
   const rows = [...changes].reverse().map((one) => [
     localTime(new Date(1000 * one.at)),
-    `${one.before || "not there"} → ${one.status || "not there"}`,
+    `${one.before || "absent"} → ${one.status || "absent"}`,
     one.reason,
   ]);
   return detailed("Status changes", ["By", "Change", "Why"], rows);
@@ -86,7 +86,7 @@ function chart(title, data, series, width, plots) {
   if (known.length === 0) {
     const none = document.createElement("p");
     none.className = "note";
-    none.textContent = "Nothing is known of this time.";
+    none.textContent = "No data for this time range.";
     figure.append(none);
     return figure;
   }
@@ -113,8 +113,8 @@ function chart(title, data, series, width, plots) {
 }
 
 function asTable(title, data, series) {
-  const some = data.at.map((_, number) => number).filter((number) => number % 10 === 0 || number === data.at.length - 1);
-  const rows = some.map((number) => [
+  const shownRows = data.at.map((_, number) => number).filter((number) => number % 10 === 0 || number === data.at.length - 1);
+  const rows = shownRows.map((number) => [
     localTime(new Date(1000 * data.at[number])),
     ...series.map(([name]) => shown(data[name][number])),
   ]);

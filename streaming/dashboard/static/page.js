@@ -1,12 +1,12 @@
-// What the page does by itself: times in the reader's zone, filters as one types, and refreshing.
-// Without it every page works all the same, in UTC and with its buttons.
+// Shows times in the reader's zone, filters while the user types, and refreshes the page.
+// Without this script every page still works, in UTC and with its buttons.
 "use strict";
 
 (() => {
-  const SOON_MS = 150;
+  const DEBOUNCE_MS = 150;
   let isRefreshing = sessionStorage.getItem("refreshing") !== "no";
   let timer = 0;
-  let asked = 0;
+  let lastRequest = 0;
 
   function showTimes(root) {
     for (const time of root.querySelectorAll("time")) {
@@ -25,7 +25,7 @@
     return wanted;
   }
 
-  // Put a newer main into the page; what is marked as kept stays as it is.
+  // Replace the main element by a newer one; elements marked data-keep are kept.
   function replaceMain(html) {
     const next = new DOMParser().parseFromString(html, "text/html");
     const main = document.getElementById("main");
@@ -42,7 +42,7 @@
       if (open.has(summary.textContent)) summary.parentElement.open = true;
     }
     const scrolled = [...main.querySelectorAll(".wide")].map((one) => one.scrollLeft);
-    // Fields that somebody writes into are not theirs to lose.
+    // Keep the filter form while the user types in it.
     const form = main.querySelector("form[data-live]");
     const newForm = other.querySelector("form[data-live]");
     if (form && newForm && form.contains(active)) newForm.replaceWith(form);
@@ -61,7 +61,7 @@
     drawCharts(main);
   }
 
-  // What has the focus, as the how-manieth of those like it.
+  // The focused element, as a selector and the index among its matches.
   function placeOf(active, main) {
     if (!main.contains(active)) return null;
     const href = active.getAttribute("href");
@@ -70,17 +70,17 @@
   }
 
   async function load(address, isWanted = () => true) {
-    const number = ++asked;
+    const number = ++lastRequest;
     const answer = await fetch(address, { headers: { Accept: "text/html" } });
-    // Somebody has to sign in again.
+    // The session has ended: reload, so that the user can sign in.
     if (answer.redirected) {
       location.reload();
       return;
     }
-    // Too much at once: the page stays as it is, and asks again.
+    // The server is busy: keep the page, and retry at the next refresh.
     if (answer.status === 503) throw new Error("busy");
     const html = await answer.text();
-    if (number === asked && isWanted()) replaceMain(html);
+    if (number === lastRequest && isWanted()) replaceMain(html);
   }
 
   const isBusy = () => {
@@ -93,9 +93,9 @@
     if (isRefreshing && !isBusy()) {
       try {
         await load(location.href, () => isRefreshing && !isBusy());
-        document.body.classList.remove("away");
+        document.body.classList.remove("stale");
       } catch {
-        document.body.classList.add("away");
+        document.body.classList.add("stale");
       }
     }
     setTimeout(refresh, 1000 * seconds, seconds);
@@ -114,7 +114,7 @@
       const wanted = addressOf(form);
       history.replaceState(null, "", wanted);
       load(wanted).catch(() => form.submit());
-    }, SOON_MS);
+    }, DEBOUNCE_MS);
   });
 
   document.addEventListener("submit", (event) => {

@@ -1,4 +1,4 @@
-// Times in the reader's zone. Each has its offset: the hour before clocks go back comes twice.
+// Times in the reader's zone, with UTC offset: one hour repeats when clocks go back.
 "use strict";
 
 const two = (number) => String(number).padStart(2, "0");
@@ -11,21 +11,21 @@ function offsetOf(at) {
 
 const dayOf = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 
-// As in "2026-10-25 02:30:00 +02:00", which inUtc takes back.
+// Such as "2026-10-25 02:30:00 +02:00"; inUtc parses this form.
 function localTime(at) {
   return `${dayOf(at)} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())} ${offsetOf(at)}`;
 }
 
-// A time that says no zone is one of the reader's: the server takes it for UTC.
+// Converts a time without a zone from the reader's zone to UTC, which the server assumes.
 function inUtc(text) {
   const given = text.trim().replace(/\s+(?=(Z|[+-]\d\d:?\d\d)$)/i, "").replace(" ", "T");
   if (!given || /(Z|[+-]\d\d:?\d\d)$/i.test(given)) return given;
-  // A day alone would be taken for one of UTC.
+  // Date() reads a date without a time as UTC.
   const at = new Date(/^\d{4}-\d\d-\d\d$/.test(given) ? `${given}T00:00` : given);
   return Number.isNaN(at.getTime()) ? text.trim() : at.toISOString();
 }
 
-// Labels of moments in a row: day and offset where they change.
+// Axis labels; the day and the UTC offset appear only where they change.
 function timeLabels(seconds) {
   let day = "";
   let offset = "";

@@ -124,7 +124,7 @@ def test_it_is_filtered_sorted_and_paged_by_the_address(client: FlaskClient) -> 
         f"group-01{number}" for number in range(9, -1, -1)
     ]
     assert groups_of(text_of(client, "/c/prod/?status=REWIND")) == [REWOUND]
-    assert "No group fits." in text_of(client, "/c/prod/?search=nobody")
+    assert "No group matches." in text_of(client, "/c/prod/?search=nobody")
     second = text_of(client, "/c/prod/?search=group-&sort=group_id&page=2")
     assert groups_of(second)[0] == "group-050"
     assert "page 2 of 3" in second
@@ -144,11 +144,11 @@ def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardT
     at = urlencode({"at": tables.before.isoformat()})
     then = text_of(client, f"/c/prod/?{at}")
     assert "went back" not in then
-    assert "This is the past" in then
+    assert "Past snapshot" in then
     found = text_of(client, f"/c/prod/?{at}&search={REWOUND}")
     (link,) = re.findall(rf'<a href="([^"]*group\?[^"]*group={REWOUND}[^"]*)"', found)
     group = text_of(client, unescape(link))
-    assert "This is the past" in group
+    assert "Past snapshot" in group
     assert "offset rewind" not in group
     assert "data-refresh-s" not in group
     assert "offset rewind" in text_of(client, f"/c/prod/group?group={REWOUND}")
@@ -198,7 +198,7 @@ def test_the_tables_of_a_group_and_a_topic_are_filtered(
     ):
         shown = text_of(client, f"/c/prod/{page}?{urlencode({**of, **wanted})}")
         table = shown[: shown.index("Pages of ")]
-        assert (row in table, " fits." in table) == (fits, not fits)
+        assert (row in table, " matches." in table) == (fits, not fits)
         # What the page is of, and its order, stay while one types.
         (kept,) = of.values()
         form = shown[shown.index('<form method="get" class="filter"') :]
@@ -298,16 +298,16 @@ def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("address", "status", "message"),
     [
-        ("/c/other/", 404, "There is no such cluster."),
-        ("/c/prod/group?group=nobody", 404, "There is no group 'nobody'"),
+        ("/c/other/", 404, "Unknown cluster."),
+        ("/c/prod/group?group=nobody", 404, "Group 'nobody' does not exist"),
         ("/c/prod/topic?topic=none", 404, "No group has a committed offset"),
         ("/c/prod/?at=yesterday", 400, "'yesterday' is neither a version nor a time"),
-        ("/c/prod/?at=7", 400, "7 is no time"),
+        ("/c/prod/?at=7", 400, "7 is not a time"),
         ("/c/prod/?at=2001-01-01", 400, "it begins at"),
-        ("/c/prod/?at=2999-01-01", 400, "is yet to come"),
+        ("/c/prod/?at=2999-01-01", 400, "is in the future"),
         ("/c/prod/?at=0001-01-01T00:00:00%2B23:00", 400, "is neither a version nor a time"),
         (f"/c/prod/?at={'9' * 5000}", 400, "is neither a version nor a time"),
-        ("/c/prod/changes?since=17", 400, "17 is no time"),
+        ("/c/prod/changes?since=17", 400, "17 is not a time"),
         ("/nothing", 404, "not found"),
     ],
 )

@@ -45,7 +45,7 @@ def test_the_past_holds_nobody_up(tables: DashboardTables, monkeypatch: pytest.M
         assert cluster.snapshot() is newest
         # Neither does one who looks anew.
         is_at_it.clear()
-        cluster._good_until = 0
+        cluster._cached_until = 0
         anew = threading.Thread(target=cluster.snapshot)
         anew.start()
         assert is_at_it.wait(30)
@@ -64,14 +64,14 @@ def test_since_when_a_group_is_in_trouble(
     first = cluster.snapshot()
 
     def since() -> datetime | None:
-        cluster._good_until = 0
+        cluster._cached_until = 0
         return cluster.since(REWOUND, "REWIND", cluster.snapshot(), None)
 
     eventually(lambda: cluster.since(REWOUND, "REWIND", first, None) == first.at)
     # It stays so while somebody looks.
     assert since() == first.at
     # Of what was while nobody did, nothing is known.
-    monkeypatch.setattr(module, "_SEEN_FOR", timedelta(0))
+    monkeypatch.setattr(module, "_SINCE_VALID_FOR", timedelta(0))
     eventually(lambda: (since() or first.at) > first.at)
     set_back(tables.folder, committed=990)
     assert since() is None
@@ -82,5 +82,5 @@ def test_past_snapshots_are_few(tables: DashboardTables) -> None:
     for number in range(12):
         cluster.snapshot(tables.after + timedelta(microseconds=number))
     assert len(cluster._past) == 8
-    with pytest.raises(ConfigurationError, match="is yet to come"):
+    with pytest.raises(ConfigurationError, match="is in the future"):
         cluster.snapshot(datetime.now(timezone.utc) + timedelta(hours=1))

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from streaming.dashboard import cluster, queries
-from streaming.dashboard.app import COSTLY_AT_ONCE, MAY_WAIT, create_app, serving_page
+from streaming.dashboard.app import COSTLY_AT_ONCE, MAX_WAITING, create_app, serving_page
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.metrics.server import serving
 from streaming.tables.reader import TableReader
@@ -83,17 +83,17 @@ def test_pages_of_the_past_hold_up_no_other(
         jobs = [pool.submit(get, costly[number % 2]) for number in range(8)]
         try:
             done = as_completed(jobs)
-            refused = [next(done).result() for _ in range(8 - COSTLY_AT_ONCE - MAY_WAIT)]
+            refused = [next(done).result() for _ in range(8 - COSTLY_AT_ONCE - MAX_WAITING)]
             assert [answer.status_code for answer in refused] == [503] * len(refused)
             assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-            assert "pages of the past: at most 2 are computed at once" in refused[0].text
+            assert "costly pages: at most 2 are computed at once" in refused[0].text
             for page in ("", "health", "sql?query=FROM+group_status"):
                 assert get(page).status_code == 200
             assert sum(job.done() for job in jobs) == len(refused)
         finally:
             go_on.set()
         statuses = [job.result().status_code for job in jobs]
-    assert statuses.count(200) == COSTLY_AT_ONCE + MAY_WAIT
+    assert statuses.count(200) == COSTLY_AT_ONCE + MAX_WAITING
 
 
 def test_sql_of_the_past_computes_nothing_here(
