@@ -1,11 +1,11 @@
-"""Everything with an outside: Kafka, Spark, Delta tables, HTTP, the command line.
+"""The parts with external interfaces: Kafka, Spark, Delta tables, HTTP and the command line.
 
 A package imports only those below it: `cli` > `local` > `run` > `dashboard` > `metrics` > `alerts`
 > `views` > `verify` > `engine` | `reload` | `lag` > `tables` | `source` > `kafka` > `jvm` >
 `errors`, and `coordinator_state`.
 
-The names in `__all__` are public. All other names may move. A public name is imported when it is
-first used, so that `import streaming` costs nothing.
+The names in `__all__` are public. All other names may move. A public name is imported at its first
+use, which keeps `import streaming` fast.
 
 >>> from streaming import CoordinatorTables, EmbeddedBroker, RunSettings
 >>> from streaming import create_views, run_query, verify_cluster

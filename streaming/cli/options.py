@@ -40,7 +40,7 @@ class KafkaPropertiesOption(StateOption):
     On the command line they are `--kafka KEY=VALUE`, in the environment a JSON object, in the file
     a `[kafka]` table. A secret on the command line is refused, because every process of the machine
     can read it. A secret in the file or the environment is moved to an environment variable, and
-    the property names that variable. Spark shows its options.
+    the property names that variable, because Spark shows its options.
     """
 
     def consume_value(

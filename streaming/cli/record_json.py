@@ -137,7 +137,7 @@ def log_json(
             if batch.last_offset is not None:
                 next_offset = wanted.next_offset(batch, next_offset)
             elif next_offset > fetch_offset:
-                # Fetch again from here: a response that begins with them may hold more batches.
+                # Damaged bytes: fetch again from them, as that response may hold more batches.
                 break
             else:
                 batch = replace(batch, base_offset=fetch_offset)

@@ -55,8 +55,8 @@ def _sentences(found: Redecoded) -> list[str]:
         f"{found.superseded} superseded by later ones"
     ]
     lines += [
-        f"{count} offset commits of log partition {log_partition} can be decoded, but may be "
-        f"outdated: run `coordinator-state reload --log-partition {log_partition}`"
+        f"{count} offset commits of log partition {log_partition} can be decoded, but their "
+        "outcome is unknown: reload that log partition with `coordinator-state reload`"
         for log_partition, count in sorted(found.waiting.items())
     ]
     lines += [

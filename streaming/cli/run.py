@@ -109,7 +109,8 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
     default=10,
     show_default=True,
     help="Maximum restarts of a failed query without a finished micro-batch in between. Failures "
-    "by unreachable brokers or tables do not count, except if this is 0 or with --available-now.",
+    "caused by unreachable brokers or tables do not count, unless this is 0 or --available-now "
+    "is set.",
 )
 @option(
     "--http-port",

@@ -1,4 +1,4 @@
-"""Kafka on this machine: the embedded broker, the demo, and simulated logs.
+"""Kafka on one machine: the embedded broker, the demo, and simulated logs.
 
 Imports `run` and the packages below it.
 """

@@ -214,7 +214,7 @@ def test_a_port_lost_to_a_race_is_given_up(
         monkeypatch.setattr(
             broker_module,
             "free_port",
-            lambda but_not=(): free_port(but_not) if but_not else next(choices, free_port()),
+            lambda exclude=(): free_port(exclude) if exclude else next(choices, free_port()),
         )
         broker = fresh_broker(folder=None)
         assert broker.bootstrap_servers != f"{HOST}:{lost}"

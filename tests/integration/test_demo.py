@@ -148,7 +148,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator
             assert process.stderr is not None
             stderr = read_until(process.stderr, "the page is at ")
             address = stderr.split()[-1]
-            stderr += read_until(process.stderr, "every group has done")
+            stderr += read_until(process.stderr, "every group has shown")
             seen = {} if CHROMIUM is None else headings(f"{address}c/demo/", PAGES)
             os.killpg(process.pid, signal.SIGINT)
             stdout, rest = process.communicate()

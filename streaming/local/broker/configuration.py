@@ -1,4 +1,4 @@
-"""The files and the command line of an embedded broker: properties, logging, ports, JVM."""
+"""The configuration files, ports and command lines of an embedded broker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BROKER = "broker"
 CONTROLLER = "controller"
 
 _HEAP = ("-Xms256m", "-Xmx1g")
-_HEAP_OF_SEVERAL = ("-Xms64m", "-Xmx384m")
-# Below the ephemeral range of Linux (32768) and macOS (49152): while the broker is down, no
-# client's own end can occupy the port that the broker will need again.
+_CLUSTER_HEAP = ("-Xms64m", "-Xmx384m")
+# Below the ephemeral ports of Linux (32768) and macOS (49152): while the broker is down, no client
+# socket can occupy the port that the broker needs at its next start.
 _PORTS = range(20_000, 32_000)
 
-# Everything goes to standard output, where the JVM's own messages go too.
+# Kafka logs to standard output, together with the messages of the JVM.
 _LOG4J_2 = """\
 status = error
 appender.console.type = Console
@@ -43,14 +43,14 @@ log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
-    """Which node of a cluster of several a process is.
+    """One node of a cluster with several nodes.
 
     Attributes:
-        cluster_id: Kafka's text of the id that all nodes have in common.
-        node_id: its own.
+        cluster_id: the cluster id in Kafka's text form, the same for all nodes.
+        node_id: the id of this node.
         role: `broker` or `controller`.
-        controller_id: the node id of the cluster's one controller.
-        controller_port: where that listens.
+        controller_id: the node id of the only controller.
+        controller_port: the port of the controller.
     """
 
     cluster_id: str
@@ -70,9 +70,9 @@ def broker_properties(
 ) -> dict[str, object]:
     """Return the properties of a broker.
 
-    Without a `node` it is its own controller and has no other beside it. The internal topics get
-    one replica each; `__consumer_offsets` keeps its default partition count (50), by which clients
-    and tables are laid out.
+    Without `node` the broker is its own controller and the only node. Internal topics get one
+    replica each. `__consumer_offsets` keeps its default of 50 partitions, because clients and
+    tables depend on that count.
     """
     client_listener = f"PLAINTEXT://{HOST}:{port}"
     controller_listener = f"CONTROLLER://{HOST}:{controller_port}"
@@ -105,7 +105,7 @@ def broker_properties(
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 2,
-        # After a crash the controller takes the dead broker for alive that long (default 9 s).
+        # After a crash the controller considers the broker alive for this time (default 9 s).
         "broker.session.timeout.ms": 6_000,
         "group.initial.rebalance.delay.ms": 0,
         **overrides,
@@ -121,15 +121,15 @@ def write_configuration(folder: Path, properties: Mapping[str, object]) -> None:
 
 
 def new_cluster_id() -> str:
-    """A random id as Kafka writes ids: base64 without padding."""
-    # A leading dash would be taken for an option.
+    """A random id in Kafka's text form: base64 without padding."""
+    # The fixed first byte avoids a leading dash, which would be parsed as an option.
     return base64.urlsafe_b64encode(b"\x40" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 
 
 def format_command(
     java: Path, jars: list[Path], folder: Path, node: ClusterNode | None = None
 ) -> list[str]:
-    """Return the command that gives a cluster id to the storage, like kafka-storage.sh."""
+    """Return the command that formats the storage with a cluster id, like kafka-storage.sh."""
     cluster_id = new_cluster_id() if node is None else node.cluster_id
     configuration = str(folder / "server.properties")
     arguments = ("format", "--cluster-id", cluster_id, "--config", configuration)
@@ -143,26 +143,27 @@ def broker_command(
     return [*_jvm(java, jars, folder, node), "kafka.Kafka", str(folder / "server.properties")]
 
 
-def free_port(but_not: Collection[int] = ()) -> int:
-    """Choose a port that is free now; losing a race for it shows as the broker's bind failure."""
+def free_port(exclude: Collection[int] = ()) -> int:
+    """Choose a port that is free now. If another process takes it first, the broker cannot bind."""
     for port in random.sample(_PORTS, len(_PORTS)):
-        if port not in but_not and is_free(port):
+        if port not in exclude and is_free(port):
             return port
     raise ConfigurationError(
-        f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on {HOST}: end what occupies them"
+        f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on {HOST}: stop the programs that "
+        "use them"
     )
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose several, all different."""
+    """Choose several different free ports."""
     ports: list[int] = []
     while len(ports) < count:
-        ports.append(free_port(but_not=ports))
+        ports.append(free_port(exclude=ports))
     return ports
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on the port; connections of a former listener do not count."""
+    """Whether no process listens on the port; connections of an earlier listener are ignored."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -175,7 +176,7 @@ def is_free(port: int) -> bool:
 def _jvm(java: Path, jars: list[Path], folder: Path, node: ClusterNode | None) -> list[str]:
     return [
         str(java),
-        *(_HEAP if node is None else _HEAP_OF_SEVERAL),
+        *(_HEAP if node is None else _CLUSTER_HEAP),
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}",
         *("-cp", ":".join(map(str, jars))),

@@ -1,10 +1,10 @@
 """A real Kafka broker on this machine, for the demo, the tests and the benchmarks.
 
-One JVM is broker and controller at once (KRaft combined mode), with PLAINTEXT listeners on
-127.0.0.1 only and every internal topic at one replica. Its state, its configuration and its log
-are files of one folder, so it can be stopped, killed and started again on the same data.
+One JVM is both broker and controller (KRaft combined mode). It has PLAINTEXT listeners on
+127.0.0.1 only, and one replica of every internal topic. Its data, configuration and log are in one
+folder, so the broker can be stopped or killed, and restarted on the same data.
 
-The JVM never outlives this process, not even when this process is killed.
+The JVM never outlives this process, even if this process is killed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BIND_FAILURES = ("Address already in use", "Socket server failed to bind", "Bin
 _LAST_LINES = 25
 _LOG_PARTITIONS = f"{OFFSETS_TOPIC}-[0-9]*"
 
-# Files beside the log partitions that describe them and would contradict a replaced log.
+# Files that describe the log partitions. They would contradict a replaced log.
 _LOG_DIR_CHECKPOINTS = (
     ".kafka_cleanshutdown",
     "recovery-point-offset-checkpoint",
@@ -60,19 +60,19 @@ _LOG_DIR_CHECKPOINTS = (
 
 
 class BrokerError(Exception):
-    """The embedded broker did not start, or it is not in the state that the call needs."""
+    """The embedded broker did not start, or is in the wrong state for the call."""
 
 
 class EmbeddedBroker:
-    """A broker in a JVM of its own; as a context manager it runs inside the `with` block.
+    """A broker in its own JVM; as a context manager it runs during the `with` block.
 
     Args:
-        version: of Kafka; its jars are fetched where they are not cached.
-        folder: where everything of the broker lives; a folder of an earlier broker is continued.
-            Without one, a temporary folder that `close` removes.
-        port: to listen on; without one, a free port that stays the same over restarts.
-        properties: broker properties that add to, or replace, the ones of this class.
-        node: which one of a cluster of several it is; without one, it is a cluster of its own.
+        version: the Kafka version; jars that are not cached are downloaded.
+        folder: the folder of all files of the broker; the folder of an earlier broker can be
+            reused. The default is a temporary folder that `close` removes.
+        port: the port to listen on; the default is a free port, which stays the same at restarts.
+        properties: broker properties that extend or override the defaults of this class.
+        node: the node of a larger cluster; the default is a cluster of one node.
     """
 
     def __init__(
@@ -116,32 +116,33 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, as host:port."""
+        """The address for clients, as host:port."""
         if self._port is None:
-            raise BrokerError("the broker has no port before its first start")
+            raise BrokerError("the broker has no port before its first start: call start()")
         return f"{HOST}:{self._port}"
 
     @property
     def is_running(self) -> bool:
-        """Whether the JVM is there."""
+        """Whether the JVM is running."""
         return self._jvm is not None and self._jvm.is_running
 
     def start(self, properties: Mapping[str, object] | None = None) -> None:
         """Start the broker and return when it accepts requests.
 
         Args:
-            properties: broker properties of this one start, before those of the class.
+            properties: broker properties for this start only; they override all others.
 
         Raises:
-            BrokerError: it ended or did not get ready in time; the text ends with its log's end.
-            ConfigurationError: the port that was asked for is in use, no Java, no jars.
+            BrokerError: the broker exited or was not ready in time; the message includes the last
+                lines of its log.
+            ConfigurationError: the given port is in use, or Java or the jars are missing.
         """
         if self.is_running:
-            raise BrokerError("the broker runs already")
+            raise BrokerError("the broker is already running")
         java, jars = find_java(), kafka_jars(self.version)
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._port is not None and not is_free(self._port):
-            raise ConfigurationError(f"port {self._port} on {HOST} is in use: choose another one")
+            raise ConfigurationError(f"port {self._port} on {HOST} is in use: choose another port")
         started_at = time.monotonic()
         for _ in range(_START_ATTEMPTS):
             port = self._port or free_port()
@@ -150,18 +151,18 @@ class EmbeddedBroker:
                 self._port = port
                 duration_s = time.monotonic() - started_at
                 logger.info(
-                    "Kafka %(version)s up on port %(port)s in %(duration_s).1f s",
+                    "Kafka %(version)s started on port %(port)s in %(duration_s).1f s",
                     {"version": self.version, "port": port, "duration_s": duration_s},
                 )
                 return
             self.kill()
             if not any(sign in self.log_since_start() for sign in _BIND_FAILURES):
                 break
-            logger.info("port %(port)s, or the controller's, was taken meanwhile", {"port": port})
+            logger.info("another process took port %(port)s or the controller's", {"port": port})
         raise BrokerError(f"the broker did not start: {self.log_end()}")
 
     def stop(self) -> None:
-        """Shut the broker down as an operator does (SIGTERM); SIGKILL when that takes too long."""
+        """Shut the broker down cleanly (SIGTERM); after a timeout, kill it (SIGKILL)."""
         if self._jvm is None:
             return
         if self._jvm.stop(_STOP_TIMEOUT_S):
@@ -174,28 +175,28 @@ class EmbeddedBroker:
             self.kill()
 
     def kill(self) -> None:
-        """End the broker at once (SIGKILL), as a crash does; return when the process is gone."""
+        """Kill the broker like a crash (SIGKILL), and return when the process has ended."""
         if self._jvm is not None:
             self._jvm.kill()
             self._jvm = None
 
     def pause(self) -> None:
-        """Stall the broker (SIGSTOP): it stays connected and answers nobody."""
+        """Suspend the broker (SIGSTOP): it stays connected and does not answer."""
         if self._jvm is not None:
             self._jvm.pause()
 
     def resume(self) -> None:
-        """Let a stalled broker go on (SIGCONT)."""
+        """Resume a suspended broker (SIGCONT)."""
         if self._jvm is not None:
             self._jvm.resume()
 
     def restart(self) -> None:
-        """Stop the broker and start it on the same folder and port."""
+        """Stop the broker and start it with the same folder and port."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop the broker and remove its folder if that is a temporary one."""
+        """Stop the broker and remove its folder if it is temporary."""
         try:
             self.stop()
         finally:
@@ -208,15 +209,15 @@ class EmbeddedBroker:
         return parse_load_summaries(self.log_since_start())
 
     def wait_until_loaded(self, timeout_s: float = _LOAD_TIMEOUT_S) -> list[LoadSummary]:
-        """Return the load summaries as soon as every log partition that is on disk has one.
+        """Return the load summaries when every log partition on disk has one.
 
         Until then the broker answers COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
 
         Raises:
-            BrokerError: it took longer than `timeout_s`, or the broker ended.
+            BrokerError: the load took longer than `timeout_s`, or the broker exited.
         """
         numbers = [path.name.rpartition("-")[2] for path in self.log_dir.glob(_LOG_PARTITIONS)]
-        # Those of a topic that was deleted end in "delete" for a while.
+        # Folders of a deleted topic keep the suffix "delete" for a while.
         awaited = {int(number) for number in numbers if number.isdecimal()}
         deadline = time.monotonic() + timeout_s
         while True:
@@ -233,10 +234,11 @@ class EmbeddedBroker:
     def create_offsets_topic(self, timeout_s: float = _LOAD_TIMEOUT_S) -> None:
         """Make the broker create `__consumer_offsets`, as the first consumer group does.
 
-        A broker that is not alone leads only some of its log partitions; none is waited for then.
+        A node of a larger cluster leads only some log partitions: then this does not wait for
+        loads.
 
         Raises:
-            BrokerError: it was not there and loaded within `timeout_s`.
+            BrokerError: the topic was not created and loaded within `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
@@ -265,24 +267,24 @@ class EmbeddedBroker:
         log_start_offset: int = 0,
         topic: str = OFFSETS_TOPIC,
     ) -> None:
-        """Put `segments` (record batches) in the place of a log partition of a stopped broker.
+        """Replace the log of a log partition of a stopped broker by `segments` (record batches).
 
-        The broker takes it for the log of a crash: it recovers it, building indexes and producer
-        state anew, and loads it like any other. The topic must exist.
+        The broker treats it as a log after a crash: it recovers the log, rebuilds indexes and
+        producer state, and loads it as usual. The topic must exist.
 
         Args:
-            log_partition: of `topic`.
-            segments: record batches in the order of their offsets, in one segment or several; the
+            log_partition: a partition of `topic`.
+            segments: record batches in the order of their offsets, in one or more segments; the
                 last one is the active segment.
-            log_start_offset: the log starts here; no batch may begin below it.
+            log_start_offset: the first offset of the log; no batch may begin below it.
             topic: the topic of the log.
 
         Raises:
-            BrokerError: the broker runs, or the log partition does not exist.
+            BrokerError: the broker is running, or the log partition does not exist.
         """
         folder = self._log_folder(log_partition, topic)
         for file in folder.iterdir():
-            # partition.metadata holds the topic id, without which the broker sets the log aside.
+            # partition.metadata holds the topic id. Without it the broker ignores the log.
             if file.name != "partition.metadata":
                 file.unlink()
         for name in _LOG_DIR_CHECKPOINTS:
@@ -294,7 +296,7 @@ class EmbeddedBroker:
             (folder / f"{base_offset:020d}.log").write_bytes(segment)
 
     def load_logs(self, logs: Iterable[tuple[int, bytes]]) -> None:
-        """Restart with these logs in the place of log partitions, which the broker loads.
+        """Restart the broker with replaced logs of these log partitions, which it loads.
 
         Raises:
             BrokerError: a log partition does not exist, or the broker does not start.
@@ -305,10 +307,10 @@ class EmbeddedBroker:
         self.start()
 
     def read_log(self, log_partition: int) -> bytes:
-        """Read the record batches of a log partition of a stopped broker, all segments.
+        """Read the record batches in all segments of a log partition of a stopped broker.
 
         Raises:
-            BrokerError: the broker runs, or the log partition does not exist.
+            BrokerError: the broker is running, or the log partition does not exist.
         """
         folder = self._log_folder(log_partition)
         return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
@@ -316,7 +318,7 @@ class EmbeddedBroker:
     def _log_folder(self, log_partition: int, topic: str = OFFSETS_TOPIC) -> Path:
         folder = self.log_dir / f"{topic}-{log_partition}"
         if self.is_running:
-            raise BrokerError("stop the broker before its log is read or replaced")
+            raise BrokerError("the broker is running: stop it before reading or replacing a log")
         if not folder.is_dir():
             raise BrokerError(f"{folder.name} does not exist in {self.log_dir}")
         return folder
@@ -328,7 +330,7 @@ class EmbeddedBroker:
         properties = broker_properties(
             port=port,
             controller_port=(
-                free_port(but_not=[port]) if self._node is None else self._node.controller_port
+                free_port(exclude=[port]) if self._node is None else self._node.controller_port
             ),
             log_dir=self.log_dir,
             overrides={**self._properties, **overrides},
@@ -346,7 +348,7 @@ class EmbeddedBroker:
                     check=False,
                 )
                 if formatted.returncode != 0:
-                    raise BrokerError(f"the storage was not formatted: {self.log_end()}")
+                    raise BrokerError(f"cannot format the storage: {self.log_end()}")
         self._jvm = SupervisedProcess(
             broker_command(java, jars, self.folder, self._node),
             folder=self.folder,
@@ -362,7 +364,7 @@ class EmbeddedBroker:
         return False
 
     def log_since_start(self) -> str:
-        """Return what the broker has logged since its last start."""
+        """Return the log of the broker since its last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_position)
             return log.read().decode(errors="replace")

@@ -1,7 +1,8 @@
-"""What a broker says in its log about loading `__consumer_offsets`.
+"""Load times of `__consumer_offsets`, parsed from a broker's log.
 
-A group coordinator loads each log partition that it is elected for. Until then it answers
-COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR; its own load rate is the yardstick of this project.
+A group coordinator loads each log partition for which its broker is elected leader. Until the load
+ends it answers COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR. The load rate of the broker is the
+benchmark of this project.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 
-# Kafka 4's words first, Kafka 3's second.
+# First the messages of Kafka 4, then those of Kafka 3.
 _LOAD_EVENTS = re.compile(
     rf"Scheduling (?:un)?loading of .*?(?:from|for) {OFFSETS_TOPIC}-(?P<begun>\d+)"
     rf"|Finished loading of metadata from {OFFSETS_TOPIC}-(?P<loaded>\d+) .*?in (?P<ms>\d+)ms "
@@ -25,10 +26,10 @@ _LOAD_EVENTS = re.compile(
 class LoadSummary:
     """How a group coordinator loaded one log partition.
 
-    `duration_ms` counts from the election; for `queued_ms` of it the log partition waited for the
-    one thread that loads them all.
+    `duration_ms` counts from the election. It includes `queued_ms`, the time in the queue of the
+    only loader thread.
 
-    The coordinator of Kafka 3 says only how long it took: `records` and `size_bytes` are None.
+    The coordinator of Kafka 3 logs only the times: `records` and `size_bytes` are None.
 
     Source: coordinator-common/.../common/runtime/CoordinatorRuntime.java at 4.2.0,
     core/.../coordinator/group/GroupMetadataManager.scala at 3.9.1.
@@ -42,10 +43,10 @@ class LoadSummary:
 
 
 def parse_load_summaries(log: str) -> list[LoadSummary]:
-    """Read out of a broker's log which log partitions are loaded at its end, and how they were.
+    """Summaries of the log partitions that are loaded at the end of a broker's log.
 
-    A load that another load or an unload follows does not count any more: a broker that comes back
-    may first load what it led before, lose it, and load it again once it is elected.
+    A later load or unload of a log partition discards its earlier load. A restarted broker may load
+    a log partition, lose its leadership, and load it again after the next election.
 
     >>> parse_load_summaries(
     ...     "Finished loading of metadata from __consumer_offsets-42 with epoch 2 in 4ms where 1ms "

@@ -1,8 +1,8 @@
-"""A process that never outlives this one.
+"""A child process that never outlives this process.
 
-A small supervisor process starts it and watches its own parent: it ends the process even after a
-SIGKILL of its parent, for which no exit handler runs. (Linux's parent-death signal will not do: it
-comes when the *thread* that started the child ends.)
+A small supervisor process starts the child and watches this process. It kills the child even after
+a SIGKILL of this process, which runs no exit handler. (Linux's parent-death signal is not suitable:
+it is sent when the *thread* that started the child ends.)
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# SIGTERM and SIGCONT are passed on, SIGTSTP stands for SIGSTOP and SIGUSR1 for SIGKILL, so that the
-# supervisor lives to reap the process and the caller knows that it is gone. Handlers, unlike
-# ignored signals, end at exec.
+# The supervisor forwards SIGTERM and SIGCONT, SIGTSTP as SIGSTOP, and SIGUSR1 as SIGKILL. It stays
+# alive to reap the child, and its own end tells the caller that the child has ended. Handlers are
+# used because exec resets them; ignored signals would stay ignored in the child.
 _SUPERVISOR = """\
 import os, signal, subprocess, sys
 parent = int(sys.argv[1])
@@ -42,7 +42,7 @@ while True:
 
 
 class SupervisedProcess:
-    """A command running in a session of its own: Ctrl-C in the terminal does not reach it.
+    """A command in its own session, which Ctrl-C in the terminal does not reach.
 
     Args:
         command: program and arguments.
@@ -64,7 +64,7 @@ class SupervisedProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._supervisor.poll() is None
 
     def stop(self, timeout_s: float) -> bool:
@@ -77,14 +77,14 @@ class SupervisedProcess:
         return True
 
     def pause(self) -> None:
-        """Stop the process where it is (SIGSTOP)."""
+        """Suspend the process (SIGSTOP)."""
         self._supervisor.send_signal(signal.SIGTSTP)
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Resume the process (SIGCONT)."""
         self._supervisor.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL) and return when it is gone."""
+        """Kill the process (SIGKILL) and return when it has ended."""
         self._supervisor.send_signal(signal.SIGUSR1)
         self._supervisor.wait()

@@ -1,1 +1,1 @@
-"""`coordinator-state demo`: live consumer groups, and the answers of both sides."""
+"""The demo: live consumer groups, and the answers of tables and broker side by side."""

@@ -1,7 +1,7 @@
-"""`demo`: a broker, live consumer groups, the query on their log, and both sides' answers.
+"""The demo: a broker, live consumer groups, the query on their log, and the answers of both.
 
-Everything runs in this process, but for the JVMs of the broker and of Spark. All of it is started
-inside one `ExitStack`, so it is stopped in the opposite order however the demo ends.
+Everything runs in this process, except the JVMs of the broker and of Spark. One `ExitStack` starts
+all parts, and stops them in reverse order however the demo ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXIT_DIFFERENT = 1
 
 _POLL_S = 0.2
 _PATIENCE_S = 600.0
-"""For each stage: a loaded machine makes the demo slow, not wrong."""
+"""Timeout of each stage; a busy machine must only slow the demo down."""
 
 
 def run_demo(
@@ -46,19 +46,19 @@ def run_demo(
     folder: Path | str | None = None,
     dashboard: bool = True,
 ) -> int:
-    """Run the demo and print its outcome; return the exit status, 0 where both sides are equal.
+    """Run the demo and print its report; return the exit status, 0 if both sides are equal.
 
     Args:
-        seconds: how long the traffic lasts while the query follows it; it lasts longer until each
-            group has done what it is there to show. Without end, Ctrl-C ends the traffic.
+        seconds: the minimum duration of the traffic. It continues until each group has shown its
+            behaviour. If infinite, Ctrl-C ends the traffic.
         output: `text` or `json`.
-        folder: a new or empty one, where broker data, tables and checkpoint stay. Without one, a
-            temporary folder that is removed.
-        dashboard: whether the page is served while the traffic runs.
+        folder: a new or empty folder for broker data, tables and checkpoint, which is kept. The
+            default is a temporary folder that is removed.
+        dashboard: whether to serve the page while the traffic runs.
 
     Raises:
-        ConfigurationError: no Java, no jars, or `folder` holds something.
-        TimeoutError: the query or a group did not get going.
+        ConfigurationError: Java or the jars are missing, or `folder` is not empty.
+        TimeoutError: the query or a group did not start in time.
     """
     with ExitStack() as running:
         report = _run(running, _work_folder(running, folder), seconds, dashboard)
@@ -86,14 +86,14 @@ def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> Dem
             write_note(f"the page is at {address}")
             open_browser(address)
         _let_run(traffic, query, seconds)
-        write_note("ending the traffic; one transaction stays open ...")
+        write_note("stopping the traffic; one transaction stays ongoing ...")
         traffic.stop(_PATIENCE_S)
         write_note("comparing the tables with the broker ...")
         return _compare(servers, tables, query)
 
 
 def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
-    """Let it last for `seconds`, and longer until all has happened that the demo is to show."""
+    """Run the traffic for `seconds`, or longer until every group has shown its behaviour."""
     started_at = time.monotonic()
     try:
         duration = "until Ctrl-C" if math.isinf(seconds) else f"for {seconds:g} s"
@@ -101,17 +101,17 @@ def _let_run(traffic: Traffic, query: _QueryThread, seconds: float) -> None:
         traffic.start()
         has_shown_all = False
         while True:
-            waited_for = traffic.not_happened
+            missing = traffic.not_demonstrated
             if not query.has_applied.is_set():
-                waited_for = ["the query", *waited_for]
-            if not waited_for and not has_shown_all:
+                missing = ["the query", *missing]
+            if not missing and not has_shown_all:
                 has_shown_all = True
-                write_note("every group has done what it is there to show, and goes on ...")
+                write_note("every group has shown its behaviour; the traffic continues ...")
             over_s = time.monotonic() - started_at - seconds
-            if not waited_for and over_s >= 0:
+            if not missing and over_s >= 0:
                 return
             if over_s > _PATIENCE_S:
-                raise TimeoutError(f"these did not get going: {', '.join(waited_for)}")
+                raise TimeoutError(f"no activity in time from: {', '.join(missing)}")
             query.wait(_POLL_S)
     except KeyboardInterrupt:
         if not math.isinf(seconds):
@@ -129,10 +129,10 @@ def _compare(servers: str, tables: str, query: _QueryThread) -> DemoReport:
 
 
 class _QueryThread(threading.Thread):
-    """Spark and the query.
+    """Runs Spark and the query.
 
-    In a thread of its own, not only to run beside the traffic: in the main thread Spark would put
-    a handler of its own in the place of Ctrl-C's.
+    It needs its own thread for another reason too: in the main thread Spark would replace the
+    handler of Ctrl-C.
     """
 
     def __init__(self, bootstrap_servers: str, work: Path, on_progress: OnProgress) -> None:
@@ -146,9 +146,9 @@ class _QueryThread(threading.Thread):
         self._warehouse = work / "spark-warehouse"
         self._on_progress = on_progress
         self._is_ready = threading.Event()
-        self._stop_asked = threading.Event()
-        # Not join() and is_alive(): a join that Ctrl-C interrupts leaves a thread marked as ended
-        # that runs on (CPython up to 3.12).
+        self._stop_requested = threading.Event()
+        # Not join() and is_alive(): if Ctrl-C interrupts a join, CPython up to 3.12 marks the
+        # thread as ended although it still runs.
         self._has_ended = threading.Event()
         self._error: Exception | None = None
 
@@ -157,11 +157,11 @@ class _QueryThread(threading.Thread):
             session = build_session(master=self._settings.master, warehouse=self._warehouse)
             self._is_ready.set()
             try:
-                if not self._stop_asked.is_set():
+                if not self._stop_requested.is_set():
                     run_query(
                         self._settings,
                         on_progress=self._take_progress,
-                        stop=self._stop_asked,
+                        stop=self._stop_requested,
                         session=session,
                     )
             finally:
@@ -172,28 +172,28 @@ class _QueryThread(threading.Thread):
             self._has_ended.set()
 
     def wait_until_ready(self) -> None:
-        """Wait until Spark is there."""
+        """Wait until Spark has started."""
         deadline = time.monotonic() + _PATIENCE_S
         while not self._is_ready.wait(_POLL_S):
             self.raise_if_ended()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Spark was not there after {_PATIENCE_S:.0f} s")
+                raise TimeoutError(f"Spark did not start within {_PATIENCE_S:.0f} s")
 
     def wait(self, timeout_s: float) -> None:
-        """Let some time go by while the query runs."""
+        """Wait while the query runs; raise if it ends."""
         self._has_ended.wait(timeout_s)
         self.raise_if_ended()
 
     def raise_if_ended(self) -> None:
-        """Raise what ended the query, which should run until `close`."""
+        """Raise the error of the query if it ended before `close`."""
         if self._error is not None:
             raise self._error
         if self._has_ended.is_set():
-            raise RuntimeError("the query ended by itself")
+            raise RuntimeError("the query ended unexpectedly")
 
     def close(self) -> None:
-        """Let the micro-batch finish, and stop the query and Spark."""
-        self._stop_asked.set()
+        """Finish the current micro-batch, and stop the query and Spark."""
+        self._stop_requested.set()
         if self.ident is not None:
             self._has_ended.wait()
 
@@ -210,5 +210,5 @@ def _work_folder(running: ExitStack, folder: Path | str | None) -> Path:
         return Path(running.enter_context(temporary))
     work = Path(folder).absolute()
     if work.exists() and (not work.is_dir() or any(work.iterdir())):
-        raise ConfigurationError(f"{folder} is not an empty folder: the demo needs a new one")
+        raise ConfigurationError(f"{folder} is not an empty folder: name a new or empty one")
     return work

@@ -1,8 +1,8 @@
-"""The demo's consumer groups: real clients, each of which does one thing that a group can do.
+"""The demo's consumer groups: real clients, each of which shows one behaviour of a group.
 
-What a member does is a generator that makes one small step (poll, commit) between two `yield`s. It
-yields whether what it is there to show has happened: only then may its traffic end. Ended there,
-its clients stay connected, so that groups keep their members; closing the generator closes them.
+A member is a generator that does one small step (poll, commit) between two `yield`s. It yields
+whether it has shown its behaviour; only then may its traffic stop. Its clients then stay connected,
+so the group keeps its members. Closing the generator closes the clients.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ INVOICES = "invoices"
 ORDERS_PARTITIONS = (TopicPartition(ORDERS, 0), TopicPartition(ORDERS, 1))
 
 TRANSACTION_TIMEOUT_MS = 7 * 24 * 3_600_000
-"""Longer than any demo: the broker aborts what is open for longer."""
+"""Longer than any demo, because the broker aborts transactions after this timeout."""
 BROKER_PROPERTIES: Mapping[str, object] = {
-    # Its default, 15 minutes, would not let the hanging transaction hang for as long as asked.
+    # The default of 15 minutes is less than the timeout that the producers request.
     "transaction.max.timeout.ms": TRANSACTION_TIMEOUT_MS,
 }
 
 _POLL_MS = 2_000
 _JOIN_MS = 10_000
-"""Long, for kafka-python 3.0.12 loses a join whose poll has given up waiting for it: it joins once
-more, which makes all members join once more, or believes that it has joined and never reads."""
+"""Long, because kafka-python 3.0.12 loses a join if the poll times out first. It then joins again,
+which makes all members rejoin, or wrongly assumes that it has joined and never reads."""
 _CLOSE_MS = 5_000
 _AUTO_COMMIT_MS = 500
 _STEPS_BETWEEN_REBALANCES = 10
 _INCIDENT_EVERY_S = 60.0
 _STUCK_FOR_S = 100.0
-"""Long enough to be taken for stuck."""
+"""Long enough for the status of a stuck group."""
 _ORDERS_PER_STEP = (5, 3)
-"""Into each partition, so that no two offsets are equal by chance."""
+"""Orders per partition; they differ, so the offsets of the partitions differ."""
 
 Steps: TypeAlias = Generator[bool, None, None]
 Records: TypeAlias = Mapping[TopicPartition, list[Any]]
@@ -50,20 +50,20 @@ Records: TypeAlias = Mapping[TopicPartition, list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Makes the clients of one cluster; leaving the `with` block closes them."""
+    """Creates clients of one cluster; the end of the `with` block closes them."""
 
     bootstrap_servers: str
 
     @contextmanager
     def consumer(self, group_id: str, **config: Any) -> Iterator[KafkaConsumer]:
-        """A member of the group once it subscribes; it commits by itself unless told not to."""
+        """A consumer that joins the group when it subscribes. Automatic commits are the default."""
         consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap_servers,
             client_id=f"{group_id}-consumer",
             group_id=group_id,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=_AUTO_COMMIT_MS,
-            # A member learns by its heartbeat that another one joins or leaves.
+            # Heartbeat responses tell a member about a rebalance, so they are frequent.
             heartbeat_interval_ms=500,
             metrics_enabled=False,
             **config,
@@ -75,7 +75,7 @@ class Clients:
 
     @contextmanager
     def producer(self, **config: Any) -> Iterator[KafkaProducer]:
-        """A producer. Closing it neither commits nor aborts: an open transaction stays open."""
+        """A producer. Closing it leaves its transaction ongoing, neither committed nor aborted."""
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap_servers,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -98,10 +98,10 @@ class Clients:
 
 
 def create_topics(clients: Clients) -> None:
-    """Create the topics first: an offset of a topic that does not exist cannot be committed."""
+    """Create the topics. It must come first: commits for a missing topic fail."""
     with clients.admin() as admin:
         partitions = {ORDERS: len(ORDERS_PARTITIONS), INVOICES: 1}
-        # As many replicas as the cluster gives a topic.
+        # -1 is the cluster's default replication factor.
         admin.create_topics(
             [NewTopic(name, count, -1) for name, count in partitions.items()],
             wait_for_metadata=True,
@@ -109,7 +109,7 @@ def create_topics(clients: Clients) -> None:
 
 
 def produce_orders(clients: Clients) -> Steps:
-    """What the groups consume."""
+    """Produce the records that the groups consume."""
     with clients.producer(client_id="shop") as producer:
         for number in count():
             for partition, orders in zip(ORDERS_PARTITIONS, _ORDERS_PER_STEP, strict=True):
@@ -147,12 +147,12 @@ def _assign_partitions(clients: Clients, group_id: str) -> Steps:
     with clients.consumer(group_id, enable_auto_commit=False) as consumer:
         consumer.assign(ORDERS_PARTITIONS)
         while True:
-            _commit_positions(consumer)
+            _commit_next_offsets(consumer)
             yield True
 
 
 def _join_and_leave(clients: Clients, group_id: str) -> Steps:
-    """The second member of a group: each time it comes or goes, the group rebalances."""
+    """The second member of a group: the group rebalances each time it joins or leaves."""
     for times_left in count():
         with clients.consumer(group_id) as consumer:
             consumer.subscribe([ORDERS])
@@ -166,15 +166,15 @@ def _join_and_leave(clients: Clients, group_id: str) -> Steps:
             yield False
 
 
-def _meet_incidents(clients: Clients, group_id: str) -> Steps:
-    """Every other minute set back to the beginning, every other minute stuck."""
-    # So few at once that one can watch how it catches up.
+def _have_incidents(clients: Clients, group_id: str) -> Steps:
+    """Every minute alternately rewind to the beginning or get stuck."""
+    # Few records per poll, so that users can watch the group catch up.
     with clients.consumer(group_id, enable_auto_commit=False, max_poll_records=20) as consumer:
         consumer.assign(ORDERS_PARTITIONS)
         for number in count():
-            well_until = time.monotonic() + _INCIDENT_EVERY_S
-            while time.monotonic() < well_until:
-                _commit_positions(consumer)
+            healthy_until = time.monotonic() + _INCIDENT_EVERY_S
+            while time.monotonic() < healthy_until:
+                _commit_next_offsets(consumer)
                 yield True
             if number % 2 == 0:
                 consumer.seek_to_beginning()
@@ -189,7 +189,7 @@ def _delete_offset(clients: Clients, group_id: str) -> Steps:
         consumer.assign(ORDERS_PARTITIONS)
         deleted = ORDERS_PARTITIONS[1]
         while True:
-            _commit_positions(consumer)
+            _commit_next_offsets(consumer)
             error = admin.delete_group_offsets(group_id, [deleted])[deleted]
             if error is not NoError:
                 raise error(f"the offset of {group_id} was not deleted")
@@ -200,7 +200,7 @@ def _delete_group(clients: Clients, group_id: str) -> Steps:
     with clients.consumer(group_id, enable_auto_commit=False) as consumer, clients.admin() as admin:
         consumer.assign(ORDERS_PARTITIONS)
         while True:
-            _commit_positions(consumer)
+            _commit_next_offsets(consumer)
             error = admin.delete_groups([group_id])[group_id]
             if error != "OK":
                 raise RuntimeError(f"the group {group_id} was not deleted: {error}")
@@ -218,7 +218,7 @@ def _commit_transactions(clients: Clients, group_id: str) -> Steps:
 
 
 def _abort_transactions(clients: Clients, group_id: str) -> Steps:
-    """Commits once, so that there is something that the aborted offsets do not replace."""
+    """Commit once, then abort: the aborted offsets must not replace the committed ones."""
     with _transactional(clients, group_id) as (consumer, producer):
         yield from _commit_one_transaction(consumer, producer)
         has_aborted = False
@@ -233,7 +233,7 @@ def _abort_transactions(clients: Clients, group_id: str) -> Steps:
 
 
 def _leave_transaction_open(clients: Clients, group_id: str) -> Steps:
-    """Commits once, so that there is an older offset to go on with, and then never again."""
+    """Commit once, then leave a transaction ongoing beside that older offset."""
     with _transactional(clients, group_id) as (consumer, producer):
         yield from _commit_one_transaction(consumer, producer)
         while not _begin_transaction(consumer, producer):
@@ -246,7 +246,7 @@ def _leave_transaction_open(clients: Clients, group_id: str) -> Steps:
 def _transactional(
     clients: Clients, group_id: str
 ) -> Iterator[tuple[KafkaConsumer, KafkaProducer]]:
-    """Both ends of a consume-transform-produce loop."""
+    """The consumer and the producer of a consume-transform-produce loop."""
     with (
         clients.consumer(group_id, enable_auto_commit=False) as consumer,
         clients.producer(transactional_id=group_id) as producer,
@@ -257,7 +257,7 @@ def _transactional(
 
 
 def _begin_transaction(consumer: KafkaConsumer, producer: KafkaProducer) -> Records:
-    """Consume, produce, and send the offsets; without anything to consume, nothing is begun."""
+    """Consume, produce, and send the offsets; without records, begin no transaction."""
     records = _poll(consumer)
     if records:
         producer.begin_transaction()
@@ -286,12 +286,12 @@ def _consumed(records: Records) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def _poll(consumer: KafkaConsumer) -> Records:
-    """What has come, as soon as something comes; who has no partitions yet joins first."""
+    """Poll for records; without assigned partitions the poll is longer, as it includes a join."""
     records: Records = consumer.poll(_POLL_MS if consumer.assignment() else _JOIN_MS)
     return records
 
 
-def _commit_positions(consumer: KafkaConsumer) -> None:
+def _commit_next_offsets(consumer: KafkaConsumer) -> None:
     _poll(consumer)
     consumer.commit(
         {at: OffsetAndMetadata(consumer.position(at), "", -1) for at in consumer.assignment()}
@@ -304,7 +304,7 @@ def _has_committed(consumer: KafkaConsumer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DemoGroup:
-    """A consumer group of the demo, in a few words what it does, and the steps of its members."""
+    """A consumer group of the demo, a short description of its traffic, and its members."""
 
     group_id: str
     traffic: str
@@ -312,17 +312,17 @@ class DemoGroup:
 
 
 NEIGHBOUR = DemoGroup("billing", "commits automatically", (_commit_automatically,))
-"""In the log partition of `HANGING`, whose open transaction must not hold it up."""
-HANGING = DemoGroup("fraud-check", "leaves a transaction open", (_leave_transaction_open,))
+"""In the log partition of `HANGING`, whose ongoing transaction must not block it."""
+HANGING = DemoGroup("fraud-check", "never ends its transaction", (_leave_transaction_open,))
 DEMO_GROUPS = (
     NEIGHBOUR,
     DemoGroup("shipping", "commits with metadata", (_commit_with_metadata,)),
     DemoGroup("audit", "assigns its partitions itself", (_assign_partitions,)),
-    DemoGroup("search", "rebalances again and again", (_commit_automatically, _join_and_leave)),
+    DemoGroup("search", "rebalances repeatedly", (_commit_automatically, _join_and_leave)),
     DemoGroup("payments", "commits in transactions", (_commit_transactions,)),
     DemoGroup("refunds", "aborts its transactions", (_abort_transactions,)),
     HANGING,
     DemoGroup("returns", "has an offset deleted", (_delete_offset,)),
     DemoGroup("trial", "is deleted", (_delete_group,)),
-    DemoGroup("reports", "meets with an incident each minute", (_meet_incidents,)),
+    DemoGroup("reports", "has an incident each minute", (_have_incidents,)),
 )

@@ -1,6 +1,6 @@
-"""`demo --offline`: simulated coordinators, their tables, and both sides' answers. No Java at all.
+"""The offline demo: simulated coordinators, their tables, and both answers, without Java.
 
-The time of the groups is that of the clock, so that lag, status and the page are as they would be.
+The simulation runs in real time, so lag, status and the page look as in production.
 """
 
 from __future__ import annotations
@@ -35,41 +35,40 @@ from streaming.views.output import output_of
 
 _GROUPS: Final = 20
 _STEP_S: Final = 1.0
-_SAMPLE_EACH: Final = 5
-_SHOWN: Final = 12
+_STEPS_PER_SAMPLE: Final = 5
+_MAX_ROWS: Final = 12
 _COLUMNS: Final = ("group", "type", "state", "members", "offsets", "pending", "equal")
 
 
 def run_offline_demo(
     *, seconds: float = math.inf, output: str = "text", dashboard: bool = True
 ) -> int:
-    """Run simulated groups for so long and compare; 0 where both sides are equal.
+    """Run simulated groups and compare both sides; return the exit status, 0 if they are equal.
 
     Args:
-        seconds: how long; Ctrl-C ends it sooner, and what there is is compared.
+        seconds: the duration. Ctrl-C ends it sooner; the comparison still runs.
         output: `text` or `json`.
-        dashboard: whether the page is served meanwhile.
+        dashboard: whether to serve the page while the groups run.
     """
     settings = WorkloadSettings(
         seed=int(time.time()),
         groups=_GROUPS,
         commit_interval_ms=1_000,
         consumer_share=0.5,
-        # So that there is something to see within a minute.
+        # Frequent, to show events within a minute.
         rebalances_per_hour=60,
         stops_per_hour=10,
         from_ms=time.time_ns() // 1_000_000,
     )
     workload = Workload(settings)
     with ExitStack() as running:
-        # What was begun is finished: an interrupt in the middle of a step would tear both sides
-        # apart.
+        # Ctrl-C waits for the end of a step: an interrupted step would make the two sides differ.
         stop = running.enter_context(stop_on_signals())
         work = Path(
             running.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-state-demo-"))
         )
         tables = str(work / "tables")
-        taking = running.enter_context(
+        target = running.enter_context(
             simulated_tables(
                 tables, settings.semantics, log_partitions=settings.log_partitions, history="all"
             )
@@ -79,7 +78,7 @@ def run_offline_demo(
             address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")
             open_browser(address)
-        _let_run(workload, taking, seconds, stop)
+        _let_run(workload, target, seconds, stop)
         write_note("comparing the tables with the simulated coordinators ...")
         expected = model_answers(workload.coordinators.values())
         names = topic_names(workload.topics)
@@ -92,32 +91,32 @@ def run_offline_demo(
                 {"groups": rows, "records": workload.records, "verify": verification.summary}, ""
             )
         else:
-            shown.rows(rows[:_SHOWN], _COLUMNS)
+            shown.rows(rows[:_MAX_ROWS], _COLUMNS)
             shown.result({}, f"\n{workload.records:,} records; verify: {verification.summary}")
     return 0 if verification.is_equal else EXIT_DIFFERENT
 
 
-def _let_run(workload: Workload, taking: SimulatedTables, seconds: float, stop: Event) -> None:
+def _let_run(workload: Workload, target: SimulatedTables, seconds: float, stop: Event) -> None:
     began = time.monotonic()
     number = 0
     while not stop.is_set() and (ran_s := time.monotonic() - began) < seconds:
-        _go_on(workload, taking)
-        if number % _SAMPLE_EACH == 0:
-            taking.writer.append(LOG_OFFSETS, rows_of(list(_samples(workload))))
+        _advance(workload, target)
+        if number % _STEPS_PER_SAMPLE == 0:
+            target.writer.append(LOG_OFFSETS, rows_of(list(_samples(workload))))
         number += 1
         stop.wait(max(0.0, min(_STEP_S, seconds - ran_s)))
-    # However long the last step took, the groups have been at work for all of the time.
-    _go_on(workload, taking)
+    # Advance to the end of the time span, also if the last step was slow.
+    _advance(workload, target)
 
 
-def _go_on(workload: Workload, taking: SimulatedTables) -> None:
+def _advance(workload: Workload, target: SimulatedTables) -> None:
     now_ms = time.time_ns() // 1_000_000
     workload.run(max(0, now_ms - workload.now_ms))
-    taking.take(workload.take())
+    target.take(workload.take())
 
 
 def _samples(workload: Workload) -> Iterator[Sample]:
-    """Where the topics end that the groups consume."""
+    """Offset samples of the topics that the groups consume."""
     sampled_at = datetime.fromtimestamp(workload.now_ms / 1000, timezone.utc)
     for (topic, partition), end in workload.log_end_offsets().items():
         yield Sample(

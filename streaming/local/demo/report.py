@@ -1,4 +1,4 @@
-"""What the demo ends with: what the tables say beside what the broker says."""
+"""The report of the demo: the answers of tables and broker side by side."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from streaming.verify.verification import Verification, compare
 from streaming.views.output import Output
 from streaming.views.text import Row
 
-_GROUP_COLUMNS = ("group", "what it does", "type", "state", "members", "tables", "broker", "equal")
+_GROUP_COLUMNS = ("group", "traffic", "type", "state", "members", "tables", "broker", "equal")
 _PENDING_COLUMNS = ("group", "partition", "committed", "pending", "producer_id", "broker")
 _OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "pending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:
-    """Both sides' answers about the demo's groups, read when nothing moved.
+    """The answers of tables and broker about the demo's groups, read after the traffic stopped.
 
-    `groups` has a row per group of the demo, `pending` one per pending offset. `neighbour` tells
-    how far the log partition of the open transaction has gone on, `records` how many records were
-    read and what became of them.
+    `groups` has a row per group of the demo, `pending` one per pending offset. `neighbour` shows
+    that the log partition of the ongoing transaction is not blocked. `records` counts the records
+    that were read, and their outcomes.
     """
 
     groups: list[dict[str, Any]]
@@ -47,12 +47,12 @@ class DemoReport:
 
     @property
     def is_accounted_for(self) -> bool:
-        """Whether every record that was read is told of."""
+        """Whether every record that was read has an outcome."""
         return self.records["read"] == sum(self.records[outcome] for outcome in _OUTCOMES)
 
     @property
     def is_equal(self) -> bool:
-        """Whether the tables say what the broker says, about everything."""
+        """Whether tables and broker agree on everything."""
         rows = (*self.groups, *self.pending)
         return (
             self.verification.is_equal
@@ -64,7 +64,7 @@ class DemoReport:
 def read_report(
     asked: BrokerAnswers, reader: TableReader, verification: Verification
 ) -> DemoReport:
-    """Ask both sides, once; `verification` is the outcome of `verify` on them."""
+    """Ask both sides once; `verification` is the result of an earlier `verify`."""
     answers = TableAnswers(reader)
     found = answers.answers()
     broker = asked.answers(pending=answers.pending())
@@ -79,21 +79,23 @@ def read_report(
 
 
 def show_report(report: DemoReport, output: Output, *, is_json: bool) -> None:
-    """One JSON object, or two tables and three lines."""
+    """Print the report as one JSON object, or as two tables and three lines."""
     if is_json:
         output.result(_json_fields(report), "")
         return
     partitions = " and ".join(f"{at.topic}:{at.partition}" for at in ORDERS_PARTITIONS)
     output.result({}, f"Committed offsets of {partitions}, in the tables and at the broker:\n")
     output.rows([_group_cells(row) for row in report.groups], _GROUP_COLUMNS)
-    output.result({}, "\nPending in an open transaction (the broker, asked for stable offsets):\n")
+    output.result(
+        {}, "\nPending in an ongoing transaction (the broker was asked for stable offsets):\n"
+    )
     output.rows([_pending_cells(row) for row in report.pending], _PENDING_COLUMNS)
     of = report.records
     outcomes = " + ".join(f"{of[outcome]:,} {outcome}" for outcome in _OUTCOMES)
     at = report.neighbour
     lines = (
-        f"\nlog partition {at['log_partition']}: {HANGING.group_id} has been pending since record "
-        f"{at['pending_record_offset']}, {NEIGHBOUR.group_id} goes on, last with record "
+        f"\nlog partition {at['log_partition']}: {HANGING.group_id} is pending since record offset "
+        f"{at['pending_record_offset']}, {NEIGHBOUR.group_id} continues up to record offset "
         f"{at['record_offset']}",
         f"load_progress: {of['read']:,} records read {'=' if report.is_accounted_for else '≠'} "
         f"{outcomes}",
@@ -154,7 +156,7 @@ def _pending(reader: TableReader, tables: Answers, broker: Answers) -> list[dict
 
 
 def _neighbour(reader: TableReader) -> dict[str, Any]:
-    """The last record of the group beside the open transaction, and the first one of that."""
+    """The record offsets of the neighbour's last commit and of the transaction's first commit."""
     return {
         "log_partition": partition_for(HANGING.group_id, reader.log_partitions),
         "group_id": NEIGHBOUR.group_id,
@@ -202,7 +204,7 @@ def _group_cells(row: Row) -> Row:
     tables, broker = row["tables"] or {}, row["broker"] or {}
     return {
         "group": row["group_id"],
-        "what it does": row["traffic"],
+        "traffic": row["traffic"],
         "type": _both(tables.get("group_type"), broker.get("group_type")),
         "state": _both(tables.get("state"), broker.get("state")),
         "members": _both(tables.get("members"), broker.get("members")),
@@ -213,7 +215,7 @@ def _group_cells(row: Row) -> Row:
 
 
 def _both(tables: Any, broker: Any) -> Any:
-    """One cell for both sides' answers."""
+    """One cell for both answers; it shows both only if they differ."""
     return tables if tables == broker else f"{tables} ≠ {broker}"
 
 

@@ -1,4 +1,4 @@
-"""The demo's traffic: a thread per group member, from its first step until its clients close."""
+"""The demo's traffic: one thread per group member, until its clients are closed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CLOSE_TIMEOUT_S = 20.0
 
 
 class TrafficError(RuntimeError):
-    """A client of the demo failed, or did not get as far as it should."""
+    """A client of the demo failed or timed out."""
 
 
 class Traffic:
-    """Everything that produces and commits.
+    """All clients that produce and commit.
 
-    `stop` ends the traffic and leaves the clients connected; `close` closes them, also in the
-    middle of the traffic. Every group pauses for `step_interval_s` between two steps.
+    `stop` ends the traffic and leaves the clients connected. `close` closes them, also during the
+    traffic. Every group pauses for `step_interval_s` between two steps.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Traffic:
             for member in reversed(group.members):
                 steps = partial(member, clients, group.group_id)
                 self._threads.append(self._thread(group.group_id, steps, stop))
-                # A member that joins needs the ones before it: they stop after it.
-                stop = self._threads[-1].is_at_rest
+                # A member can join only while the earlier ones still poll: they stop after it.
+                stop = self._threads[-1].is_idle
 
     def _thread(
         self, name: str, steps: Callable[[], Steps], stop: threading.Event
@@ -54,29 +54,29 @@ class Traffic:
             thread.start()
 
     @property
-    def not_happened(self) -> list[str]:
-        """The groups that have not yet done what they are there to show.
+    def not_demonstrated(self) -> list[str]:
+        """The groups that have not yet shown their behaviour.
 
         Raises:
             TrafficError: a client failed.
         """
         self._raise_if_failed()
-        return [thread.name for thread in self._threads if not thread.has_happened.is_set()]
+        return [thread.name for thread in self._threads if not thread.has_demonstrated.is_set()]
 
     def stop(self, timeout_s: float) -> None:
-        """Let every group come to a point where it may end, and return when all are at rest.
+        """Let every group reach a point where it may stop, and return when all are idle.
 
         Raises:
-            TrafficError: a client failed, or a group is not at rest in time.
+            TrafficError: a client failed, or a group is not idle in time.
         """
         self._stop.set()
         deadline = time.monotonic() + timeout_s
         for thread in self._started:
-            thread.is_at_rest.wait(max(0.0, deadline - time.monotonic()))
+            thread.is_idle.wait(max(0.0, deadline - time.monotonic()))
         self._raise_if_failed()
-        moving = [thread.name for thread in self._started if not thread.is_at_rest.is_set()]
+        moving = [thread.name for thread in self._started if not thread.is_idle.is_set()]
         if moving:
-            raise TrafficError(f"still not at rest after {timeout_s:.0f} s: {', '.join(moving)}")
+            raise TrafficError(f"still active after {timeout_s:.0f} s: {', '.join(moving)}")
 
     def close(self) -> None:
         """Close every client and return when the threads have ended."""
@@ -88,7 +88,7 @@ class Traffic:
 
     @property
     def _started(self) -> list[TrafficThread]:
-        """All of them, unless `start` was interrupted."""
+        """The started threads: all of them, unless `start` was interrupted."""
         return [thread for thread in self._threads if thread.ident is not None]
 
     def _raise_if_failed(self) -> None:
@@ -100,7 +100,7 @@ class Traffic:
 
 
 class TrafficThread(threading.Thread):
-    """Takes the steps of one generator; clients are used by this thread only."""
+    """Runs the steps of one generator; only this thread uses its clients."""
 
     def __init__(
         self,
@@ -110,33 +110,35 @@ class TrafficThread(threading.Thread):
         close: threading.Event,
         step_interval_s: float,
     ) -> None:
-        # A daemon: a client that does not close must not keep the program from ending.
+        # A daemon thread: a client that does not close must not block the exit of the program.
         super().__init__(name=name, daemon=True)
-        self.has_happened = threading.Event()
-        self.is_at_rest = threading.Event()
+        self.has_demonstrated = threading.Event()
+        self.is_idle = threading.Event()
         self.error: Exception | None = None
         self._steps = steps
-        self._stop_asked = stop
-        self._close_asked = close
+        self._stop_requested = stop
+        self._close_requested = close
         self._step_interval_s = step_interval_s
 
     def run(self) -> None:
         steps = self._steps()
         try:
             self._take(steps)
-        except Exception as error:  # noqa: BLE001 - whatever a client raises, the main thread tells
+        except Exception as error:  # noqa: BLE001 - the main thread reports every client error
             self.error = error
-        self.is_at_rest.set()
-        self._close_asked.wait()
+        self.is_idle.set()
+        self._close_requested.wait()
         try:
             steps.close()
-        except Exception:  # the broker may be gone already
-            logger.debug("%s: a client did not close", self.name, exc_info=True)
+        except Exception:  # the broker may have exited already
+            logger.debug("%s: cannot close a client", self.name, exc_info=True)
 
     def _take(self, steps: Steps) -> None:
-        for has_happened in steps:
-            if has_happened:
-                self.has_happened.set()
-            if self._close_asked.is_set() or (has_happened and self._stop_asked.is_set()):
+        for has_demonstrated in steps:
+            if has_demonstrated:
+                self.has_demonstrated.set()
+            if self._close_requested.is_set() or (
+                has_demonstrated and self._stop_requested.is_set()
+            ):
                 return
-            self._stop_asked.wait(self._step_interval_s)
+            self._stop_requested.wait(self._step_interval_s)

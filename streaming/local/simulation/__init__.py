@@ -1,1 +1,1 @@
-"""Simulated logs for others to use: in files, in tables, in a broker's topic."""
+"""Simulated logs, written to files, to tables or to a cluster's topic."""

@@ -1,6 +1,6 @@
-"""Logs as files: what `decode --file` and Kafka's own `kafka-dump-log.sh` read.
+"""Logs as files that `decode --file` and Kafka's own `kafka-dump-log.sh` can read.
 
-The latter takes a name that is a number, the base offset, and `.log`.
+`kafka-dump-log.sh` needs a file name that consists of the base offset and `.log`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _SEGMENT = f"{0:020d}.log"
 
 
 def require_new(file: Path) -> None:
-    """Refuse to write over anything, and what cannot be written.
+    """Check that the file does not exist, and create its folder.
 
     Raises:
-        ConfigurationError: it is there already, or its folder cannot be made.
+        ConfigurationError: the file exists, or its folder cannot be created.
     """
     try:
         if file.exists():
-            raise ConfigurationError(f"{file} is there already: remove it, or name another")
+            raise ConfigurationError(f"{file} already exists: remove it, or name another file")
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def write_log_files(file: Path, logs: Iterable[tuple[int, bytes]], *, log_partitions: int) -> int:
-    """Write the log of the only log partition as one file, those of several as a broker's folder.
+    """Write one log partition as a file, or several as a folder; return the size in bytes.
 
-    In the folder each log partition has one of its own, as below a broker's `log.dirs`, with one
-    segment. It is there when all of it is. Returns how many bytes were written.
+    In the folder each log partition has its own folder with one segment, as in a broker's
+    `log.dirs`. The file or folder appears only when it is complete.
 
     Raises:
-        ConfigurationError: it is there already, or cannot be written.
+        ConfigurationError: the file or folder exists, or cannot be written.
     """
     require_new(file)
     size_bytes = 0

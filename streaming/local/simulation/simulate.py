@@ -1,4 +1,4 @@
-"""`simulate`: a seeded log, written where it is wanted."""
+"""A simulated log with a seed, written to a file, to tables or to a cluster."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _CLEAN_EVERY_MS: Final = 10 * MINUTE_MS
 _DELETE_RETENTION_MS: Final = 30 * MINUTE_MS
 _TRANSACTIONAL_SHARE: Final = 0.2
 _STEPS: Final = 20
-"""Micro-batches, and notes of how far it is."""
+"""The number of micro-batches and of progress notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """Settings of a simulation; `workload` is `groups` or `commits`.
 
-    `transactional_share` is 0.2 by default, and 0 into a cluster: only its coordinators can end a
-    transaction. `log_partitions` is 1 by default into a file, as many as the cluster has into a
-    cluster, and 50 into tables.
+    `transactional_share` defaults to 0.2, and to 0 for a cluster, because only its coordinators can
+    end a transaction. `log_partitions` defaults to 1 for a file, to the count of the cluster for a
+    cluster, and to 50 for tables.
     """
 
     seed: int = 0
@@ -45,7 +45,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What was written."""
+    """The result of a simulation: counts and target of the written log."""
 
     records: int
     groups: int
@@ -55,7 +55,7 @@ class Simulated:
     where: str
 
     def to_json(self) -> dict[str, Any]:
-        """By the names of the fields."""
+        """The fields by name."""
         return asdict(self)
 
 
@@ -67,21 +67,25 @@ def simulate(
     bootstrap_servers: str | None = None,
     kafka: Mapping[str, str] | None = None,
 ) -> Simulated:
-    """Simulate, and write into a file, into new tables or into a cluster's topic.
+    """Simulate, and write to a file, to new tables or to the topic of a cluster.
 
     Raises:
-        ConfigurationError: what is to be written is there already, or cannot be written.
+        ConfigurationError: settings exclude each other, or the target exists or cannot be written.
     """
     if simulation.compact and simulation.workload == "commits":
-        raise ConfigurationError("--compact goes with --workload groups")
+        raise ConfigurationError("--compact needs --workload groups")
     if simulation.compact and file is None:
-        raise ConfigurationError("--compact goes with --file: what is read live is not cleaned")
+        raise ConfigurationError(
+            "--compact needs --file: tables and clusters take the log before a log cleaner runs"
+        )
     if simulation.workload == "commits" and simulation.semantics is Semantics.SCALA:
-        raise ConfigurationError("--workload commits is of Kafka 4: --semantics coordinator")
+        raise ConfigurationError(
+            "--workload commits simulates Kafka 4: it needs --semantics coordinator"
+        )
     is_transactional = simulation.workload == "groups" and bool(simulation.transactional_share)
     if bootstrap_servers is not None and is_transactional:
         raise ConfigurationError(
-            "--bootstrap-servers goes with --transactional 0: markers are written by coordinators"
+            "--bootstrap-servers needs --transactional 0: only coordinators write markers"
         )
     if file is not None:
         return _into_file(simulation, file)
@@ -106,9 +110,9 @@ def _into_tables(simulation: Simulation, tables: str) -> Simulated:
     source, size_bytes = _source(simulation, log_partitions=DEFAULT_LOG_PARTITIONS), 0
     with simulated_tables(
         tables, simulation.semantics, log_partitions=source.log_partitions
-    ) as taking:
+    ) as target:
         for part in source.parts():
-            taking.take(part)
+            target.take(part)
             size_bytes += sum(len(written.batches) for written in part)
     return _simulated(simulation, source, size_bytes, tables)
 
@@ -133,7 +137,7 @@ def _into_cluster(
 
 
 def _source(simulation: Simulation, *, log_partitions: int) -> _Groups | _Commits:
-    """What is simulated; `log_partitions` where the simulation does not say how many."""
+    """The simulated log; `log_partitions` is the default of the simulation's setting."""
     kind = _Commits if simulation.workload == "commits" else _Groups
     return kind(simulation, simulation.log_partitions or log_partitions)
 
@@ -152,7 +156,7 @@ def _simulated(
 
 
 class _Groups:
-    """All that groups do, as time goes by."""
+    """All activity of groups in simulated time."""
 
     def __init__(self, simulation: Simulation, log_partitions: int) -> None:
         self.log_partitions = log_partitions
@@ -199,7 +203,7 @@ class _Groups:
 
 
 class _Commits:
-    """Plain commits by the million; a millisecond lies between two."""
+    """Offset commits only, for large logs, one per millisecond of simulated time."""
 
     def __init__(self, simulation: Simulation, log_partitions: int) -> None:
         self.log_partitions = log_partitions
@@ -214,7 +218,7 @@ class _Commits:
         self.seconds = simulation.records // 1000
 
     def run(self) -> None:
-        """They are made where they are written."""
+        """Do nothing: the commits are generated while they are written."""
 
     def parts(self) -> Iterator[list[Written]]:
         for log_partition, log in self._commits.logs():

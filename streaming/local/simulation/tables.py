@@ -1,4 +1,4 @@
-"""Simulated logs applied to tables, without a broker and without Spark."""
+"""Simulated logs applied to tables, without a broker or Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUERY = "simulation"
 
 @dataclass(slots=True)
 class SimulatedTables:
-    """Tables that take the records that were written to logs, a micro-batch at a time."""
+    """Tables to which the written records are applied, one micro-batch at a time."""
 
     writer: Writer
     _apply: MicroBatchApply
@@ -32,7 +32,7 @@ class SimulatedTables:
     _number: int = field(default=0)
 
     def take(self, written: Iterable[Written]) -> None:
-        """Apply what was written; see `micro_batch`. Nothing is no micro-batch."""
+        """Apply the written records as a micro-batch, unless there are none; see `micro_batch`."""
         parts = list(written)
         if parts:
             rows = micro_batch(parts, compact=not self._has_all)
@@ -49,14 +49,14 @@ def simulated_tables(
     history: str = "sampled",
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
 ) -> Iterator[SimulatedTables]:
-    """New tables, under an epoch of their own.
+    """Create new tables with their own writer epoch.
 
     Raises:
-        ConfigurationError: there are tables already, or the folder cannot be written.
+        ConfigurationError: the folder has tables already, or cannot be written.
     """
     with tables_folder.locked(tables):
         if tables_folder.has_tables(tables):
-            raise ConfigurationError(f"{tables} holds tables already: name another folder")
+            raise ConfigurationError(f"{tables} already has tables: name another folder")
         progress = LoadProgress.nothing(
             cluster_id=CLUSTER_ID, topic_id=CLUSTER_ID, semantics=semantics
         )

@@ -1,12 +1,15 @@
 """Simulated logs produced into the `__consumer_offsets` of a running cluster.
 
-A broker takes records for this topic from a client that calls itself `__admin_client` (tools of
-its own do so). Its coordinators hold what they know in memory and expect nobody else to write: what
-is produced counts for whoever reads the topic, and for them with their next load. Those of Kafka 4
-load anew when the next record they write has not the offset they expect: the request is answered
-with NOT_COORDINATOR, though its record is in the log, and completes when it is tried again, unless
-more was produced meanwhile. Those of Kafka 3 do not notice. So it is for clusters that are there
-for tests, and transactions, whose markers only a coordinator can write, are refused.
+A broker accepts records for this topic from a client with the client id `__admin_client`, which
+Kafka's own tools use. Coordinators keep their state in memory and expect no other writer. Readers
+of the topic see the records at once, but a coordinator sees them only at its next load.
+
+A coordinator of Kafka 4 reloads when its next record does not get the expected offset. It answers
+that request with NOT_COORDINATOR, although the record is in the log. A retry succeeds, unless more
+records were produced in the meantime. A coordinator of Kafka 3 does not notice.
+
+Therefore this module is only for test clusters. It refuses transactions, because only a coordinator
+can write their markers.
 
 Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
 CoordinatorRuntime.java (`flushCurrentBatch`) at 4.2.0.
@@ -34,7 +37,7 @@ _NO_BASE_OFFSET: Final = bytes(8)
 
 
 class OffsetsTopic(PatientRequests):
-    """Appends batches as they are; offsets and leader epochs are the broker's."""
+    """Appends batches unchanged, except for offsets and leader epochs, which the broker sets."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
         super().__init__(
@@ -43,11 +46,11 @@ class OffsetsTopic(PatientRequests):
         self._leaders: dict[int, int] = {}
 
     def append(self, written: Iterable[tuple[int, bytes]]) -> int:
-        """Append record batches to log partitions; returns how many records.
+        """Append record batches to log partitions; return the number of records.
 
         Raises:
-            ConfigurationError: the cluster does not take them, lacks the log partition, or they are
-                of a transaction.
+            ConfigurationError: the cluster refuses the records or lacks the log partition, or the
+                records are transactional.
         """
         records = 0
         for log_partition, log in written:
@@ -55,18 +58,18 @@ class OffsetsTopic(PatientRequests):
             for batch in read_record_batches(view):
                 raw, view = bytes(view[: batch.size_bytes]), view[batch.size_bytes :]
                 if not isinstance(batch, RecordBatch):
-                    raise ConfigurationError(f"a batch that is none: {batch.reason}")
+                    raise ConfigurationError(f"invalid record batch: {batch.reason}")
                 if batch.is_transactional:
                     raise ConfigurationError(
-                        "a transaction cannot be produced into this topic: --transactional 0"
+                        "cannot produce a transaction to this topic: use --transactional 0"
                     )
                 records += len(batch.records)
-                # The broker gives it its place; no checksum covers it.
+                # The broker sets the base offset, which the checksum does not cover.
                 self._produce(log_partition, _NO_BASE_OFFSET + raw[len(_NO_BASE_OFFSET) :])
         return records
 
     def _produce(self, log_partition: int, raw: bytes) -> None:
-        """Send a batch: a request takes only one of a partition."""
+        """Send one batch, because a request can hold only one batch per partition."""
         Topic = ProduceRequest.TopicProduceData
         records = Topic.PartitionProduceData(index=log_partition, records=raw)
         leader = self._leader(log_partition)
@@ -83,21 +86,20 @@ class OffsetsTopic(PatientRequests):
                 lambda: self._connections.send(leader, request, _TIMEOUT_MS)
             )
         except TransientFailure as error:
-            # Whether it was appended is not known: it is not sent again.
-            raise ConfigurationError(f"the cluster does not answer: {error}") from error
+            # The batch may have been appended, so a retry could duplicate it.
+            raise ConfigurationError(f"the cluster is unreachable: {error}") from error
         error_code = answer.responses[0].partition_responses[0].error_code
         if error_code:
             error_name = kafka_errors.for_code(error_code).__name__
             raise ConfigurationError(
-                f"the cluster does not take records for {OFFSETS_TOPIC}-{log_partition}: "
-                f"{error_name}"
+                f"the cluster refused records for {OFFSETS_TOPIC}-{log_partition}: {error_name}"
             )
 
     def log_partitions(self) -> int:
-        """How many partitions the topic has.
+        """The number of partitions of the topic.
 
         Raises:
-            ConfigurationError: there is no such topic, or no broker answers.
+            ConfigurationError: the topic does not exist, or no broker answers.
         """
         return len(self._partition_leaders())
 
@@ -105,8 +107,8 @@ class OffsetsTopic(PatientRequests):
         leaders = self._partition_leaders()
         if log_partition not in leaders:
             raise ConfigurationError(
-                f"the cluster's {OFFSETS_TOPIC} has {len(leaders)} partitions, none of number"
-                f" {log_partition}"
+                f"the cluster's {OFFSETS_TOPIC} has {len(leaders)} partitions: there is no log "
+                f"partition {log_partition}"
             )
         return leaders[log_partition]
 
@@ -116,7 +118,7 @@ class OffsetsTopic(PatientRequests):
         return self._leaders
 
     async def _ask_leaders(self) -> dict[int, int]:
-        """The request has a broker create the topic, unless `auto.create.topics.enable` is off."""
+        """Leaders by log partition. Creates the topic if `auto.create.topics.enable` is on."""
         Topic = MetadataRequest.MetadataRequestTopic
         described = await self._connections.ask_any(
             lambda: MetadataRequest(
@@ -126,7 +128,9 @@ class OffsetsTopic(PatientRequests):
         (topic,) = described.topics
         leaders = {p.partition_index: p.leader_id for p in topic.partitions}
         if not leaders:
-            raise TransientFailure(f"there is no {OFFSETS_TOPIC}: let a group commit first")
+            raise TransientFailure(
+                f"the topic {OFFSETS_TOPIC} does not exist: commit an offset of any group first"
+            )
         if min(leaders.values()) < 0:
             raise TransientFailure(f"a partition of {OFFSETS_TOPIC} has no leader")
         return leaders

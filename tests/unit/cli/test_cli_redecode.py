@@ -31,8 +31,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Redecoded:
 def test_the_outcome_of_the_records_is_printed() -> None:
     assert call("redecode", "--tables", "tables").stdout.splitlines() == [
         "4 quarantined records decoded: 3 applied to 2 groups, 1 superseded by later ones",
-        "2 offset commits of log partition 7 can be decoded, but may be outdated: run "
-        "`coordinator-state reload --log-partition 7`",
+        "2 offset commits of log partition 7 can be decoded, but their outcome is unknown: "
+        "reload that log partition with `coordinator-state reload`",
         "5 stay in quarantine: record key: unknown record type 99",
     ]
 

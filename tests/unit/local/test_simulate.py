@@ -131,7 +131,7 @@ def test_simulate_into_a_file(tmp_path: Path) -> None:
     assert [record["recordOffset"] for record in records] == list(range(done["records"]))
 
     again = call("simulate", *arguments, "--file", str(file), exit_code=2)
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     (whole,) = json_lines(
         call("simulate", *arguments, "--log-partitions", "3", "--file", str(tmp_path / "folder"))
     )
@@ -199,9 +199,9 @@ def test_tables_that_are_there_are_not_written_over(tmp_path: Path) -> None:
     tables = str(tmp_path / "tables")
     arguments = ("simulate", "--groups", "3", "--records", "100", "--tables", tables)
     call(*arguments)
-    assert "holds tables already" in call(*arguments, exit_code=2).stderr
+    assert "already has tables" in call(*arguments, exit_code=2).stderr
     compact = call("simulate", "--compact", "--tables", str(tmp_path / "other"), exit_code=2)
-    assert "--compact goes with --file" in compact.stderr
+    assert "--compact needs --file" in compact.stderr
 
 
 @pytest.mark.long
