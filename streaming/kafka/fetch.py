@@ -118,7 +118,7 @@ class LogClient:
         async def attempt() -> LogDescription:
             return self._leaders.description
 
-        return self._leaders.patiently("describe the topic", attempt)
+        return self._leaders.with_retries("describe the topic", attempt)
 
     def refresh(self) -> LogDescription:
         """Fetch the metadata again, and return the topic's ids and leaders.
@@ -240,7 +240,7 @@ class LogClient:
                     raise failure
             return fetched
 
-        return leaders.patiently("fetch", attempt)
+        return leaders.with_retries("fetch", attempt)
 
     def log_sizes(self) -> dict[int, int]:
         """Return the size in bytes of each log partition on its leader (DescribeLogDirs).
@@ -269,7 +269,7 @@ class LogClient:
                 if topic.name == self.topic and not data.is_future_key
             }
 
-        return self._leaders.patiently("describe the log directories", attempt)
+        return self._leaders.with_retries("describe the log directories", attempt)
 
     def close(self) -> None:
         """Close the connections and end the IO thread."""

@@ -32,9 +32,9 @@ from streaming.kafka.messages import (
     StreamsGroupDescribeRequest,
 )
 from streaming.kafka.offset_fetch import NO_ERROR, OffsetFetchAnswer
-from streaming.kafka.patient_requests import (
+from streaming.kafka.retrying_client import (
     GROUPS_PER_REQUEST,
-    PatientRequests,
+    RetryingClient,
     check,
     chunks,
 )
@@ -77,8 +77,8 @@ class Coordinator:
     port: int
 
 
-class GroupAdmin(PatientRequests):
-    """Asks a cluster about its groups; see `PatientRequests` for the errors of all methods."""
+class GroupAdmin(RetryingClient):
+    """Asks a cluster about its groups; see `RetryingClient` for the errors of all methods."""
 
     def list_groups(self) -> dict[str, ListedGroup]:
         """Return every group of the cluster that this client is authorised to see."""
@@ -97,7 +97,7 @@ class GroupAdmin(PatientRequests):
                     )
             return groups
 
-        return self.patiently(attempt)
+        return self.with_retries(attempt)
 
     def describe_members(self, group_ids: Collection[str]) -> dict[str, dict[str, DescribedMember]]:
         """Return the members by member id, for each of the groups that is classic and Stable."""
@@ -170,7 +170,7 @@ class GroupAdmin(PatientRequests):
             (config,) = result.configs
             return int(config.value)
 
-        return self.patiently(attempt)
+        return self.with_retries(attempt)
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
         """Return topic names by topic id (in Kafka's text form).
@@ -198,7 +198,7 @@ class GroupAdmin(PatientRequests):
                         found[uuid_text(topic.topic_id)] = topic.name
             return found
 
-        return self.patiently(attempt)
+        return self.with_retries(attempt)
 
     def unauthorised_topics(self, topics: Collection[str]) -> set[str]:
         """Return the topics that this client may not describe: OffsetFetch omits their offsets."""
@@ -219,7 +219,7 @@ class GroupAdmin(PatientRequests):
                 }
             return found
 
-        return self.patiently(attempt)
+        return self.with_retries(attempt)
 
     def offset_fetch(
         self,
@@ -268,7 +268,7 @@ class GroupAdmin(PatientRequests):
             found = (await self.find_coordinators([group_id]))[group_id]
             return Coordinator(node_id=found.node_id, host=found.host, port=found.port)
 
-        return self.patiently(attempt)
+        return self.with_retries(attempt)
 
 
 def _request_topics(partitions: Collection[tuple[str, int]] | None) -> list[Any] | None:

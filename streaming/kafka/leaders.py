@@ -78,8 +78,8 @@ class LogDescription:
 class TopicLeaders:
     """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
 
-    `patiently` and `ask_every` block the caller; coroutines run on the IO thread, within an attempt
-    of `patiently`. The first attempt connects.
+    `with_retries` and `ask_every` block the caller; coroutines run on the IO thread, within an attempt
+    of `with_retries`. The first attempt connects.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TopicLeaders:
         """Close the connections and end the IO thread."""
         self._connections.close()
 
-    def patiently(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    def with_retries(self, operation: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Run `attempt` on the IO thread, and retry it while it raises `TransientFailure`.
 
         Raises:
@@ -252,7 +252,7 @@ class TopicLeaders:
             if failure is not None:
                 raise failure
 
-        self.patiently(operation, attempt)
+        self.with_retries(operation, attempt)
         return found
 
     async def ask(

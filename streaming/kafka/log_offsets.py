@@ -32,7 +32,7 @@ from coordinator_state.log.record_batch import read_batch_header
 from coordinator_state.log.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TransientFailure
-from streaming.kafka.patient_requests import PatientRequests, chunks
+from streaming.kafka.retrying_client import RetryingClient, chunks
 
 UNAUTHORISED: Final = "unauthorised"
 UNAVAILABLE: Final = "unavailable"
@@ -79,12 +79,12 @@ _QUESTIONS: Final = (
 )
 
 
-class LogOffsetsClient(PatientRequests):
-    """Samples the logs of topic partitions; see `PatientRequests` for the errors."""
+class LogOffsetsClient(RetryingClient):
+    """Samples the logs of topic partitions; see `RetryingClient` for the errors."""
 
     def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
         """Sample these partitions; each has an answer, whatever its state."""
-        return self.patiently(lambda: self._sample(partitions)) if partitions else []
+        return self.with_retries(lambda: self._sample(partitions)) if partitions else []
 
     def end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
@@ -94,7 +94,7 @@ class LogOffsetsClient(PatientRequests):
         The count is 0 if any of them is not a marker, and an error if the batches are damaged. The
         result omits logs that this client may not read, and logs without an answer.
         """
-        return self.patiently(lambda: self._end_markers(places)) if places else {}
+        return self.with_retries(lambda: self._end_markers(places)) if places else {}
 
     async def _end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]

@@ -19,7 +19,7 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.replay.partitioner import partition_for
 from streaming.cli.main import cli
 from streaming.errors import ConfigurationError
-from streaming.kafka import patient_requests
+from streaming.kafka import retrying_client
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.group_location import locate_group
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
@@ -320,7 +320,7 @@ class TestVerifyCluster:
 
 
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patient_requests, "FIRST_CONTACT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(retrying_client, "FIRST_CONTACT_TIMEOUT_S", 0.5)
     with (
         GroupAdmin("127.0.0.1:1") as admin,
         pytest.raises(

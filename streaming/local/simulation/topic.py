@@ -29,14 +29,14 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.connections import TransientFailure
-from streaming.kafka.patient_requests import PatientRequests
+from streaming.kafka.retrying_client import RetryingClient
 
 _CLIENT_ID: Final = "__admin_client"
 _TIMEOUT_MS: Final = 30_000
 _NO_BASE_OFFSET: Final = bytes(8)
 
 
-class OffsetsTopic(PatientRequests):
+class OffsetsTopic(RetryingClient):
     """Appends batches unchanged, except for offsets and leader epochs, which the broker sets."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
@@ -114,7 +114,7 @@ class OffsetsTopic(PatientRequests):
 
     def _partition_leaders(self) -> dict[int, int]:
         if not self._leaders:
-            self._leaders = self.patiently(self._ask_leaders)
+            self._leaders = self.with_retries(self._ask_leaders)
         return self._leaders
 
     async def _ask_leaders(self) -> dict[int, int]:

@@ -20,7 +20,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.connections import BrokerConnections, NodeId, TransientFailure
 
 T = TypeVar("T")
-R = TypeVar("R", bound="PatientRequests")
+R = TypeVar("R", bound="RetryingClient")
 
 FIRST_CONTACT_TIMEOUT_S: Final = 15.0
 RETRY_TIMEOUT_S: Final = 60.0
@@ -36,7 +36,7 @@ _MISSING_ACLS: Final = {
 _KEYS_PER_REQUEST: Final = 1_000
 
 
-class PatientRequests:
+class RetryingClient:
     """Sends requests to a cluster with retries; a context manager that closes the connections.
 
     Args:
@@ -77,7 +77,7 @@ class PatientRequests:
 
     # --- on the caller's thread
 
-    def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    def with_retries(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Run `attempt` on the IO thread; retry transient failures, up to a timeout."""
         had_contact = self._connections.has_contact
         timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
@@ -136,7 +136,7 @@ class PatientRequests:
             if failure is not None:
                 raise failure
 
-        self.patiently(attempt)
+        self.with_retries(attempt)
         return answered
 
     # --- on the IO thread
