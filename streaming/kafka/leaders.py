@@ -78,8 +78,8 @@ class LogDescription:
 class TopicLeaders:
     """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
 
-    `with_retries` and `ask_every` block the caller; coroutines run on the IO thread, within an attempt
-    of `with_retries`. The first attempt connects.
+    `with_retries` and `ask_every` block the caller. Coroutines run on the IO thread, within an
+    attempt of `with_retries`. The first attempt connects.
     """
 
     def __init__(
