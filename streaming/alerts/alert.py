@@ -1,4 +1,4 @@
-"""An alert from the moment its condition holds until everyone knows that it is over."""
+"""An alert: its state, and the last notice that each sink accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class AlertKey(NamedTuple):
-    """What an alert is about; None where its rule is of more than that."""
+    """The subject of an alert; a field is None if the rule does not distinguish by it."""
 
     rule: str
     group_id: str | None = None
@@ -19,7 +19,7 @@ class AlertKey(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """That a rule's condition holds of something, or that this is not known (`reason` is None)."""
+    """The condition of a rule holds for a key, or its result is unknown (`reason` is None)."""
 
     key: AlertKey
     reason: str | None
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 
 
 class AlertState(str, Enum):
-    """Pending: the condition holds, but not yet for as long as the rule says."""
+    """The state of an alert; PENDING: the condition has not held for the rule's `for` yet."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -36,7 +36,7 @@ class AlertState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The last notice that a sink took."""
+    """The last notice that a sink accepted."""
 
     sink: str
     state: AlertState
@@ -45,7 +45,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alert; `value` and `reason` are those of when it last changed its state."""
+    """An alert; `value` and `reason` are from its last change of state."""
 
     key: AlertKey
     severity: str
@@ -75,12 +75,12 @@ class Alert:
         return self.key.partition
 
     @property
-    def is_told_as_firing(self) -> bool:
-        """Whether some sink took it as firing and has not heard of its end."""
+    def is_sent_as_firing(self) -> bool:
+        """Whether a sink accepted a firing notice and has not accepted a resolved one since."""
         return any(sent.state is AlertState.FIRING for sent in self.sent)
 
-    def told(self, sink: str, at: datetime) -> Alert:
-        """The alert after a sink took a notice of it."""
+    def after_sending(self, sink: str, at: datetime) -> Alert:
+        """The alert after a sink accepted a notice of its current state."""
         others = tuple(sent for sent in self.sent if sent.sink != sink)
         return replace(self, sent=(*others, Sent(sink, self.state, at)))
 

@@ -1,4 +1,4 @@
-"""Running the rules: look at the tables, tell what is due, remember, and again."""
+"""`alert run`: evaluates the rules in rounds, sends notices and writes the table `alerts`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from streaming.alerts.alert import Alert, AlertKey, Finding
 from streaming.alerts.alert_states import due, next_alerts
-from streaming.alerts.alerts_table import open_alerts, read_alerts, tidy_alerts, write_alerts
-from streaming.alerts.delivery import DeliveryError, SinkAway
+from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
+from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.notices import Notice
 from streaming.alerts.rules import AlertRules, TablesUnreadable
@@ -32,41 +32,43 @@ from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
 
-_FIRST_WAIT_S = 5.0
-_LONGEST_WAIT_S = 300.0
-_MOST_TIME_S = 30.0
-"""For so long a round tells a sink; what is left is for the next one."""
+_FIRST_BACK_OFF_S = 5.0
+_LONGEST_BACK_OFF_S = 300.0
+_SEND_S = 30.0
+"""Time per round and sink for sending notices; the next round sends the rest."""
 _RELOAD_EVERY_S = 60.0
-_TIDY_EVERY_S = 3_600.0
+_CLEAN_UP_EVERY_S = 3_600.0
 LOCK_FILE = "_alerts.lock"
-_RULES = "rules (the previous ones hold)"
+_RULES = "rules file (the previous rules stay active)"
 
 
 @dataclass(slots=True)
-class _Patience:
-    """How long a sink that fails is left alone: twice as long after each time."""
+class _BackOff:
+    """The pause after a failure of a sink; it doubles with each further failure."""
 
-    wait_s: float = 0.0
+    pause_s: float = 0.0
     until: float = 0.0
 
     @property
-    def is_waiting(self) -> bool:
+    def is_pausing(self) -> bool:
         return time.monotonic() < self.until
 
-    def note(self, *, has_failed: bool) -> None:
-        self.wait_s = min(max(2 * self.wait_s, _FIRST_WAIT_S), _LONGEST_WAIT_S) if has_failed else 0
-        self.until = time.monotonic() + self.wait_s
+    def record(self, *, has_failed: bool) -> None:
+        longer_s = min(max(2 * self.pause_s, _FIRST_BACK_OFF_S), _LONGEST_BACK_OFF_S)
+        self.pause_s = longer_s if has_failed else 0
+        self.until = time.monotonic() + self.pause_s
 
 
 @dataclass(slots=True)
 class AlertRun:
-    """The rules of a file over the tables of a folder, one round after the other.
+    """Evaluates the rules of a file over the tables of a folder, round after round.
 
     Args:
-        tables: the folder; `alerts` is made in it.
-        rules_file: read again when it changes, and every minute, since secrets that it names may
-            be others. Where it is wrong then, the previous rules hold.
-        stop: ends a round that is telling sinks.
+        tables: the tables folder; `run` creates the table `alerts` in it.
+        rules_file: the path of the rules. They are reloaded when the file changes, and every
+            minute, because the secrets that it names may have changed. If the file is no longer
+            valid, the previous rules stay active.
+        stop: ends `run`, also while a round sends notices.
     """
 
     tables: str
@@ -79,12 +81,12 @@ class AlertRun:
     _cluster_id: str = field(init=False)
     _rules_mtime_ns: int = field(init=False)
     _rules_read_at: float = field(init=False)
-    _tidied_at: float = field(default_factory=time.monotonic)
+    _cleaned_up_at: float = field(default_factory=time.monotonic)
     _is_unwritten: bool = False
     _can_be_opened: bool = False
-    _patience: dict[str, _Patience] = field(default_factory=dict)
-    _troubles: dict[str, str] = field(default_factory=dict)
-    """What was told and is not over."""
+    _back_offs: dict[str, _BackOff] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)
+    """The last logged message of each operation that fails."""
 
     def __post_init__(self) -> None:
         self._sql = SqlRules(self.tables)
@@ -94,34 +96,34 @@ class AlertRun:
         self.alerts = read_alerts(reader)
 
     def run(self) -> None:
-        """Rounds until `stop` is set.
+        """Run rounds until `stop` is set.
 
         Raises:
-            ConfigurationError: another process on this machine runs rules over this folder.
-            WriterFenced: a newer one anywhere has taken over.
+            ConfigurationError: another `alert run` on this machine uses this tables folder.
+            WriterFenced: a newer `alert run`, on any machine, has taken over.
         """
         with closing(self._sql), locked(self.tables, LOCK_FILE, "alert run"):
-            with self._noting("the table alerts"):
+            with self._logging_failures("table alerts"):
                 self._writer = open_alerts(self.tables)
-            # The run that this one takes over from may have told somebody since.
+            # The previous `alert run` may have sent notices since __post_init__ read the table.
             self.alerts = read_alerts(TableReader(self.tables))
             while not self.stop.is_set():
                 began = time.monotonic()
                 self.round()
                 took_s = time.monotonic() - began
-                # Tables that take long to look at do not take a whole core.
+                # After a long round the pause is as long: rounds use at most half of a core.
                 self.stop.wait(max(self.rules.interval.total_seconds() - took_s, took_s))
 
     def round(self) -> None:
-        """Look once; whatever goes wrong is said once, and tried again with the next round."""
-        with self._noting(_RULES):
+        """Evaluate the rules once; a failure is logged once and retried in the next round."""
+        with self._logging_failures(_RULES):
             self._reload()
-        with self._noting("alerts"):
-            self._look()
-        with self._noting("notices"):
-            self._tell()
-        with self._noting("old versions of the table alerts"):
-            self._tidy()
+        with self._logging_failures("alerts"):
+            self._evaluate()
+        with self._logging_failures("notices"):
+            self._send_due()
+        with self._logging_failures("cleanup of the table alerts"):
+            self._clean_up()
 
     def _read_rules(self) -> None:
         self._rules_mtime_ns = _mtime_ns(self.rules_file)
@@ -133,16 +135,16 @@ class AlertRun:
     def _reload(self) -> None:
         is_old = time.monotonic() - self._rules_read_at > _RELOAD_EVERY_S
         has_changed = _mtime_ns(self.rules_file) != self._rules_mtime_ns
-        if is_old or has_changed or _RULES in self._troubles:
+        if is_old or has_changed or _RULES in self._failures:
             self._read_rules()
 
-    def _look(self) -> None:
-        """The alerts after a look at the tables."""
+    def _evaluate(self) -> None:
+        """Evaluate all rules over one snapshot and update the alerts."""
         now = datetime.now(timezone.utc)
         findings: dict[str, Sequence[Finding] | None] = {}
         unreadable: list[str] = []
         self._can_be_opened = False
-        with self._noting("tables", unreadable):
+        with self._logging_failures("tables", unreadable):
             reader = TableReader(self.tables)
             self._can_be_opened = True
             self._cluster_id, now = reader.cluster_id, reader.moment
@@ -152,77 +154,80 @@ class AlertRun:
         findings[key.rule] = [
             Finding(key, f"the tables cannot be read: {why}") for why in unreadable[:1]
         ]
-        self._keep(next_alerts(self.alerts, findings, self.rules, now))
+        self._update(next_alerts(self.alerts, findings, self.rules, now))
 
     def _findings(self, facts: Facts, unreadable: list[str]) -> dict[str, Sequence[Finding] | None]:
-        """By rule; also why tables cannot be read, where they cannot."""
+        """The findings by rule; appends to `unreadable` why a table cannot be read."""
         found: dict[str, Sequence[Finding] | None] = {}
         for rule in self.rules.rules:
             if rule.sql is None:
-                # Nothing else can go wrong with one.
-                with self._noting(f"rule {rule.name}", unreadable):
+                # A rule without SQL can only fail because a table cannot be read.
+                with self._logging_failures(f"rule {rule.name}", unreadable):
                     found[rule.name] = facts.findings(rule)
         self._sql.ask(self.rules.rules, facts.snapshot)
         for rule in self.rules.rules:
             if rule.sql is not None and self._sql.is_answered(rule.sql):
-                with self._noting(f"rule {rule.name}", unreadable, TablesUnavailable):
+                with self._logging_failures(f"rule {rule.name}", unreadable, TablesUnavailable):
                     answer = self._sql.answer(rule.sql)
                     found[rule.name] = None if answer is None else sql_findings(rule, answer)
         return found
 
-    def _keep(self, alerts: dict[AlertKey, Alert]) -> None:
-        """Write what changed; what could not be written is known until it can."""
+    def _update(self, alerts: dict[AlertKey, Alert]) -> None:
+        """Keep the alerts in memory and write changes; retries a failed write on the next call."""
         self._is_unwritten |= alerts != self.alerts
         self.alerts = alerts
         if not (self._is_unwritten and self._may_write):
             return
-        with self._noting("the table alerts"):
+        with self._logging_failures("table alerts"):
             self._writer = self._writer or open_alerts(self.tables)
             write_alerts(self._writer, alerts)
             self._is_unwritten = False
 
     @property
     def _may_write(self) -> bool:
-        """Nothing is made in a folder without tables: it may be where a volume is missing."""
+        """Whether tables exist; a folder without tables may be the mount point of a lost volume."""
         return self._can_be_opened or DeltaTable.is_deltatable(ALERTS.path(self.tables))
 
-    def _tidy(self) -> None:
-        if time.monotonic() - self._tidied_at > _TIDY_EVERY_S:
-            self._tidied_at = time.monotonic()
-            tidy_alerts(self.tables)
+    def _clean_up(self) -> None:
+        if time.monotonic() - self._cleaned_up_at > _CLEAN_UP_EVERY_S:
+            self._cleaned_up_at = time.monotonic()
+            clean_up_alerts(self.tables)
 
-    def _tell(self) -> None:
-        """Tell every sink what it is to know, all of them at once."""
+    def _send_due(self) -> None:
+        """Send the due notices to all sinks in parallel."""
         now = datetime.now(timezone.utc)
-        waiting = {
+        due_now = {
             name: notices
             for name, notices in self._notices(now).items()
-            if notices and not self._patience.setdefault(name, _Patience()).is_waiting
+            if notices and not self._back_offs.setdefault(name, _BackOff()).is_pausing
         }
-        if not waiting:
+        if not due_now:
             return
         self._require_current()
-        with ThreadPoolExecutor(len(waiting), thread_name_prefix="sink") as pool:
-            jobs = {name: pool.submit(self._deliver, name, ns) for name, ns in waiting.items()}
-        told, is_news = dict(self.alerts), False
+        with ThreadPoolExecutor(len(due_now), thread_name_prefix="sink") as pool:
+            jobs = {name: pool.submit(self._deliver, name, ns) for name, ns in due_now.items()}
+        alerts, must_write = dict(self.alerts), False
         for name, job in jobs.items():
             for notice in job.result():
-                told[notice.alert.key] = told[notice.alert.key].told(name, now)
-                # After a restart, who is told every minute may be told a minute early.
-                is_news |= not (notice.is_repeat and self.rules.sinks[name].is_kept_alive)
-        if is_news:
-            self._keep(told)
+                alerts[notice.alert.key] = alerts[notice.alert.key].after_sending(name, now)
+                # A keep-alive repeat is not worth a write: after a restart it is sent early.
+                must_write |= not (notice.is_repeat and self.rules.sinks[name].is_kept_alive)
+        if must_write:
+            self._update(alerts)
         else:
-            self.alerts = told
+            self.alerts = alerts
 
     def _require_current(self) -> None:
-        """Send nothing once a newer run does; unreadable tables are sent as an alert, too."""
+        """Fail if a newer `alert run` has taken over; passes if the tables cannot be read.
+
+        An unreadable folder must not stop the notices of `tables_unreadable`.
+        """
         if self._writer is not None:
             with suppress(TablesUnavailable):
                 self._writer.epoch.require_current(ALERTS)
 
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
-        """What is due, by sink."""
+        """The due notices by sink."""
         found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.all}
         for alert in self.alerts.values():
@@ -238,79 +243,82 @@ class AlertRun:
         return found
 
     def _deliver(self, name: str, notices: Sequence[Notice]) -> list[Notice]:
-        """The notices that a sink took."""
+        """Send notices to a sink and return those that it accepted."""
         sink: Sink = self.rules.sinks[name]
-        taken: list[Notice] = []
-        fault = ""
-        until = time.monotonic() + _MOST_TIME_S
+        accepted: list[Notice] = []
+        failure = ""
+        until = time.monotonic() + _SEND_S
         try:
             for batch in sink.batches(notices):
                 if self.stop.is_set() or time.monotonic() > until:
                     break
-                took, refused = _sent(sink, batch)
-                taken += took
-                fault = refused or fault
-        except SinkAway as error:
-            fault = str(error)
-        except Exception as error:  # noqa: BLE001 - its text may hold what the sink was set up with
-            fault = type(error).__name__
-        self._patience[name].note(has_failed=bool(fault))
-        if fault:
-            self._trouble(f"sink {name}", f"{fault}: trying again")
+                accepted_now, refusal = _sent(sink, batch)
+                accepted += accepted_now
+                failure = refusal or failure
+        except TransientDeliveryError as error:
+            failure = str(error)
+        except Exception as error:  # noqa: BLE001 - its text may contain secrets of the sink
+            failure = type(error).__name__
+        self._back_offs[name].record(has_failed=bool(failure))
+        if failure:
+            self._log_failure(f"sink {name}", f"{failure}; retrying")
         else:
-            self._well(f"sink {name}")
-        return taken
+            self._log_recovery(f"sink {name}")
+        return accepted
 
     @contextmanager
-    def _noting(
+    def _logging_failures(
         self,
-        what: str,
-        faults: list[str] | None = None,
+        operation: str,
+        failures: list[str] | None = None,
         kind: type[Exception] = Exception,
     ) -> Iterator[None]:
-        """Log failures of the block, and their end; the loop goes on for months.
+        """Log a failure of the block and its recovery once each; only `WriterFenced` passes.
 
-        `faults` is where faults of a kind are noted, too.
+        A failure of the given kind is also appended to `failures`.
         """
         try:
             yield
         except WriterFenced:
             raise
         except Exception as error:
-            self._trouble(what, first_line(error))
-            logger.debug("trace of the trouble above", exc_info=True)
-            if faults is not None and isinstance(error, kind):
-                faults.append(first_line(error))
+            self._log_failure(operation, first_line(error))
+            logger.debug("traceback of the failure above", exc_info=True)
+            if failures is not None and isinstance(error, kind):
+                failures.append(first_line(error))
         else:
-            self._well(what)
+            self._log_recovery(operation)
 
-    def _trouble(self, what: str, message: str) -> None:
-        if self._troubles.get(what) != message:
-            logger.warning("%(what)s: %(error)s", {"what": what, "error": message})
-        self._troubles[what] = message
+    def _log_failure(self, operation: str, message: str) -> None:
+        if self._failures.get(operation) != message:
+            logger.warning("%(operation)s: %(error)s", {"operation": operation, "error": message})
+        self._failures[operation] = message
 
-    def _well(self, what: str) -> None:
-        if self._troubles.pop(what, None) is not None:
-            logger.warning("%(what)s: well again", {"what": what})
+    def _log_recovery(self, operation: str) -> None:
+        if self._failures.pop(operation, None) is not None:
+            logger.warning("%(operation)s: recovered", {"operation": operation})
 
 
 def _sent(sink: Sink, batch: Sequence[Notice]) -> tuple[list[Notice], str]:
-    """What was taken of a batch, and why the rest was refused: one by one where all were not."""
+    """The accepted notices of a batch, and why others were refused.
+
+    If the sink refuses the batch, its notices are sent one by one.
+    """
     try:
         sink.send(batch)
-    except SinkAway:
+    except TransientDeliveryError:
         raise
     except DeliveryError as error:
         if len(batch) == 1:
             return [], str(error)
     else:
         return list(batch), ""
-    taken, fault = [], ""
+    accepted, last_refusal = [], ""
     for notice in batch:
-        took, refused = _sent(sink, [notice])
-        taken += took
-        fault = refused or fault
-    return taken, fault
+        accepted_now, refusal = _sent(sink, [notice])
+        accepted += accepted_now
+        last_refusal = refusal or last_refusal
+    return accepted, last_refusal
 
 
 def _mtime_ns(path: str) -> int:

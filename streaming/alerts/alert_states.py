@@ -1,7 +1,7 @@
-"""How alerts go from state to state, and who is to be told.
+"""State changes of alerts, and the notices that are due.
 
-Pure: the same alerts, findings and time give the same answer, so what a run does can be replayed
-from tables of the past.
+All functions are pure: the same alerts, findings and time give the same result. `replay` relies on
+this to evaluate rules over past versions of the tables.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding
 from streaming.alerts.rules import AlertRules, AnyRule, Inhibition, fits
 
 KEPT_RESOLVED = timedelta(days=1)
-KEPT_UNTOLD = timedelta(days=7)
-"""For so long a sink that is away may hear of an end that it missed."""
+KEPT_UNSENT = timedelta(days=7)
+"""Time to keep a resolved alert while a sink has not accepted the resolved notice."""
 
 
 def next_alerts(
@@ -24,36 +24,36 @@ def next_alerts(
     rules: AlertRules,
     now: datetime,
 ) -> dict[AlertKey, Alert]:
-    """The alerts after a look at the tables.
+    """The alerts after one evaluation of the rules.
 
     Args:
-        alerts: those of before.
-        findings: by rule; None where the rule could not be looked at, whose alerts stay as they
-            are.
-        rules: the rules as they are now.
-        now: when the tables were looked at.
+        alerts: the alerts of the previous evaluation.
+        findings: the findings by rule name. None if the rule could not be evaluated: its alerts
+            do not change.
+        rules: the current rules.
+        now: the time of the evaluation.
     """
     found: dict[AlertKey, Alert] = {}
     by_rule: dict[str, list[Alert]] = {}
     for alert in alerts.values():
         by_rule.setdefault(alert.rule, []).append(alert)
     for rule in rules.all:
-        of_rule, known = findings.get(rule.name), by_rule.pop(rule.name, [])
-        if of_rule is None:
+        rule_findings, known = findings.get(rule.name), by_rule.pop(rule.name, [])
+        if rule_findings is None:
             found |= {alert.key: alert for alert in known}
         else:
-            found |= _of_rule(rule, known, of_rule, now)
-    for gone in (alert for left in by_rule.values() for alert in left):
-        ended = _ended(gone, now, "the rule is gone")
-        if ended is not None:
-            found[ended.key] = ended
+            found |= _rule_alerts(rule, known, rule_findings, now)
+    for alert in (alert for without_rule in by_rule.values() for alert in without_rule):
+        resolved = _resolved(alert, now, "the rule was removed")
+        if resolved is not None:
+            found[resolved.key] = resolved
     mutes = _Mutes(found, rules, now)
-    left = (_of_known_sinks(mutes.applied(alert), rules) for alert in found.values())
-    return {alert.key: alert for alert in left if not _is_over(alert, now)}
+    updated = (_without_removed_sinks(mutes.applied(alert), rules) for alert in found.values())
+    return {alert.key: alert for alert in updated if not _is_expired(alert, now)}
 
 
 def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
-    """The sinks that are to be told of an alert now, and whether they have been told before."""
+    """The sinks that need a notice of an alert now, and whether that notice is a repeat."""
     found = {}
     last = {sent.sink: sent for sent in alert.sent}
     rule = next((rule for rule in rules.all if rule.name == alert.rule), None)
@@ -77,7 +77,7 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
     return found
 
 
-def _of_rule(
+def _rule_alerts(
     rule: AnyRule, known: Collection[Alert], findings: Iterable[Finding], now: datetime
 ) -> dict[AlertKey, Alert]:
     before = {alert.key: alert for alert in known}
@@ -90,14 +90,14 @@ def _of_rule(
         else:
             found[finding.key] = _holding(rule, alert, finding, now)
     for alert in before.values():
-        ended = _ended(alert, now, "the condition does not hold any more")
-        if ended is not None:
-            found[ended.key] = ended
+        resolved = _resolved(alert, now, "the condition no longer holds")
+        if resolved is not None:
+            found[resolved.key] = resolved
     return found
 
 
 def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
-    """The alert of a condition that holds now."""
+    """The pending or firing alert of a condition that holds now."""
     is_new = alert is None or alert.state is AlertState.RESOLVED
     if alert is None or is_new:
         alert = Alert(
@@ -122,11 +122,11 @@ def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime
     )
 
 
-def _ended(alert: Alert, now: datetime, reason: str) -> Alert | None:
-    """The alert after its condition, None where nobody will ask for it."""
+def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
+    """The resolved alert; None if it was pending and no sink needs a resolved notice."""
     if alert.state is AlertState.PENDING:
-        # An earlier time may not have been told as over yet.
-        if not alert.is_told_as_firing:
+        # A sink may still need the resolved notice of an earlier firing.
+        if not alert.is_sent_as_firing:
             return None
     elif alert.state is AlertState.RESOLVED:
         return alert
@@ -135,21 +135,21 @@ def _ended(alert: Alert, now: datetime, reason: str) -> Alert | None:
     )
 
 
-def _of_known_sinks(alert: Alert, rules: AlertRules) -> Alert:
-    """The alert without what sinks were told that there are no more."""
+def _without_removed_sinks(alert: Alert, rules: AlertRules) -> Alert:
+    """The alert without the notices of sinks that are no longer in the rules file."""
     known = tuple(sent for sent in alert.sent if sent.sink in rules.sinks)
     return alert if len(known) == len(alert.sent) else replace(alert, sent=known)
 
 
-def _is_over(alert: Alert, now: datetime) -> bool:
+def _is_expired(alert: Alert, now: datetime) -> bool:
     if alert.state is not AlertState.RESOLVED or alert.resolved_at is None:
         return False
-    kept = KEPT_UNTOLD if alert.is_told_as_firing else KEPT_RESOLVED
+    kept = KEPT_UNSENT if alert.is_sent_as_firing else KEPT_RESOLVED
     return now - alert.resolved_at > kept
 
 
 class _Mutes:
-    """What keeps alerts from being told: silences, and other alerts that fire."""
+    """The silences and inhibitions that suppress notices now."""
 
     def __init__(self, alerts: Alerts, rules: AlertRules, now: datetime) -> None:
         self._silences = [
@@ -158,7 +158,7 @@ class _Mutes:
             if (silence.since is None or silence.since <= now) and now < silence.until
         ]
         firing = [alert for alert in alerts.values() if alert.state is AlertState.FIRING]
-        # By what has to be equal: any number of groups may fire at once.
+        # Keyed by the columns of `equal`: the lookup stays cheap when many groups fire at once.
         self._inhibitions = [
             (
                 one,
@@ -168,7 +168,7 @@ class _Mutes:
         ]
 
     def applied(self, alert: Alert) -> Alert:
-        """The alert with what keeps it from being told, if anything does."""
+        """The alert with `muted_by` set to the silence or alert that mutes it, or to None."""
         muted_by = None
         if alert.state is not AlertState.RESOLVED:
             muted_by = self._silenced_by(alert) or self._inhibited_by(alert)
@@ -186,7 +186,7 @@ class _Mutes:
 
     def _inhibited_by(self, alert: Alert) -> str | None:
         for inhibition, firing in self._inhibitions:
-            # Those that mute are not muted by it: two of them would mute each other.
+            # An inhibition never mutes its own `when` rules: two of them would mute each other.
             if fits(inhibition.when, alert.rule) or not fits(inhibition.mute, alert.rule):
                 continue
             other = firing.get(_equal(inhibition, alert))

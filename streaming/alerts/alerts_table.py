@@ -1,4 +1,4 @@
-"""The table `alerts`: what a run of the rules knows, so that the next one goes on from there."""
+"""The table `alerts`: the alerts of `alert run`, which a restart continues from."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 
 KEPT_HOURS = 7 * 24
-"""For so long the table's past can be read."""
+"""How long old versions of the table can be read."""
 
 _NAMES = [name for name in ALERTS.schema.names if name not in {*ALERTS.key, "state", "sent"}]
 
 
 def read_alerts(reader: TableReader) -> dict[AlertKey, Alert]:
-    """The alerts of a folder, none where no rules were ever run."""
+    """The alerts of a tables folder; empty if `alert run` never ran on it."""
     rows = reader.read(ALERTS.name).to_pylist()
     return {alert.key: alert for alert in map(_alert, rows)}
 
 
 def open_alerts(tables: str) -> Writer:
-    """Become the writer of the table, which is made if it is missing.
+    """Create the table if it is missing, and become its writer.
 
-    It has a writer epoch of its own: an older `alert run` on this folder ends.
+    The table has its own writer epoch: an older `alert run` on this folder is fenced.
 
     Raises:
-        TablesUnavailable: it cannot be written.
+        TablesUnavailable: the table cannot be written.
     """
     cut_damaged_log(tables, ALERTS)
     kept = f"interval {KEPT_HOURS} hours"
@@ -58,8 +58,8 @@ def write_alerts(writer: Writer, alerts: Alerts) -> None:
     writer.overwrite(ALERTS, pa.Table.from_pylist(rows, schema=ALERTS.schema))
 
 
-def tidy_alerts(tables: str) -> None:
-    """Remove what versions of days ago are made of; there is one for each change."""
+def clean_up_alerts(tables: str) -> None:
+    """Remove old versions of the table: each change of an alert writes one."""
     path = ALERTS.path(tables)
     if DeltaTable.is_deltatable(path):
         opened = DeltaTable(path)

@@ -1,4 +1,4 @@
-"""What an alert rule asks of a group, as it stands in YAML: `lag: "> 1000"`, `time_lag: "> 5m"`."""
+"""The measures and comparisons of alert rules in YAML: `lag: "> 1000"`, `time_lag: "> 5m"`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ _COMPARISON: Final = re.compile(r"\s*(?P<operator>[<>]=?)\s*(?P<limit>\S.*?)\s*"
 
 
 class Measure(NamedTuple):
-    """A column of `group_lag`, and how the partitions of a topic or a group are one number.
-
-    Ages that go on while the tables are behind the log of commits are those of up to where the
-    tables are.
-    """
+    """A column of `group_lag`, and the function that combines its partitions into one value."""
 
     column: str
     total: Callable[[list[float]], float]
     is_time: bool = False
     is_age: bool = False
-    is_of_waiting: bool = False
-    """There is none where nothing waits to be read."""
+    """The value grows while the tables are behind; `facts` subtracts `behind_ms` from it."""
+    needs_lag: bool = False
+    """Partitions with a lag of 0 do not have this measure."""
 
     def proves(self, operator: str) -> bool:
-        """Whether a comparison that holds of some partitions holds of all, whatever the rest is."""
+        """Whether a comparison that holds for the known partitions holds for all of them."""
         return operator.startswith("<" if self.total is min else ">")
 
 
@@ -43,8 +40,8 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "lag": Measure("lag", sum),
     "lag_to_last_stable": Measure("lag_to_last_stable", sum),
     "data_lost": Measure("data_lost", sum),
-    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True, is_of_waiting=True),
-    "retention_margin": Measure("retention_margin_ms", min, is_time=True, is_of_waiting=True),
+    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True, needs_lag=True),
+    "retention_margin": Measure("retention_margin_ms", min, is_time=True, needs_lag=True),
     "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True),
     "commit_rate": Measure("commit_rate_per_s", sum),
     "produce_rate": Measure("produce_rate_per_s", sum),
@@ -61,29 +58,29 @@ class Comparison:
 
     @classmethod
     def of(cls, value: Any, *, is_time: bool) -> Comparison:
-        """Read one.
+        """Parse a comparison.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a comparison.
         """
         example = "> 5m" if is_time else "> 1000"
         found = _COMPARISON.fullmatch(str(value))
         if found is None:
-            raise ValueError(f"{value!r} is no comparison such as {example!r}")
+            raise ValueError(f"{value!r} is not a comparison such as {example!r}")
         text = found["limit"]
         try:
             limit = parse_duration(text).total_seconds() * 1000 if is_time else float(text)
         except ValueError as error:
-            raise ValueError(f"{value!r} is no comparison such as {example!r}") from error
+            raise ValueError(f"{value!r} is not a comparison such as {example!r}") from error
         return cls(found["operator"], limit, f"{found['operator']} {text}")
 
     def holds(self, value: float) -> bool:
-        """Whether a value is what the comparison asks for."""
+        """Whether a value meets the comparison."""
         return _OPERATORS[self.operator](value, self.limit)
 
 
 def value_text(name: str, value: float) -> str:
-    """A measure as people say it.
+    """The value of a measure as text; times get a unit.
 
     >>> value_text("lag", 1200.0), value_text("time_lag", 4210.0)
     ('1200', '4.2 s')

@@ -1,4 +1,4 @@
-"""How notices leave: a POST of JSON and its attempts, and faults that hold no secret."""
+"""Delivery of notices: POST of JSON with retries, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tenacity import (
 
 from streaming.views.text import json_line
 
-# It logs addresses, which may be secrets, where an answer has odd headers.
+# urllib3 logs the URL of an answer with malformed headers; the URL may be a secret.
 logging.getLogger("urllib3").setLevel(logging.CRITICAL)
 
 CONNECT_S: Final = 5
 ANSWER_S: Final = 10
 SERVER_ERROR: Final = 500
-"""From here on codes of HTTP mean that it may be well later, and those of SMTP that it may not."""
+"""From this code on a failure is transient in HTTP and permanent in SMTP."""
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 5.0
 _ATTEMPTS: Final = 3
 _GIVE_UP_AFTER_S: Final = 20
-_HEALING: Final = frozenset({408, 429})
-_GOOD: Final = range(200, 300)
+_TRANSIENT: Final = frozenset({408, 429})
+_SUCCESS: Final = range(200, 300)
 
 
 class DeliveryError(Exception):
-    """A sink did not take a notice, for a reason that holds no secret."""
+    """A sink did not accept a notice; the message contains no secret."""
 
 
-class SinkAway(DeliveryError):
-    """It may take it later."""
+class TransientDeliveryError(DeliveryError):
+    """The sink is unreachable or overloaded: a later attempt may succeed."""
 
 
 def attempts() -> Retrying:
-    """Some attempts while a sink is away, further and further apart."""
+    """Up to 3 attempts within 20 s, with back-off, after transient failures."""
     return Retrying(
-        retry=retry_if_exception_type(SinkAway),
+        retry=retry_if_exception_type(TransientDeliveryError),
         stop=stop_after_attempt(_ATTEMPTS) | stop_after_delay(_GIVE_UP_AFTER_S),
         wait=wait_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S),
         reraise=True,
@@ -52,23 +52,24 @@ def attempts() -> Retrying:
 
 
 def post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> None:
-    """POST JSON; what may heal is tried again.
+    """POST JSON; transient failures are retried.
 
     Raises:
-        DeliveryError: it was not taken; names the host only, since the path may be a secret.
+        DeliveryError: the host did not accept it. The message names only the host, because the
+            path may be a secret.
     """
     address = url.get_secret_value()
     host = urlsplit(address).hostname
-    told = {"Content-Type": "application/json", **(headers or {})}
+    all_headers = {"Content-Type": "application/json", **(headers or {})}
     text = json_line(body).encode()
     for attempt in attempts():
         with attempt:
             try:
-                # Nobody asked for the body. A credential of ~/.netrc is not meant for this host.
+                # `stream`: the body is not read. `auth`: requests adds no credentials of ~/.netrc.
                 with requests.post(
                     address,
                     data=text,
-                    headers=told,
+                    headers=all_headers,
                     timeout=(CONNECT_S, ANSWER_S),
                     allow_redirects=False,
                     stream=True,
@@ -76,8 +77,8 @@ def post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> No
                 ) as answer:
                     code = answer.status_code
             except (requests.RequestException, ValueError) as error:
-                raise SinkAway(f"{host}: {type(error).__name__}") from None
-            if code in _HEALING or code >= SERVER_ERROR:
-                raise SinkAway(f"{host} answered {code}")
-            if code not in _GOOD:
+                raise TransientDeliveryError(f"{host}: {type(error).__name__}") from None
+            if code in _TRANSIENT or code >= SERVER_ERROR:
+                raise TransientDeliveryError(f"{host} answered {code}")
+            if code not in _SUCCESS:
                 raise DeliveryError(f"{host} answered {code}")

@@ -1,4 +1,4 @@
-"""What the tables say at one moment, and of what each rule's condition holds then."""
+"""Evaluation of alert rules over one snapshot of the tables."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
 
-_TOLD_AS_SQL: Final = "the query has a row"
+_DEFAULT_SQL_REASON: Final = "the query returned a row"
 
 
 class Facts:
-    """One snapshot of the tables, for any number of rules; each view is computed once."""
+    """One snapshot of the tables for all rules; each view is computed at most once."""
 
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
         self.snapshot = Snapshot(reader, at=at, status_rules=status_rules)
 
     def findings(self, rule: Rule) -> list[Finding]:
-        """Of what a rule's condition holds, and of what this is not known.
+        """The keys for which a rule's condition holds, and those for which it is unknown.
 
-        The queries of rules in SQL are answered by `SqlRules`.
+        Not for rules in SQL: `SqlRules` runs their queries.
         """
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
@@ -53,7 +53,7 @@ class Facts:
                 wanted[tuple(row[name] for name in rule.key)].append(row)
         judged = {}
         if rule.by == "group" and rule.topics == EVERY:
-            # A group has a status of its own, also without offsets.
+            # A group has its own status, even if it has no committed offsets.
             judged = {row["group_id"]: row for row in self.snapshot.groups}
             for group_id in judged:
                 if fits(rule.groups, group_id):
@@ -66,14 +66,14 @@ class Facts:
 
     def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:
         key, known = AlertKey(rule.name), self._known_until
-        moment, told = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
+        moment, template = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
         if not pc.any(known["is_sampled"]).as_py():
-            # Nobody samples the log: what is known is when somebody wrote.
+            # Without offset samples only the time of the last write is known.
             moment = pc.max(self.snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
-            told = "were written to {} ago, and the log has not been sampled since"
+            template = "were last written {} ago, and the log has not been sampled since"
         behind_ms = 0.0 if moment is None else (self.snapshot.at - moment).total_seconds() * 1000
         if moment is not None and limit.holds(behind_ms):
-            reason = f"the tables {told.format(time_text(behind_ms))} ({limit.text})"
+            reason = f"the tables {template.format(time_text(behind_ms))} ({limit.text})"
             yield Finding(key, reason, behind_ms)
         elif moment is None or known["known_until"].null_count:
             yield Finding(key, None)
@@ -84,22 +84,22 @@ class Facts:
 
 
 def sql_findings(rule: Rule, answer: pa.Table) -> list[Finding]:
-    """Of what the condition of a rule in SQL holds.
+    """The findings of a rule in SQL: one for each distinct key in the answer of its query.
 
     Raises:
-        ConfigurationError: a column of the answer has the wrong name or type.
+        ConfigurationError: a column or value of the answer has the wrong type.
     """
     found: dict[AlertKey, Finding] = {}
     for row in alert_rows(answer):
         key = AlertKey(rule.name, *(row.get(name) for name in KEY))
         if fits(rule.groups, key.group_id) and fits(rule.topics, key.topic):
-            reason = str(row.get("reason") or _TOLD_AS_SQL)
+            reason = str(row.get("reason") or _DEFAULT_SQL_REASON)
             found.setdefault(key, Finding(key, reason, row["value"]))
     return list(found.values())
 
 
 def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Finding | None:
-    """That all of a rule's conditions hold of some rows, or that it is not known whether."""
+    """A finding if all conditions of the rule hold for the rows, or if that is unknown."""
     reasons, values = [], []
     answers: list[bool | None] = []
     if rule.status is not None:
@@ -120,7 +120,7 @@ def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Fi
 
 
 def _has_status(wanted: Sequence[Status], status: Status, rows: Sequence[Row]) -> bool | None:
-    """None where a partition may be in a worse status than the worst one that is known."""
+    """Whether the status is a wanted one; None if it or that of a partition is unknown."""
     if status in wanted:
         return True
     is_known = all(row["status"] != Status.UNKNOWN.value for row in rows)
@@ -128,9 +128,9 @@ def _has_status(wanted: Sequence[Status], status: Status, rows: Sequence[Row]) -
 
 
 def _holds(name: str, limit: Comparison, rows: Sequence[Row]) -> tuple[float | None, bool | None]:
-    """A measure, and whether it is as asked for; None where what is not known may decide."""
+    """The value of a measure, and whether it meets the limit; None if unknown values decide."""
     measure = MEASURES[name]
-    if measure.is_of_waiting:
+    if measure.needs_lag:
         rows = [row for row in rows if row["lag"] != 0]
     value = _total(name, rows)
     is_whole = all(_value(measure, row) is not None for row in rows)
@@ -148,7 +148,7 @@ def _total(name: str, rows: Sequence[Row]) -> float | None:
 
 
 def _value(measure: Measure, row: Row) -> float | None:
-    """None where it is not known, also since the tables are too far behind."""
+    """The value of one partition; None if unknown, also because the tables are too far behind."""
     value: float | None = row[measure.column]
     if value is None or row["status"] == Status.UNKNOWN.value:
         return None

@@ -1,4 +1,4 @@
-"""What is told of an alert, in words and as fields."""
+"""Notices: alerts as text and as JSON fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_LINE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One alert as a sink is told of it."""
+    """One alert as a sink receives it."""
 
     alert: Alert
     cluster_id: str
@@ -25,30 +25,27 @@ class Notice:
 
     @property
     def alert_id(self) -> str:
-        """The same for every notice of what one rule says of one thing: receivers join by it."""
-        told = (self.cluster_id, *self.alert.key)
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+        """The same for all notices of one alert key in one cluster: receivers join by it."""
+        parts = (self.cluster_id, *self.alert.key)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
     def subject(self) -> str:
-        """What the alert is about.
-
-        `group payments, topic orders, partition 3`
-        """
+        """The key of the alert as text: `group payments, topic orders, partition 3`."""
         alert = self.alert
         parts = {"group": alert.group_id, "topic": alert.topic, "partition": alert.partition}
-        told = ", ".join(f"{name} {part}" for name, part in parts.items() if part is not None)
-        return told or f"cluster {self.cluster_id}"
+        text = ", ".join(f"{name} {part}" for name, part in parts.items() if part is not None)
+        return text or f"cluster {self.cluster_id}"
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
+        """The whole notice in one line."""
         alert = self.alert
-        what = f"{alert.state.value.upper()} [{alert.severity}] {alert.rule}: {self.subject}"
-        return f"{what}: {alert.reason}" + (f" ({self.note})" if self.note else "")
+        start = f"{alert.state.value.upper()} [{alert.severity}] {alert.rule}: {self.subject}"
+        return f"{start}: {alert.reason}" + (f" ({self.note})" if self.note else "")
 
     def fields(self) -> dict[str, Any]:
-        """All of it by name; docs/alerts.md has them."""
+        """The fields of the notice in JSON, as docs/alerts.md lists them."""
         alert = self.alert
         return {
             "status": alert.state.value,
@@ -70,7 +67,7 @@ class Notice:
 
 
 def sentences(notices: Sequence[Notice]) -> list[str]:
-    """A line each, of the first ones."""
+    """One line for each of the first 20 notices, and a line with the number of the others."""
     lines = [notice.sentence[:_LONGEST_LINE] for notice in notices[:MOST_LINES]]
     if len(notices) > MOST_LINES:
         lines.append(f"and {len(notices) - MOST_LINES} more")
@@ -78,7 +75,7 @@ def sentences(notices: Sequence[Notice]) -> list[str]:
 
 
 def headline(notices: Sequence[Notice]) -> str:
-    """All of them in a few words."""
+    """A subject line: the alert, or the number of alerts in each state."""
     if len(notices) == 1:
         alert = notices[0].alert
         return f"{alert.state.value.upper()} [{alert.severity}] {alert.rule}: {notices[0].subject}"

@@ -1,4 +1,4 @@
-"""What rules would have said in the past: the same rules over the tables as they were."""
+"""`alert test`: evaluates rules over past versions of the tables."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.sql_rules import SqlRules
 from streaming.tables.reader import TableReader
 
-MOST_LOOKS = 60
-_NOT_FOR_LONG = "the condition did not hold for long enough"
+MAX_EVALUATIONS = 60
+_TOO_SHORT = "the condition did not hold for long enough"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An alert that went to another state at a moment."""
+    """A change of an alert's state."""
 
     at: datetime
     alert: Alert
@@ -29,16 +29,16 @@ class Change:
 def replay(
     rules: AlertRules, last: TableReader, *, since: datetime, step: timedelta
 ) -> Iterator[Change]:
-    """Look at the tables as of one moment after the other; nobody is told and nothing is kept.
+    """Evaluate the rules at each moment of a time span; sends and writes nothing.
 
     Args:
         rules: the rules.
         last: the tables as of the last moment.
-        since: the first one; moments before the tables begin are passed over.
-        step: the time between two of them.
+        since: the first moment; moments before the first version of the tables are skipped.
+        step: the time between two moments.
 
     Raises:
-        ConfigurationError: a rule's SQL is not valid, fails, or takes more than it may.
+        ConfigurationError: a rule's SQL is not valid, fails, or exceeds its limits.
     """
     alerts: dict[AlertKey, Alert] = {}
     with closing(SqlRules(last.tables)) as sql:
@@ -54,10 +54,10 @@ def replay(
 
 
 def findings_of(rule: Rule, facts: Facts, sql: SqlRules) -> list[Finding]:
-    """Of what the condition of any rule holds.
+    """The findings of a rule, with or without SQL.
 
     Raises:
-        ConfigurationError: the rule's SQL fails, or takes more than it may.
+        ConfigurationError: the rule's SQL fails, or exceeds its limits.
     """
     if rule.sql is None:
         return facts.findings(rule)
@@ -65,14 +65,14 @@ def findings_of(rule: Rule, facts: Facts, sql: SqlRules) -> list[Finding]:
 
 
 def replay_step(rules: AlertRules, span: timedelta) -> timedelta:
-    """The rules' own interval, or a longer one where that would be many looks."""
-    return max(rules.interval, span / MOST_LOOKS)
+    """The interval of the rules, or a longer step so that 60 evaluations cover the span."""
+    return max(rules.interval, span / MAX_EVALUATIONS)
 
 
 def _moments(since: datetime, until: datetime, step: timedelta) -> Iterator[datetime]:
-    """From the last one back by whole steps, until the first one or a little before; in order."""
-    looks = max(-((since - until) // step), 0)
-    return (until - number * step for number in range(looks, -1, -1))
+    """The moments in order: whole steps back from `until`, the first at or just before `since`."""
+    steps = max(-((since - until) // step), 0)
+    return (until - number * step for number in range(steps, -1, -1))
 
 
 def _changes(
@@ -84,5 +84,5 @@ def _changes(
             yield Change(at, alert)
     for key, alert in before.items():
         if key not in after and alert.state is AlertState.PENDING:
-            ended = replace(alert, state=AlertState.RESOLVED, resolved_at=at, reason=_NOT_FOR_LONG)
-            yield Change(at, ended)
+            resolved = replace(alert, state=AlertState.RESOLVED, resolved_at=at, reason=_TOO_SHORT)
+            yield Change(at, resolved)

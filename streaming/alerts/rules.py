@@ -1,4 +1,4 @@
-"""Alert rules and where notices go, as they stand in a YAML file; docs/alerts.md explains them."""
+"""The settings of a YAML file of alert rules; docs/alerts.md explains them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _duration(value: Any) -> Any:
 
 
 def _repeat(value: Any) -> Any:
-    # YAML 1.1 readers take a bare off for false.
+    # YAML 1.1 parsers read a bare `off` as false.
     return None if value is False or value == "off" else _duration(value)
 
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value
 
 
@@ -54,7 +54,7 @@ def _time(value: Any) -> Any:
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_list), Field(min_length=1)]
-"""Shell patterns of which one must fit, and none of those that begin with `!`."""
+"""Shell patterns: a name matches one of them, and none of those that begin with `!`."""
 NumberLimit = Annotated[Comparison | None, BeforeValidator(_number)]
 TimeLimit = Annotated[Comparison | None, BeforeValidator(_time)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
@@ -67,7 +67,7 @@ class _Model(BaseModel):
 
 
 class _Notified(_Model):
-    """How long a condition has to hold, and which sinks get its alerts."""
+    """How long a condition must hold, and which sinks get its alerts."""
 
     hold: Duration = Field(default=timedelta(0), alias="for")
     severity: Literal["critical", "error", "warning", "info"] = "warning"
@@ -77,19 +77,19 @@ class _Notified(_Model):
 
 
 class TablesUnreadable(_Notified):
-    """The alert that the tables cannot be read: it is there without a rule."""
+    """The built-in alert that fires when the tables cannot be read."""
 
     name: ClassVar[str] = "tables_unreadable"
-    # A store that is away for some seconds needs no person.
+    # A store that is unreachable for some seconds needs no action.
     hold: Duration = Field(default=timedelta(minutes=1), alias="for")
     severity: Literal["critical", "error", "warning", "info"] = "critical"
 
 
 class Rule(_Notified):
-    """One rule: what has to hold, of which groups, for how long, and who is told.
+    """One rule: its condition, the groups it applies to, `for` and the sinks.
 
-    Its condition is any of `status` and of the measures (all that are given must hold), or
-    `tables_behind`, or `sql`. Fields are explained in docs/alerts.md.
+    The condition is `status` and any measures (all that are given must hold), or only
+    `tables_behind`, or only `sql`. docs/alerts.md explains the fields.
     """
 
     name: Name
@@ -110,9 +110,11 @@ class Rule(_Notified):
 
     @field_validator("status")
     @classmethod
-    def _of_our_own(cls, status: tuple[Status, ...] | None) -> tuple[Status, ...] | None:
+    def _without_err(cls, status: tuple[Status, ...] | None) -> tuple[Status, ...] | None:
         if status is not None and (not status or Status.ERR in status):
-            raise ValueError("one or more of the statuses in docs/status.md; ERR is Burrow's")
+            raise ValueError(
+                "expected one or more of the statuses in docs/status.md (not ERR: it is Burrow's)"
+            )
         return status
 
     @model_validator(mode="after")
@@ -125,20 +127,20 @@ class Rule(_Notified):
         if sum(kinds) != 1:
             names = f"status, {', '.join(MEASURES)}"
             raise ValueError(
-                f"a rule has a condition: any of {names}; or tables_behind; or sql, alone"
+                f"a rule needs one condition: any of {names}; or only tables_behind; or only sql"
             )
         if self.tables_behind is not None and (self.groups, self.topics) != (EVERY, EVERY):
-            raise ValueError("tables_behind is of all groups: leave out groups and topics")
+            raise ValueError("tables_behind applies to all groups: remove groups and topics")
         return self
 
     @property
     def limits(self) -> dict[str, Comparison]:
-        """The measures that are compared with something."""
+        """The comparisons of the rule by measure."""
         return {name: limit for name in MEASURES if (limit := getattr(self, name)) is not None}
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What one of its alerts is about."""
+        """The columns that identify an alert of this rule."""
         return TOTALS_BY.get(self.by, tuple(KEY))
 
 
@@ -146,7 +148,7 @@ AnyRule: TypeAlias = Rule | TablesUnreadable
 
 
 class Silence(_Model):
-    """No notices of some alerts for some time; what is resolved is told all the same."""
+    """Suppresses notices of firing alerts for some time; resolved notices are still sent."""
 
     rules: Patterns = EVERY
     groups: Patterns = EVERY
@@ -164,7 +166,7 @@ class Silence(_Model):
 
 
 class Inhibition(_Model):
-    """No notices of some rules while an alert of another one that equals them fires."""
+    """Suppresses notices of some rules while an alert of another rule with equal keys fires."""
 
     when: Patterns
     mute: Patterns
@@ -174,7 +176,7 @@ class Inhibition(_Model):
 
 
 class AlertRules(_Model):
-    """A file of rules."""
+    """The content of a rules file."""
 
     interval: Duration = timedelta(seconds=2)
     status_rules: StatusRules = StatusRules()
@@ -186,22 +188,22 @@ class AlertRules(_Model):
 
     @field_validator("interval")
     @classmethod
-    def _is_some_time(cls, interval: timedelta) -> timedelta:
-        # Alertmanager takes as over what it has not heard of for some minutes.
+    def _in_range(cls, interval: timedelta) -> timedelta:
+        # Alertmanager resolves an alert that is not repeated within some minutes.
         if not timedelta(milliseconds=100) <= interval <= timedelta(minutes=1):
-            raise ValueError("from 0.1s to 1m")
+            raise ValueError("must be from 0.1s to 1m")
         return interval
 
     @field_validator("status_rules", mode="before")
     @classmethod
-    def _limits(cls, value: Any) -> Any:
-        """`stop_after: 1m` for `stop_after_ms`, and whole numbers as they are."""
+    def _parse_limits(cls, value: Any) -> Any:
+        """Times as durations without `_ms` (`stop_after: 1m`), counts as whole numbers."""
         if not isinstance(value, dict):
             return value
         known = {field.name.removesuffix("_ms"): field.name for field in fields(StatusRules)}
         unknown = sorted(str(name) for name in set(value) - set(known))
         if unknown:
-            raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+            raise ValueError(f"unknown key {', '.join(unknown)}; known keys: {', '.join(known)}")
         found: dict[str, int] = {}
         for name, given in value.items():
             if known[name] == name:
@@ -211,13 +213,13 @@ class AlertRules(_Model):
         return StatusRules(**found)
 
     @model_validator(mode="after")
-    def _names_fit(self) -> AlertRules:
+    def _check_names(self) -> AlertRules:
         if not self.rules:
             raise ValueError("there are no rules")
         if any(rule.name == TablesUnreadable.name for rule in self.rules):
             raise ValueError(
-                f"no rule can have the name {TablesUnreadable.name}: there is such an alert "
-                f"without a rule, and the key {TablesUnreadable.name} beside rules sets it"
+                f"the rule name {TablesUnreadable.name} is reserved: configure this built-in alert "
+                f"with the key {TablesUnreadable.name} next to rules"
             )
         names = [rule.name for rule in self.all]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -226,24 +228,24 @@ class AlertRules(_Model):
         for rule in self.all:
             unknown = sorted(set(rule.sinks or ()) - set(self.sinks))
             if unknown:
-                raise ValueError(f"rule {rule.name}: there is no sink {', '.join(unknown)}")
+                raise ValueError(f"rule {rule.name}: unknown sink {', '.join(unknown)}")
         for patterns in (p for one in self.inhibit for p in (one.when, one.mute)):
             if not any(fits(patterns, name) for name in names):
-                raise ValueError(f"inhibit: no rule has a name like {', '.join(patterns)}")
+                raise ValueError(f"inhibit: no rule name matches {', '.join(patterns)}")
         return self
 
     @property
     def all(self) -> tuple[AnyRule, ...]:
-        """The rules, and those that are there without being written."""
+        """The rules of the file and the built-in one."""
         return (*self.rules, self.tables_unreadable)
 
     def sinks_of(self, rule: AnyRule) -> Sequence[str]:
-        """The names of the sinks that are told of a rule's alerts."""
+        """The names of the sinks that get a rule's alerts."""
         return tuple(self.sinks) if rule.sinks is None else rule.sinks
 
 
 def fits(patterns: Sequence[str], name: str | None) -> bool:
-    """Whether a name fits; one that there is none of fits what every name fits.
+    """Whether a name matches the patterns; no name (None) matches only `EVERY`.
 
     >>> fits(("pay*", "!*-test"), "payments"), fits(("pay*", "!*-test"), "pay-test")
     (True, False)

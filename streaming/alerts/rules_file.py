@@ -1,4 +1,4 @@
-"""A file of alert rules, read; what is wrong in it is told with its line."""
+"""Reads a file of alert rules; errors name the line of each mistake."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ _MOST_FAULTS: Final = 5
 def load_rules(path: str | Path) -> AlertRules:
     """Read a file of rules.
 
-    In `sinks`, `${NAME}` stands for an environment variable and `${file:PATH}` for what a file
-    holds, so that no secret has to be in the file of rules.
+    In `sinks`, `${NAME}` stands for an environment variable and `${file:PATH}` for the content of
+    a file. The rules file itself then needs no secrets.
 
     Raises:
-        ConfigurationError: unreadable, no YAML, or no rules: with file, line, place and reason.
+        ConfigurationError: the file is unreadable, not YAML, or not valid rules. The message has
+            file, line, key and reason.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
         document = YAML(typ="rt").load(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the rules {path}: {error}") from error
+        raise ConfigurationError(f"cannot read the rules file {path}: {error}") from error
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
         raise ConfigurationError(f"{path}{line}: {_problem(error)}") from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: no YAML: {type(error).__name__}") from None
+        raise ConfigurationError(f"{path}: not valid YAML: {type(error).__name__}") from None
     if not isinstance(document, Mapping):
-        raise ConfigurationError(f"{path}: rules are a mapping with the key rules")
+        raise ConfigurationError(f"{path}: expected a mapping with the key rules")
     known = dict(document)
     if "sinks" in known:
         known["sinks"] = _resolved(known["sinks"], path)
@@ -53,12 +54,12 @@ def load_rules(path: str | Path) -> AlertRules:
             faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
         raise ConfigurationError("; ".join(faults)) from None
     except (TypeError, ArithmeticError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: no rules: {type(error).__name__}") from None
+        raise ConfigurationError(f"{path}: not valid rules: {type(error).__name__}") from None
 
 
 def _problem(error: MarkedYAMLError) -> str:
-    """What a reader of YAML says, without values, which may be secrets."""
-    problem = (error.problem or "no YAML").partition(" with value")[0]
+    """The message of the YAML parser without values, which may be secrets."""
+    problem = (error.problem or "not valid YAML").partition(" with value")[0]
     return problem if "duplicate" in problem else re.sub(r"(['\"]).*\1", "...", problem)
 
 
@@ -80,11 +81,11 @@ def _referred(name: str, path: str | Path) -> str:
         except OSError as error:
             raise ConfigurationError(f"{path}: cannot read ${{{name}}}: {error}") from error
         except UnicodeDecodeError:
-            # Its repr holds the whole file.
+            # `from None`: the error holds the whole content of the file.
             raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8") from None
     found = os.environ.get(name)
     if found is None:
-        raise ConfigurationError(f"{path}: the environment has no {name}, which ${{{name}}} names")
+        raise ConfigurationError(f"{path}: ${{{name}}}: environment variable {name} is not set")
     if not is_text(found):
         raise ConfigurationError(f"{path}: ${{{name}}} is not UTF-8")
     return found
@@ -95,13 +96,13 @@ def _fault(document: Any, path: str | Path, **fault: Any) -> str:
     line = _line(document, place)
     message = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
-        message = "there is no such key"
+        message = "unknown key"
     where = ".".join(str(part) for part in _named(document, place))
     return f"{path}:{line}: {where + ': ' if where else ''}{message}"
 
 
 def _named(document: Any, place: Sequence[int | str]) -> list[int | str]:
-    """The place with names of rules in place of their numbers."""
+    """The path of a key, with the names of rules instead of their indexes."""
     found: list[int | str] = []
     for part in place:
         try:
@@ -114,7 +115,7 @@ def _named(document: Any, place: Sequence[int | str]) -> list[int | str]:
 
 
 def _line(document: Any, place: Sequence[int | str]) -> int:
-    """The line of a place, or of the innermost thing around it that there is."""
+    """The line of a key, or of the innermost enclosing key that the file has."""
     line = 0
     for part in place:
         try:

@@ -1,6 +1,6 @@
-"""Where notices go: settings of each kind of sink, and what is sent to it.
+"""The types of sinks: their settings and the requests that they send.
 
-What a sink is set up with may be secret; it is never part of an error.
+Settings of a sink may be secrets; they are never part of an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from streaming.alerts.delivery import (
     ANSWER_S,
     SERVER_ERROR,
     DeliveryError,
-    SinkAway,
+    TransientDeliveryError,
     attempts,
     post,
 )
@@ -42,7 +42,7 @@ _SUBJECT_LENGTH: Final = 200
 _PAGERDUTY_URL: Final = "https://events.pagerduty.com/v2/enqueue"
 _PAGERDUTY_SUMMARY: Final = 1024
 _ALERTMANAGER_RESEND: Final = timedelta(minutes=1)
-"""As often as Prometheus does; Alertmanager takes what it is not told again as resolved."""
+"""As often as Prometheus; Alertmanager resolves an alert that is not repeated."""
 
 
 def _checked_url(url: SecretStr) -> SecretStr:
@@ -50,10 +50,10 @@ def _checked_url(url: SecretStr) -> SecretStr:
         parts = urlsplit(url.get_secret_value())
         is_good = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
-        # It quotes the URL.
+        # The error quotes the URL, which may be a secret.
         is_good = False
     if not is_good:
-        raise ValueError("a URL begins with http:// or https:// and a host")
+        raise ValueError("a URL must begin with http:// or https:// and a host")
     return url
 
 
@@ -65,30 +65,30 @@ class _Sink(BaseModel, ABC):
 
     @abstractmethod
     def send(self, notices: Sequence[Notice]) -> None:
-        """Send notices that go together.
+        """Send one batch of notices.
 
         Raises:
-            SinkAway: nothing was taken, even after some attempts.
-            DeliveryError: these were refused.
+            TransientDeliveryError: all attempts failed; a later one may succeed.
+            DeliveryError: the sink refused the batch.
         """
 
     def batches(self, notices: Sequence[Notice]) -> Iterable[Sequence[Notice]]:
-        """The notices of a round, as they go together."""
+        """The notices of a round, split into batches."""
         for first in range(0, len(notices), _MOST_AT_ONCE):
             yield notices[first : first + _MOST_AT_ONCE]
 
     @property
     def is_kept_alive(self) -> bool:
-        """Whether it takes an alert as over that it does not hear of again."""
+        """Whether the sink resolves an alert that is not repeated."""
         return False
 
     def repeat_of(self, repeat: timedelta | None) -> timedelta | None:
-        """How often an alert that goes on is told again, where its rule says `repeat`."""
+        """The time between two notices of a firing alert; `repeat` is that of its rule."""
         return repeat
 
 
 class StdoutSink(_Sink):
-    """A line for each notice on stdout: a sentence, or JSON."""
+    """One line for each notice on stdout: text or JSON."""
 
     type: Literal["stdout"]
     output: Literal["text", "json"] = "text"
@@ -100,7 +100,7 @@ class StdoutSink(_Sink):
 
 
 class WebhookSink(_Sink):
-    """One POST of JSON for all notices of a round: `{"version": 1, "alerts": [...]}`."""
+    """One POST of JSON for each batch of notices: `{"version": 1, "alerts": [...]}`."""
 
     type: Literal["webhook"]
     url: Url
@@ -113,20 +113,20 @@ class WebhookSink(_Sink):
 
 
 class SlackSink(_Sink):
-    """One message to a Slack incoming webhook for all notices of a round."""
+    """One message to a Slack incoming webhook for each batch of notices."""
 
     type: Literal["slack"]
     url: Url
 
     def send(self, notices: Sequence[Notice]) -> None:
-        # The three characters by which Slack knows links and mentions.
+        # Slack marks links and mentions with these three characters.
         text = "\n".join(map(printable, sentences(notices)))
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         post(self.url, {"text": text})
 
 
 class PagerDutySink(_Sink):
-    """An event of PagerDuty's Events API v2 for each notice: trigger, and resolve."""
+    """One event of PagerDuty's Events API v2 for each notice: trigger or resolve."""
 
     type: Literal["pagerduty"]
     routing_key: SecretStr = Field(min_length=1)
@@ -163,7 +163,7 @@ class PagerDutySink(_Sink):
 
 
 class AlertmanagerSink(_Sink):
-    """Alerts for Alertmanager's API v2, sent again every minute while they fire."""
+    """Alerts for Alertmanager's API v2, repeated every minute while they fire."""
 
     type: Literal["alertmanager"]
     url: Url
@@ -201,7 +201,7 @@ class AlertmanagerSink(_Sink):
 
 
 class EmailSink(_Sink):
-    """One mail for all notices of a round."""
+    """One mail for each batch of notices."""
 
     type: Literal["email"]
     host: str = Field(min_length=1)
@@ -215,15 +215,15 @@ class EmailSink(_Sink):
     ] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _has_whole_login(self) -> EmailSink:
+    def _check_login(self) -> EmailSink:
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
+            raise ValueError("set both user and password, or neither")
         return self
 
     def send(self, notices: Sequence[Notice]) -> None:
         mail = EmailMessage()
         mail["From"], mail["To"] = self.sender, ", ".join(self.to)
-        # Encoded words would be decoded, line ends in them included.
+        # EmailMessage would decode encoded words (`=?`), including line breaks in them.
         subject = printable(headline(notices)).replace("=?", "= ?")
         mail["Subject"] = subject[:_SUBJECT_LENGTH]
         mail.set_content("\n\n".join(map(printable, sentences(notices))) + "\n")
@@ -237,17 +237,17 @@ class EmailSink(_Sink):
             try:
                 server.send_message(mail)
             finally:
-                # What it says to that changes nothing any more.
+                # The mail is already accepted or refused.
                 with suppress(smtplib.SMTPException, OSError):
                     server.quit()
         except smtplib.SMTPResponseException as error:
-            is_for_good = error.smtp_code >= SERVER_ERROR
-            kind = DeliveryError if is_for_good else SinkAway
+            is_permanent = error.smtp_code >= SERVER_ERROR
+            kind = DeliveryError if is_permanent else TransientDeliveryError
             raise kind(f"{self.host} answered {error.smtp_code}") from None
         except (smtplib.SMTPRecipientsRefused, smtplib.SMTPNotSupportedError) as error:
             raise DeliveryError(f"{self.host}: {type(error).__name__}") from None
         except (smtplib.SMTPException, OSError) as error:
-            raise SinkAway(f"{self.host}: {type(error).__name__}") from None
+            raise TransientDeliveryError(f"{self.host}: {type(error).__name__}") from None
 
     def _connected(self) -> smtplib.SMTP:
         trusted = ssl.create_default_context()

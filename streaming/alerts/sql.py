@@ -1,4 +1,4 @@
-"""Conditions in SQL: what the columns of a rule's query have to be."""
+"""Rules in SQL: checks the columns and types of the answer to a rule's query."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 
 
 def alert_rows(found: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a rule's query: of its columns, those that an alert has.
+    """The rows of the answer to a rule's query, with only the columns that an alert has.
 
     Raises:
-        ConfigurationError: a column has the wrong name or type.
+        ConfigurationError: a column or value has the wrong type.
     """
-    told = [name for name in _COLUMNS if name in found.column_names]
-    if not told:
+    names = [name for name in _COLUMNS if name in found.column_names]
+    if not names:
         return [{"value": None}] if found.num_rows else []
-    for name in told:
+    for name in names:
         if pa.types.is_nested(found.schema.field(name).type):
-            raise ConfigurationError(f"{name} is a list or a struct: make it text with ::VARCHAR")
-    rows: list[dict[str, Any]] = found.select(told).to_pylist()
+            raise ConfigurationError(
+                f"column {name} is a list or a struct: cast it to text with ::VARCHAR"
+            )
+    rows: list[dict[str, Any]] = found.select(names).to_pylist()
     for row in rows:
         _check(row)
     return rows
@@ -40,14 +42,14 @@ def _check(row: dict[str, Any]) -> None:
     for name, types in _TYPES.items():
         value = row.get(name)
         if value is not None and not isinstance(value, types):
-            what = "text" if types == (str,) else "number"
-            raise ConfigurationError(f"{name} {value!r} is no {what}")
+            kind = "text" if types == (str,) else "a whole number"
+            raise ConfigurationError(f"column {name}: {value!r} is not {kind}")
     if row.get("partition") is not None and row["partition"] not in _INT32:
-        raise ConfigurationError(f"partition {row['partition']} is none")
+        raise ConfigurationError(f"column partition: {row['partition']} is not a 32-bit number")
     value = row.get("value")
     try:
         number = None if value is None else float(value)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"value {value!r} is no number") from error
-    # JSON has no others.
+        raise ConfigurationError(f"column value: {value!r} is not a number") from error
+    # JSON has no NaN and no infinity.
     row["value"] = number if number is not None and math.isfinite(number) else None

@@ -1,9 +1,8 @@
-"""The queries of rules, each in its own time: a slow one holds up neither a round nor another one.
+"""Runs the queries of alert rules; a slow query delays neither a round nor quick queries.
 
-Processes that can be killed answer them (`streaming.views.sql.processes`), in one of two lanes, in
-each one after the other. A query that takes longer than the first lane allows is killed there, and
-from then on answered in the second one, which has more time. A round waits for the first lane
-alone.
+There are two lanes. Each lane answers one query after another in a process that can be killed
+(`streaming.views.sql.processes`). A query that exceeds the time limit of the quick lane is killed
+and moves to the slow lane, which allows more time. A round waits only for the quick lane.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from streaming.views.sql.slots import Slots
 SLOW: Final = SqlLimits(
     within_s=30.0, memory_bytes=2 << 30, answer_bytes=16 << 20, most_rows=100_000
 )
-"""The time and memory that the query of a rule may take."""
+"""The limits of a rule's query in the slow lane."""
 QUICK: Final = replace(SLOW, within_s=3.0)
-_ROUND_WAITS_S: Final = 1.0
-_IS_QUICK_S: Final = 1.0
-"""A query that takes no longer goes back to the first lane."""
+_ROUND_TIMEOUT_S: Final = 1.0
+_QUICK_AGAIN_S: Final = 1.0
+"""A slow query that takes at most this time moves back to the quick lane."""
 
 
 class _Lane:
-    """A process that answers one query after the other."""
+    """A process that answers one query after another."""
 
     def __init__(self, tables: str, limits: SqlLimits) -> None:
         self.limits = limits
@@ -43,20 +42,20 @@ class _Lane:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="sql-rules")
 
     def answer(self, question: Question) -> pa.Table | None:
-        """The answer, none where the query is only to be understood."""
+        """The answer; None if the query is only checked."""
         with self.processes.answer(question) as file:
             return None if question.form is Form.CHECKED else pa.ipc.open_stream(file).read_all()
 
     def close(self) -> None:
-        """End the work in progress."""
+        """Cancel all queries of the lane, the running one included."""
         self.thread.shutdown(wait=False, cancel_futures=True)
         self.processes.close()
         self.thread.shutdown()
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A query, and how it went the last time."""
+class _QueryState:
+    """A query: its pending or finished answer, and the time its last run took."""
 
     answer: Future[pa.Table] | None = None
     is_slow: bool = False
@@ -65,37 +64,37 @@ class _Asked:
 
 
 class SqlRules:
-    """Asks the queries of rules over the tables of a folder, again and again.
+    """Runs the queries of rules, round after round.
 
     Args:
-        tables: the folder.
+        tables: the tables folder.
     """
 
     def __init__(self, tables: str) -> None:
         self._quick, self._slow = _Lane(tables, QUICK), _Lane(tables, SLOW)
-        self._asked: dict[str, _Asked] = {}
-        self._understood: set[str] = set()
+        self._queries: dict[str, _QueryState] = {}
+        self._checked: set[str] = set()
 
     def check(self, rules: Collection[Rule]) -> None:
-        """Refuse rules whose query is not valid.
+        """Check that the queries of rules are valid.
 
         Raises:
-            ConfigurationError: the first such rule, and why.
+            ConfigurationError: the query of a rule is not valid; names the first such rule.
         """
         for rule in rules:
-            if rule.sql is not None and rule.sql not in self._understood:
-                asked = Question(sql=rule.sql, form=Form.CHECKED, limits=self._quick.limits)
+            if rule.sql is not None and rule.sql not in self._checked:
+                question = Question(sql=rule.sql, form=Form.CHECKED, limits=self._quick.limits)
                 try:
-                    self._quick.thread.submit(self._quick.answer, asked).result()
+                    self._quick.thread.submit(self._quick.answer, question).result()
                 except ConfigurationError as error:
                     raise ConfigurationError(f"rule {rule.name}: {error}") from error
-                self._understood.add(rule.sql)
+                self._checked.add(rule.sql)
 
     def answer_now(self, rule: Rule, snapshot: Snapshot) -> pa.Table:
-        """The answer to the query of a rule, however long a round would wait for it.
+        """The answer to a rule's query; waits until the query is done.
 
         Raises:
-            ConfigurationError: the query fails, or takes more than it may.
+            ConfigurationError: the query fails, or exceeds the limits of the slow lane.
         """
         question = _question(str(rule.sql), self._slow, snapshot)
         try:
@@ -104,47 +103,47 @@ class SqlRules:
             raise ConfigurationError(f"rule {rule.name}: {error}") from error
 
     def ask(self, rules: Collection[Rule], snapshot: Snapshot) -> None:
-        """Ask the queries that are not being answered, and wait a moment for the quick ones."""
+        """Start the queries that are not running, and wait up to 1 s for the quick ones."""
         queries = {rule.sql for rule in rules if rule.sql is not None}
-        self._asked = {sql: self._asked.get(sql) or _Asked() for sql in queries}
-        for sql, asked in self._asked.items():
-            if asked.answer is None and time.monotonic() >= asked.not_before:
-                lane = self._slow if asked.is_slow else self._quick
+        self._queries = {sql: self._queries.get(sql) or _QueryState() for sql in queries}
+        for sql, state in self._queries.items():
+            if state.answer is None and time.monotonic() >= state.not_before:
+                lane = self._slow if state.is_slow else self._quick
                 question = _question(sql, lane, snapshot)
-                asked.answer = lane.thread.submit(_timed, lane, question, asked)
+                state.answer = lane.thread.submit(_timed, lane, question, state)
         wait(
-            [one.answer for one in self._asked.values() if one.answer and not one.is_slow],
-            _ROUND_WAITS_S,
+            [one.answer for one in self._queries.values() if one.answer and not one.is_slow],
+            _ROUND_TIMEOUT_S,
         )
 
     def is_answered(self, sql: str) -> bool:
-        """Whether a query has been answered since its last answer was taken."""
-        asked = self._asked[sql]
-        return asked.answer is not None and asked.answer.done()
+        """Whether a query has an answer that `answer` has not returned yet."""
+        state = self._queries[sql]
+        return state.answer is not None and state.answer.done()
 
     def answer(self, sql: str) -> pa.Table | None:
-        """Take the answer to a query, None where it takes more time than the first lane has.
+        """The answer to a query, returned once; None if the query moves to the slow lane.
 
         Raises:
-            ConfigurationError: the query fails, or takes more than it may.
+            ConfigurationError: the query fails, or exceeds its limits.
         """
-        asked = self._asked[sql]
-        if asked.answer is None:
-            raise ValueError("the answer was taken")
-        answer, asked.answer = asked.answer, None
-        if asked.is_slow:
-            asked.is_slow = asked.took_s > _IS_QUICK_S
-            # A slow query does not take a whole processor.
-            asked.not_before = time.monotonic() + asked.took_s
+        state = self._queries[sql]
+        if state.answer is None:
+            raise ValueError("the query has no new answer")
+        answer, state.answer = state.answer, None
+        if state.is_slow:
+            state.is_slow = state.took_s > _QUICK_AGAIN_S
+            # The pause is as long as the run: a slow query uses at most half of a core.
+            state.not_before = time.monotonic() + state.took_s
             return answer.result()
         try:
             return answer.result()
         except QueryTooSlow:
-            asked.is_slow = True
+            state.is_slow = True
             return None
 
     def close(self) -> None:
-        """End the queries in progress."""
+        """Cancel all queries."""
         self._quick.close()
         self._slow.close()
 
@@ -159,9 +158,9 @@ def _question(sql: str, lane: _Lane, snapshot: Snapshot) -> Question:
     )
 
 
-def _timed(lane: _Lane, question: Question, asked: _Asked) -> pa.Table:
+def _timed(lane: _Lane, question: Question, state: _QueryState) -> pa.Table:
     began = time.monotonic()
     try:
         return lane.answer(question)
     finally:
-        asked.took_s = time.monotonic() - began
+        state.took_s = time.monotonic() - began

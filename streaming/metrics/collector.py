@@ -250,7 +250,7 @@ def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Ite
         "Alerts that fire and that no sink has taken yet, muted ones aside",
         cluster,
         sum(
-            alert.state is AlertState.FIRING and not alert.muted_by and not alert.is_told_as_firing
+            alert.state is AlertState.FIRING and not alert.muted_by and not alert.is_sent_as_firing
             for alert in alerts
         ),
     )

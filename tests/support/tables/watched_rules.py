@@ -47,7 +47,7 @@ class WatchedRules:
         for key, alert in list(self.alerts.items()):
             for sink, is_repeat in due(alert, self.rules, now).items():
                 if sink not in self.broken:
-                    self.alerts[key] = self.alerts[key].told(sink, now)
+                    self.alerts[key] = self.alerts[key].after_sending(sink, now)
                     word = "again" if is_repeat else alert.state.value
                     self.told.append((second, key.rule, sink, word))
 

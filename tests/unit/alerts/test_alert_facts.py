@@ -127,7 +127,10 @@ def test_where_all_is_read_nothing_is_unknown(tables: str) -> None:
         (1, None),
         (62, "the tables are 62 s behind the log of commits (> 1m)"),
         # The only sample is too old to say anything; load_progress was written at 03:14.
-        (100_000, "the tables were written to 27.8 h ago, and the log has not been sampled since"),
+        (
+            100_000,
+            "the tables were last written 27.8 h ago, and the log has not been sampled since",
+        ),
     ],
 )
 def test_how_far_the_tables_are_behind(tables: str, behind_s: int, reason: str | None) -> None:
@@ -175,7 +178,7 @@ def test_sql(tables: str) -> None:
     }
     assert list(findings(tables, sql=sql, groups="o*")) == [("old", "t", None)]
     assert findings(tables, sql="SELECT 1 FROM group_events LIMIT 1") == {
-        (None, None, None): ("the query has a row", None)
+        (None, None, None): ("the query returned a row", None)
     }
 
 
@@ -186,10 +189,10 @@ def test_sql(tables: str) -> None:
         ("SELECT nothing FROM group_lag", "Binder Error"),
         ("SELECT * FROM read_text('/etc/hostname')", "Permission Error"),
         ("COPY (SELECT 1) TO '/tmp/x'", "only a single SELECT"),
-        ("SELECT 'x' AS value", "value 'x' is no number"),
-        ("SELECT 'x' AS partition", "partition 'x' is no number"),
-        ("SELECT 3000000000 AS partition", "partition 3000000000 is none"),
-        ("SELECT 1 AS group_id", "group_id 1 is no text"),
+        ("SELECT 'x' AS value", "column value: 'x' is not a number"),
+        ("SELECT 'x' AS partition", "column partition: 'x' is not a whole number"),
+        ("SELECT 3000000000 AS partition", "column partition: 3000000000 is not a 32-bit number"),
+        ("SELECT 1 AS group_id", "column group_id: 1 is not text"),
         ("", "sql"),
     ],
 )
@@ -200,12 +203,12 @@ def test_sql_that_is_wrong(tables: str, sql: str, fault: str) -> None:
 
 def test_sql_may_have_any_other_columns_and_numbers(tables: str) -> None:
     sql = "SELECT 'nan'::DOUBLE AS value, TIMESTAMP 'infinity' AS never, 'x' AS topic"
-    assert findings(tables, sql=sql) == {(None, "x", None): ("the query has a row", None)}
+    assert findings(tables, sql=sql) == {(None, "x", None): ("the query returned a row", None)}
 
 
 def test_sql_that_has_many_rows_of_history_is_answered_by_files_it_needs(tables: str) -> None:
     sql = "SELECT count(*) AS value FROM group_events WHERE event = 'rebalance' HAVING count(*) > 0"
-    assert list(findings(tables, sql=sql).values()) == [("the query has a row", 8)]
+    assert list(findings(tables, sql=sql).values()) == [("the query returned a row", 8)]
 
 
 def test_sql_is_of_the_moment(tables: str) -> None:
@@ -213,9 +216,9 @@ def test_sql_is_of_the_moment(tables: str) -> None:
         SELECT group_id, count(*) AS value FROM group_events
         WHERE record_timestamp > moment() - INTERVAL 35 SECOND GROUP BY ALL
     """
-    assert findings(tables, sql=sql)["loop", None, None] == ("the query has a row", 4)
+    assert findings(tables, sql=sql)["loop", None, None] == ("the query returned a row", 4)
     earlier = findings(tables, at(30), sql=sql)
-    assert earlier["loop", None, None] == ("the query has a row", 7)
+    assert earlier["loop", None, None] == ("the query returned a row", 7)
 
 
 def test_sql_gives_one_finding_for_each_key(tables: str) -> None:

@@ -92,26 +92,29 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("rules: [", "alerts.yaml:1: "),
-        ("- a", "alerts.yaml: rules are a mapping"),
+        ("- a", "alerts.yaml: expected a mapping with the key rules"),
         ("rules: []", "alerts.yaml:1: there are no rules"),
         ("interval: 5s", "alerts.yaml:1: rules: Field required"),
-        ("rules:\n- name: a\n  lag: 10\n", "alerts.yaml:3: rules.a.lag: 10 is no comparison"),
+        ("rules:\n- name: a\n  lag: 10\n", "alerts.yaml:3: rules.a.lag: 10 is not a comparison"),
         (
             "rules:\n- name: a\n  time_lag: '> 10'\n",
             "alerts.yaml:3: rules.a.time_lag: '> 10' is no",
         ),
-        ("rules:\n- name: a\n", "alerts.yaml:2: rules.a: a rule has a condition"),
+        ("rules:\n- name: a\n", "alerts.yaml:2: rules.a: a rule needs one condition"),
         (
             "rules:\n- name: a\n  lag: '> 1'\n  sql: SELECT 1\n",
-            "alerts.yaml:2: rules.a: a rule has a condition",
+            "alerts.yaml:2: rules.a: a rule needs one condition",
         ),
         (
             "rules:\n- name: a\n  tables_behind: '> 1m'\n  groups: b\n",
-            "alerts.yaml:2: rules.a: tables_behind is of all groups",
+            "alerts.yaml:2: rules.a: tables_behind applies to all groups",
         ),
-        ("rules:\n- {name: a, status: ERR}\n", "alerts.yaml:2: rules.a.status: one or more"),
+        (
+            "rules:\n- {name: a, status: ERR}\n",
+            "alerts.yaml:2: rules.a.status: expected one or more",
+        ),
         ("rules:\n- {name: a, status: BAD}\n", "alerts.yaml:2: rules.a.status.0: Input should be"),
-        ("rules:\n- {name: a, lagg: '> 1'}\n", "alerts.yaml:2: rules.a.lagg: there is no such key"),
+        ("rules:\n- {name: a, lagg: '> 1'}\n", "alerts.yaml:2: rules.a.lagg: unknown key"),
         ("rules:\n- {name: 'a b', lag: '> 1'}\n", "alerts.yaml:2: rules.a b.name: String should"),
         ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "alerts.yaml:2: rules.a.for: '5' is no dur"),
         (
@@ -120,20 +123,20 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ),
         (
             "rules:\n- {name: tables_unreadable, lag: '> 1'}\n",
-            "alerts.yaml:1: no rule can have the name tables_unreadable",
+            "alerts.yaml:1: the rule name tables_unreadable is reserved",
         ),
         (
             "tables_unreadable: {lag: '> 1'}\nrules:\n- {name: a, lag: '> 1'}\n",
-            "alerts.yaml:1: tables_unreadable.lag: there is no such key",
+            "alerts.yaml:1: tables_unreadable.lag: unknown key",
         ),
         (
             "tables_unreadable: {sinks: b}\nrules:\n- {name: a, lag: '> 1'}\n",
-            "rule tables_unreadable: there is no sink b",
+            "rule tables_unreadable: unknown sink b",
         ),
-        ("rules:\n- {name: a, lag: '> 1', sinks: b}\n", "rule a: there is no sink b"),
+        ("rules:\n- {name: a, lag: '> 1', sinks: b}\n", "rule a: unknown sink b"),
         (
             "inhibit: [{when: b, mute: a}]\nrules:\n- {name: a, lag: '> 1'}\n",
-            "inhibit: no rule has a name like b",
+            "inhibit: no rule name matches b",
         ),
         (
             "sinks: {s: {type: slck}}\nrules:\n- {name: a, lag: '> 1'}\n",
@@ -141,7 +144,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ),
         (
             "sinks:\n  s: {type: slack, url: hooks}\nrules:\n- {name: a, lag: '> 1'}\n",
-            "alerts.yaml:2: sinks.s.slack.url: a URL begins with",
+            "alerts.yaml:2: sinks.s.slack.url: a URL must begin with",
         ),
         (
             "sinks:\n  s: {type: slack}\nrules:\n- {name: a, lag: '> 1'}\n",
@@ -149,23 +152,23 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ),
         (
             "status_rules: {stop: 1m}\nrules: [{name: a, lag: '> 1'}]",
-            "status_rules: there is no stop",
+            "status_rules: unknown key stop",
         ),
         ("status_rules: {stop_after: 1}\nrules: [{name: a, lag: '> 1'}]", "'1' is no duration"),
         (
             "interval: 0s\nrules: [{name: a, lag: '> 1'}]",
-            "alerts.yaml:1: interval: from 0.1s",
+            "alerts.yaml:1: interval: must be from 0.1s",
         ),
         ("rules:\n- {name: a, lag: '> 1'}\nrules: []\n", "alerts.yaml:3: found duplicate key"),
         (
             "sinks:\n  s: {type: email, host: h, from: a, to: b, user: u}\nrules: []\n",
-            "alerts.yaml:2: sinks.s.email: user and password go together",
+            "alerts.yaml:2: sinks.s.email: set both user and password",
         ),
-        ("status_rules: {rebalances: }\nrules: []", "None is no whole number"),
-        ("status_rules: {1: 2}\nrules: []", "status_rules: there is no 1"),
+        ("status_rules: {rebalances: }\nrules: []", "None is not a whole number"),
+        ("status_rules: {1: 2}\nrules: []", "status_rules: unknown key 1"),
         ("rules:\n- {name: a, lag: '> 1', for: 999999999999d}\n", "'999999999999d' is too long"),
-        ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: no YAML: ValueError"),
-        ("sinks: {s: {type: slack, url: '${NO}'}}\n", "the environment has no NO"),
+        ("silences: [{until: 2026-13-45}]\nrules: []", "alerts.yaml: not valid YAML: ValueError"),
+        ("sinks: {s: {type: slack, url: '${NO}'}}\n", "environment variable NO is not set"),
         ("sinks: {s: {type: slack, url: '${file:/no}'}}\n", "cannot read ${file:/no}"),
     ],
 )
@@ -195,7 +198,7 @@ def test_many_faults_are_not_all_told(tmp_path: Path) -> None:
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot read the rules"):
+    with pytest.raises(ConfigurationError, match="cannot read the rules file"):
         load_rules(tmp_path / "none.yaml")
 
 
@@ -219,7 +222,7 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(
     monkeypatch.setenv("HOOK", SECRET)
     with pytest.raises(ConfigurationError) as error:
         rules_of(tmp_path, text)
-    assert "a URL begins with" in str(error.value)
+    assert "a URL must begin with" in str(error.value)
     assert SECRET not in str(error.value)
 
 

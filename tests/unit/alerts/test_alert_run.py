@@ -30,7 +30,7 @@ def tables(tables_that_lag: str) -> str:
 
 def let_time_pass(run: AlertRun) -> None:
     """As if sinks that failed had been left alone for long enough."""
-    run._patience.clear()
+    run._back_offs.clear()
 
 
 def test_a_restart_neither_repeats_nor_forgets(
@@ -76,7 +76,7 @@ def test_a_newer_run_ends_the_older_one(
     older = AlertRun(tables, rules_file)
     older.round()
     newer = AlertRun(tables, rules_file)
-    newer._keep({})
+    newer._update({})
     older.alerts = {key: replace(alert, sent=()) for key, alert in older.alerts.items()}
     with pytest.raises(WriterFenced, match=r"taken over .*\(alert run on .*, process \d+"):
         older.round()
@@ -127,11 +127,11 @@ def test_a_sink_that_is_down_is_told_once_it_is_back(
     run.round()
     run.round()
     assert len(receiver.answers) == 0
-    assert caplog.messages == ["sink hook: 127.0.0.1 answered 500: trying again"]
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 500; retrying"]
     let_time_pass(run)
     run.round()
     assert told(receiver) == ["firing"]
-    assert caplog.messages[1:] == ["sink hook: well again"]
+    assert caplog.messages[1:] == ["sink hook: recovered"]
 
 
 def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
@@ -143,12 +143,12 @@ def test_a_sink_that_stays_away_is_left_alone_for_longer_and_longer(
     waits = []
     while receiver.answers:
         run.round()
-        waits.append(run._patience["hook"].wait_s)
-        run._patience["hook"].until = 0
+        waits.append(run._back_offs["hook"].pause_s)
+        run._back_offs["hook"].until = 0
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300]
     run.round()
     assert told(receiver) == ["firing"]
-    assert run._patience["hook"].wait_s == 0
+    assert run._back_offs["hook"].pause_s == 0
 
 
 def test_what_cannot_be_written_is_written_later(
@@ -177,12 +177,12 @@ def test_rules_are_read_again_when_they_change(
     run.round()
     write_rules(tmp_path, receiver.url, condition="lag: 10")
     run.round()
-    assert caplog.messages[0].startswith("rules (the previous ones hold): ")
-    assert "alerts.yaml:5: rules.behind.lag: 10 is no comparison" in caplog.messages[0]
+    assert caplog.messages[0].startswith("rules file (the previous rules stay active): ")
+    assert "alerts.yaml:5: rules.behind.lag: 10 is not a comparison" in caplog.messages[0]
     write_rules(tmp_path, receiver.url, condition="lag: '> 60'")
     run.round()
     assert told(receiver) == ["firing", "resolved"]
-    assert caplog.messages[1:] == ["rules (the previous ones hold): well again"]
+    assert caplog.messages[1:] == ["rules file (the previous rules stay active): recovered"]
 
 
 def test_tables_that_cannot_be_read_change_nothing(
@@ -249,7 +249,7 @@ def test_a_notice_that_is_refused_holds_back_no_other(
     receiver.answers = [400, 400]
     run.round()
     assert [alert["rule"] for alert in receiver.alerts] == ["also"]
-    assert caplog.messages == ["sink hook: 127.0.0.1 answered 400: trying again"]
+    assert caplog.messages == ["sink hook: 127.0.0.1 answered 400; retrying"]
     let_time_pass(run)
     run.round()
     assert [alert["rule"] for alert in receiver.alerts] == ["also", "behind"]
@@ -276,7 +276,7 @@ def test_a_sink_of_any_kind_of_failure_ends_nothing(
 def test_old_versions_of_the_table_go(
     tables: str, rules_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.alerts.alert_run._TIDY_EVERY_S", 0)
+    monkeypatch.setattr("streaming.alerts.alert_run._CLEAN_UP_EVERY_S", 0)
     monkeypatch.setattr("streaming.alerts.alerts_table.KEPT_HOURS", 0)
     lag_of(tables, 50)
     run = AlertRun(tables, rules_file)

@@ -51,7 +51,7 @@ RESOLVED = replace(
         key=AlertKey("stopped", "other"),
         state=AlertState.RESOLVED,
         resolved_at=START + timedelta(minutes=2),
-        reason="the condition does not hold any more",
+        reason="the condition no longer holds",
     ),
 )
 
@@ -116,8 +116,7 @@ def test_slack_has_a_line_each_and_nobody_writes_mentions_into_it(receiver: Http
     assert lines == [
         'FIRING [critical] stopped: group g"&lt;!channel&gt;\\n\\x1b[31m&amp;, topic orders, '
         "partition 3: STOP: no commit for 61 s (see the runbook)",
-        "RESOLVED [critical] stopped: group other: the condition does not hold any more "
-        "(see the runbook)",
+        "RESOLVED [critical] stopped: group other: the condition no longer holds (see the runbook)",
     ]
 
 

@@ -20,7 +20,7 @@ def test_an_alert_fires_and_is_resolved() -> None:
     alert = rules.alerts[BEHIND]
     assert (alert.since, alert.fired_at) == (START, START)
     assert alert.resolved_at == START + timedelta(seconds=2)
-    assert alert.reason == "the condition does not hold any more"
+    assert alert.reason == "the condition no longer holds"
     rules.look(86_403)
     assert rules.alerts == {}
 
@@ -183,7 +183,7 @@ def test_a_rule_that_goes_resolves_its_alerts() -> None:
     rules.rules = WatchedRules(names=["other"]).rules
     rules.look(1)
     assert rules.told[-1:] == [(1, "behind", "chat", "resolved")]
-    assert rules.alerts[BEHIND].reason == "the rule is gone"
+    assert rules.alerts[BEHIND].reason == "the rule was removed"
 
 
 def test_alertmanager_hears_of_it_every_minute() -> None:

@@ -143,12 +143,12 @@ def test_a_table_that_was_not_written_is_not_well(
     run.round()
     Path(tables).rename(tmp_path / "away")
     run.round()
-    said = [line for line in caplog.messages if line.startswith("the table alerts")]
+    said = [line for line in caplog.messages if line.startswith("table alerts")]
     assert len(said) == 1
     (tmp_path / "away").rename(tables)
     in_the_way.unlink()
     run.round()
-    assert caplog.messages[-1] == "the table alerts: well again"
+    assert caplog.messages[-1] == "table alerts: recovered"
 
 
 def test_a_restart_knows_of_it(tables: str, rules_file: str, receiver: HttpReceiver) -> None:

@@ -114,7 +114,7 @@ def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
     assert of_rule["lag", "h"]["muted"] == "true"
     assert of_rule["tables", ""]["state"] == "pending"
     assert found["coordinator_state_alerts_untold", (CLUSTER,)] == 1
-    write_alerts(open_alerts(tables), {firing.key: firing.told("chat", at)})
+    write_alerts(open_alerts(tables), {firing.key: firing.after_sending("chat", at)})
     assert scraped(tables)["coordinator_state_alerts_untold", (CLUSTER,)] == 0
 
 
