@@ -1,4 +1,4 @@
-"""The broker's answers beside those of the tables, and the comparison of both.
+"""Compares the answers of the coordinators with those of the tables.
 
 Imports `tables` and `kafka`.
 """

@@ -1,7 +1,7 @@
-"""What is compared: answers about groups, members and offsets, in one form for both sides.
+"""Answers about groups, members and offsets, in one form for brokers and tables.
 
-One mapping from what was asked to the fields of the answer, so that comparing a coordinator with
-the tables is comparing mappings.
+Answers are a mapping from the key of an answer to its fields. To compare a coordinator with the
+tables, `verify` compares two mappings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AnswerKey(NamedTuple):
-    """What an answer is about; which of the last three are set depends on the kind."""
+    """The subject of an answer; which of the last three fields are set depends on the kind."""
 
     kind: Kind
     group_id: str
@@ -36,13 +36,13 @@ class AnswerKey(NamedTuple):
 
 
 Answers = Mapping[AnswerKey, Fields]
-"""Nothing of a key means that there is no such group, member, or offset."""
+"""A missing key means that the group, member or offset does not exist."""
 
 IS_PENDING: Final = {"error": UNSTABLE_OFFSET_COMMIT}
 
 
 def offset_fields(answer: OffsetFetchAnswer) -> Fields:
-    """What is compared of a committed offset."""
+    """The compared fields of a committed offset."""
     return {
         "committed_offset": answer.committed_offset,
         "leader_epoch": answer.leader_epoch,

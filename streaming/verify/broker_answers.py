@@ -1,4 +1,4 @@
-"""The coordinators' side of `verify`: what they answer about groups, members and offsets."""
+"""The coordinators' side of `verify`: their answers about groups, members and offsets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from streaming.verify.group_fields import described_members, group_fields
 
 
 class BrokerAnswers:
-    """Asks a cluster; a context manager that closes its connections.
+    """Asks the coordinators of a cluster; a context manager that closes its connections.
 
     Args:
-        bootstrap_servers: HOST:PORT, several with commas.
+        bootstrap_servers: HOST:PORT, separated by commas.
         kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
     """
 
@@ -51,7 +51,7 @@ class BrokerAnswers:
         self._opened.close()
 
     def describe_log(self) -> LogDescription:
-        """Which cluster this is, and its `__consumer_offsets`."""
+        """The cluster id and the description of `__consumer_offsets`."""
         return self._log.describe()
 
     def high_watermarks(self) -> Mapping[int, int]:
@@ -59,7 +59,7 @@ class BrokerAnswers:
         return self._log.high_watermarks()
 
     def group_ids(self) -> set[str]:
-        """Every group, once each coordinator has loaded its log partitions."""
+        """All group ids; waits until each coordinator has loaded its log partitions."""
         self._admin.await_coordinators(len(self.describe_log().leaders))
         return set(self._admin.list_groups())
 
@@ -70,12 +70,14 @@ class BrokerAnswers:
         *,
         is_loaded: bool = False,
     ) -> Answers:
-        """Everything that `verify` compares, of these groups or of every group there is.
+        """All answers that `verify` compares, of these groups or of every group.
 
-        Waits until every coordinator has loaded its log partitions, unless `is_loaded` says that
-        they have loaded what they ever will. `pending` names (group, topic, partition)s to ask
-        for stable offsets too: a request for all of a group's offsets leaves out a pending one
-        beside which nothing is committed.
+        Args:
+            group_ids: the groups; None for every group.
+            pending: (group, topic, partition)s to name in the request for stable offsets. A
+                request for all offsets of a group leaves out a partition that has a pending
+                commit but no committed offset.
+            is_loaded: skips the wait until every coordinator has loaded its log partitions.
         """
         if not is_loaded:
             self._admin.await_coordinators(len(self.describe_log().leaders))
@@ -95,11 +97,11 @@ class BrokerAnswers:
         return found
 
     def topic_names(self, topic_ids: Collection[str]) -> dict[str, str]:
-        """Names by topic id of those topics that the cluster has."""
+        """The names by topic id of the topics that exist in the cluster."""
         return self._admin.topic_names(topic_ids) if topic_ids else {}
 
     def require_authorised(self, topics: Collection[str]) -> None:
-        """Make sure that the broker has no reason to keep offsets of these topics to itself.
+        """Check that this client may describe the topics; brokers hide offsets of other topics.
 
         Raises:
             ConfigurationError: this client may not describe one of them.
@@ -107,12 +109,12 @@ class BrokerAnswers:
         hidden = sorted(self._admin.unauthorised_topics(topics)) if topics else []
         if hidden:
             raise ConfigurationError(
-                f"the broker does not tell the offsets of {len(hidden)} topics, {hidden[0]} among "
-                f"them: this client's principal needs the ACL Describe on topic {hidden[0]}"
+                f"the broker hides the offsets of {len(hidden)} topics, such as {hidden[0]}: this "
+                f"client's principal needs the ACL Describe on topic {hidden[0]}"
             )
 
     def _groups(self, listed: Mapping[str, ListedGroup]) -> dict[AnswerKey, Fields]:
-        """The groups and what their members are."""
+        """The answers about groups and their members."""
         found: dict[AnswerKey, Fields] = {}
         by_type: dict[str, list[str]] = defaultdict(list)
         for group_id, group in listed.items():
@@ -142,7 +144,10 @@ def _with_committed(
     pending: Iterable[tuple[str, str, int]],
     committed: Mapping[str, Collection[OffsetFetchAnswer]],
 ) -> dict[str, Collection[tuple[str, int]] | None]:
-    """What to ask for stable offsets: all of a group's, by name where one may be pending only."""
+    """The partitions per group to ask for stable offsets.
+
+    None asks for all partitions. A group with candidates for pending commits names its partitions.
+    """
     candidates: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for group_id, topic, partition in pending:
         candidates[group_id].add((topic, partition))

@@ -1,8 +1,8 @@
-"""What is compared of groups and members: the same fields from a coordinator and from the tables.
+"""The compared fields of groups and members, from a coordinator and from the tables.
 
-A classic group's members are told by DescribeGroups while it is Stable, with their assignment as
-bytes; those of the other types by the Describe request of the type. A coordinator leaves out the
-partitions of topics that the cluster does not have any more, and so does this.
+DescribeGroups returns the members of a classic group while it is Stable, with their assignment as
+bytes. Each other group type has its own Describe request. Coordinators leave out partitions of
+deleted topics, and so does this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TASK_TYPES = ("active", "standby", "warmup")
 
 
 def group_fields(row: Row) -> Fields:
-    """Of a row of `groups`, or anything with its columns."""
+    """The compared fields of a row of `groups`, or of a mapping with its columns."""
     return {
         name: row[name]
         for name in ("group_type", "state", "protocol_type", "group_epoch", "assignment_epoch")
@@ -28,7 +28,7 @@ def group_fields(row: Row) -> Fields:
 
 
 def member_fields(group_type: str, row: Row, topic_names: Mapping[str, str]) -> Fields:
-    """Of a row of `group_members`, or anything with its columns."""
+    """The compared fields of a row of `group_members`, or of a mapping with its columns."""
     fields: dict[str, Any] = {name: row[name] for name in ("client_id", "client_host")}
     if group_type == CLASSIC:
         return {**fields, "assignment": row["assignment_bytes"] or b""}
@@ -53,7 +53,7 @@ def member_fields(group_type: str, row: Row, topic_names: Mapping[str, str]) -> 
 
 
 def topic_ids(row: Row) -> set[str]:
-    """Topic ids that a row of `group_members` names."""
+    """The topic ids in the assignments of a row of `group_members`."""
     return {
         assigned["topic_id"]
         for name in ("assignment", "target_assignment")
@@ -63,7 +63,7 @@ def topic_ids(row: Row) -> set[str]:
 
 
 def described_members(group_type: str, group: Any) -> dict[str, Fields]:
-    """By member id, of a group in the answer to the Describe request of its type."""
+    """The fields of members by member id, from the answer to a Describe request."""
     found = {}
     for member in group.members:
         row = _member_row(group_type, member)

@@ -1,4 +1,4 @@
-"""What a simulated coordinator says to the questions that `broker_answers` asks a real one."""
+"""The answers of simulated coordinators, in the form of `broker_answers`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_answers(
 ) -> Answers:
     """The answers of the coordinators of all log partitions.
 
-    `names` are those of the topics that are left in assignments by topic id, all where None.
+    `names` are the topics by topic id that stay in assignments; None keeps all topics.
     """
     found: dict[AnswerKey, Fields] = {}
     for coordinator in coordinators:
@@ -45,8 +45,8 @@ def model_answers(
                         "leader_epoch": offset.leader_epoch,
                         "metadata": offset.metadata,
                     }
-        for waiting in coordinator.pending.values():
-            for key in waiting:
+        for keys in coordinator.pending.values():
+            for key in keys:
                 found[AnswerKey("pending", *key)] = IS_PENDING
     return found
 
@@ -60,7 +60,7 @@ def _classic_group(group: ClassicGroup) -> Answers:
         "group_epoch": None,
         "assignment_epoch": None,
     }
-    # A member's assignment is told of a Stable group only.
+    # A coordinator reports the members of a classic group only while it is Stable.
     for member in group.members.values() if group.is_in(ClassicState.STABLE) else ():
         found[AnswerKey("member", group.group_id, member_id=member.member_id)] = {
             "client_id": member.client_id,

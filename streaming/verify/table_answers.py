@@ -1,4 +1,4 @@
-"""What the tables say to the questions that `broker_answers` asks the coordinators."""
+"""The answers of the tables, in the form of `broker_answers`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _MEMBER_COLUMNS = [name for name in GROUP_MEMBERS.schema.names if name != "log_p
 
 
 class TableAnswers:
-    """One snapshot of the tables, as a coordinator that holds them would answer.
+    """The answers of a coordinator that has the rows of one snapshot.
 
-    Only rows in a group's own log partition count: after the topic was expanded, a group leaves
-    an orphan in its old one. Offsets and pending offsets of a group without a row in `groups` are
-    left out as a coordinator leaves them out, and so are committed offsets of a share group.
+    Only rows in a group's own log partition count: if partitions were added to
+    `__consumer_offsets`, old rows of a group stay in its earlier log partition. Like a coordinator,
+    this leaves out committed and pending offsets of a group without a row in `groups`, and
+    committed offsets of a share group.
     """
 
     def __init__(self, reader: TableReader) -> None:
@@ -30,7 +31,7 @@ class TableAnswers:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """Up to where each log partition is applied; nothing of one that is loaded again."""
+        """The next offset of each log partition; 0 during a reload."""
         return {
             at: 0 if state.is_reloading else state.next_offset
             for at, state in self._reader.load_states.items()
@@ -42,19 +43,19 @@ class TableAnswers:
         return set(self._group_types)
 
     def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
-        """Every topic id that assignments of these groups' members name, or of all of them."""
+        """The topic ids in assignments of members of these groups, or of all groups."""
         columns = ["group_id", "assignment", "target_assignment"]
         rows = self._own("group_members", group_ids, columns)
         return {topic_id for row in rows for topic_id in topic_ids(row)}
 
     @cached_property
     def _group_types(self) -> dict[str, str]:
-        """By group id, of every group with a row in its own log partition."""
+        """The type by group id of every group with a row in its own log partition."""
         rows = self._own("groups", None, ["group_id", "group_type"])
         return {row["group_id"]: row["group_type"] for row in rows}
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
-        """The (group, topic, partition)s with a pending offset."""
+        """The (group, topic, partition)s with a pending commit."""
         columns = ["group_id", "topic", "partition"]
         rows = self._own("pending_offsets", group_ids, columns)
         return {(row["group_id"], row["topic"], row["partition"]) for row in rows}
@@ -66,8 +67,8 @@ class TableAnswers:
     ) -> Answers:
         """The answers for these groups or for all of them.
 
-        `topic_names` are those of the cluster's topics by topic id: a coordinator leaves other
-        topics out of its members' assignments.
+        `topic_names` are the cluster's topics by topic id: a coordinator leaves other topics out
+        of its members' assignments.
         """
         found: dict[AnswerKey, Fields] = {}
         for row in self._own("groups", group_ids, _GROUP_COLUMNS):
@@ -95,6 +96,6 @@ class TableAnswers:
     def _own(
         self, name: str, group_ids: Collection[str] | None, columns: list[str]
     ) -> list[dict[str, Any]]:
-        """Rows of the groups asked for, in their own log partition."""
+        """The rows of these groups in their own log partition."""
         rows: list[dict[str, Any]] = self._reader.own(name, columns, group_ids).to_pylist()
         return rows

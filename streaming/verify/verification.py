@@ -1,4 +1,4 @@
-"""The comparison of two sides' answers and its outcome; when to ask whom is `verify`'s business."""
+"""Compares the answers of both sides; `verify` decides when to ask each side."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from coordinator_state.replay.groups import CLASSIC
 from streaming.verify.answer import KINDS, AnswerKey, Answers, Fields, Kind
 
 REBALANCING_STATES = frozenset({"PreparingRebalance", "CompletingRebalance"})
-"""Memory-only states of a classic group: no record is written when they begin or end."""
+"""States of a classic group only in memory: no record is written when they begin or end."""
 
-_REBALANCING = (
-    "rebalancing, which the log does not tell: state and members are not compared, offsets are"
-)
+_REBALANCING = "rebalancing (not in the log): only their offsets are compared"
 _UNDESCRIBED = (
-    "without a topology, which their coordinator cannot describe: epochs and members are not "
+    "without a topology (their coordinator cannot describe them): epochs and members are not "
     "compared"
 )
-_UNTOLD_WHERE_NONE = frozenset({"group_type", "group_epoch", "assignment_epoch"})
+_UNREPORTED_IF_NONE = frozenset({"group_type", "group_epoch", "assignment_epoch"})
+"""Fields that the broker does not report if they are None; they are not compared then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One field that the two sides answer differently, or (no field) a whole answer one lacks."""
+    """One field that differs; `field` is None if a whole answer is missing on one side."""
 
     key: AnswerKey
     field: str | None
@@ -35,10 +34,15 @@ class Difference:
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """What was equal, what differs, and what could not be compared.
+    """The equal, different and incomparable answers.
 
-    `behind` holds the record offsets that the tables lack per log partition: nothing is compared
-    then. `not_compared` maps groups to the reason why only their offsets were compared.
+    Attributes:
+        equal: the keys of equal answers.
+        differing: the answers of broker and tables that differ.
+        moving: the keys of answers that changed during the comparison.
+        not_compared: why a group was compared only in part, by group id.
+        behind: the number of record offsets that the tables lack, by log partition. If it is not
+            empty, nothing was compared.
     """
 
     equal: set[AnswerKey] = field(default_factory=set)
@@ -54,13 +58,13 @@ class Verification:
 
     @property
     def counts(self) -> dict[Kind, int]:
-        """How many answers of each kind were equal."""
+        """The number of equal answers of each kind."""
         found = Counter(key.kind for key in self.equal)
         return {kind: found[kind] for kind in KINDS}
 
     @property
     def differences(self) -> list[Difference]:
-        """Field by field, in the order of the keys."""
+        """The differences by field, in the order of the keys."""
         return [
             difference
             for key, (broker, tables) in sorted(self.differing.items())
@@ -68,15 +72,15 @@ class Verification:
         ]
 
     @property
-    def topics_not_told(self) -> set[str]:
-        """Topics with an offset in the tables of which the broker says nothing."""
+    def unreported_topics(self) -> set[str]:
+        """Topics with an offset in the tables that the broker does not report."""
         return {
             key.topic for key, (broker, _) in self.differing.items() if broker is None and key.topic
         }
 
     @property
     def notes(self) -> list[str]:
-        """Why some groups were compared in part, one line per reason."""
+        """The reasons why groups were compared only in part, with their number, one per line."""
         reasons = Counter(self.not_compared.values())
         return [f"groups {reason}: {count}" for reason, count in sorted(reasons.items())]
 
@@ -94,11 +98,11 @@ class Verification:
             f"{counts['pending']} pending offsets, {counts['member']} members"
         )
         different = f"different: {len(self.differing)} answers; " if self.differing else ""
-        moving = f"; {len(self.moving)} answers moving, not compared" if self.moving else ""
+        moving = f"; {len(self.moving)} answers changing, not compared" if self.moving else ""
         return f"{different}{equal}{moving}"
 
     def forget(self, is_forgotten: Callable[[str], bool]) -> None:
-        """Drop what was seen of some groups."""
+        """Drop the results of some groups."""
         for keys in (self.equal, self.moving):
             keys -= {key for key in keys if is_forgotten(key.group_id)}
         for key in [key for key in self.differing if is_forgotten(key.group_id)]:
@@ -107,7 +111,7 @@ class Verification:
             del self.not_compared[group]
 
     def add(self, newer: Verification) -> None:
-        """Take in what was seen of other groups, or of groups that were forgotten."""
+        """Add the results of other groups, or of groups whose results were dropped."""
         self.equal |= newer.equal
         self.moving |= newer.moving
         self.differing |= newer.differing
@@ -115,7 +119,7 @@ class Verification:
 
 
 def compare(before: Answers, tables: Answers, after: Answers) -> Verification:
-    """Compare the tables with what the broker answered before and after they were read."""
+    """Compare the tables with the broker's answers before and after the tables were read."""
     seen = Verification()
     rebalancing = _groups_that(before, _is_rebalancing) | _groups_that(after, _is_rebalancing)
     undescribed = _groups_that(before, _is_undescribed)
@@ -156,10 +160,10 @@ def _agree(broker: Fields | None, tables: Fields | None) -> bool:
 
 
 def _unequal_fields(broker: Fields, tables: Fields) -> Iterable[str]:
-    """Fields that differ; a broker before 3.8 does not tell a group's type."""
+    """The fields that differ; a broker before 3.8 does not report a group's type."""
     for name in broker.keys() | tables.keys():
-        is_untold = name in _UNTOLD_WHERE_NONE and broker.get(name) is None
-        if not is_untold and broker.get(name) != tables.get(name):
+        is_unreported = name in _UNREPORTED_IF_NONE and broker.get(name) is None
+        if not is_unreported and broker.get(name) != tables.get(name):
             yield name
 
 
@@ -175,6 +179,6 @@ def _field_differences(
 
 
 def _named(log_partitions: Iterable[int], most: int = 5) -> str:
-    """A few of them by number."""
+    """The first few log partitions as text."""
     numbers = sorted(log_partitions)
     return ", ".join(map(str, numbers[:most])) + (", …" if len(numbers) > most else "")

@@ -1,14 +1,19 @@
-"""The tables against the coordinators' own answers, while both go on moving.
+"""Compares the tables with the coordinators' answers while both keep changing.
 
-An answer cannot be read off a broker and off the tables at the same moment. So each round asks
-the broker, notes the high watermarks, waits until the tables have got there, reads the tables,
-and asks the broker again. A key that the broker answered alike both times did not move in
-between, so the tables must say the same. Whatever moved, or differs, is asked again in the next
-round with its groups alone: a difference counts only when two rounds in a row see it, for a key
-may also have gone there and back.
+A broker and the tables cannot be read at the same moment. Each round therefore takes five steps:
 
-What the log does not tell is not compared but noted: rebalances of classic groups that are under
-way live in the coordinator's memory only.
+1. Ask the broker.
+2. Read the high watermarks.
+3. Wait until the tables have reached them.
+4. Read the tables.
+5. Ask the broker again.
+
+If both answers of the broker are equal, the tables must give the same answer. The next round
+repeats the groups of all other answers. A difference counts only if two rounds in a row see it: an
+answer may have changed and changed back within one round.
+
+State that is not in the log is not compared, but noted: a running rebalance of a classic group
+exists only in the coordinator's memory.
 """
 
 from __future__ import annotations
@@ -37,20 +42,20 @@ _POLL_S = 0.2
 
 
 class Broker(Protocol):
-    """The side that is right: `streaming.verify.broker_answers.BrokerAnswers` and `LogClient`."""
+    """The reference side, such as `streaming.verify.broker_answers.BrokerAnswers`."""
 
     def answers(
         self,
         group_ids: Collection[str] | None = None,
         pending: Iterable[tuple[str, str, int]] = (),
     ) -> Answers:
-        """What the coordinators answer now."""
+        """The current answers of the coordinators."""
 
     def high_watermarks(self) -> Mapping[int, int]:
         """The high watermark of every log partition."""
 
     def topic_names(self, topic_ids: Collection[str]) -> Mapping[str, str]:
-        """Names by topic id of those topics that the cluster has."""
+        """The names by topic id of the topics that exist in the cluster."""
 
 
 class Tables(Protocol):
@@ -58,20 +63,20 @@ class Tables(Protocol):
 
     @property
     def next_offsets(self) -> Mapping[int, int]:
-        """Up to where each log partition is applied."""
+        """The next offset of each log partition."""
 
     def topic_ids(self, group_ids: Collection[str] | None = None) -> set[str]:
-        """Topic ids that assignments of these groups' members name, or of all of them."""
+        """The topic ids in assignments of members of these groups, or of all groups."""
 
     def pending(self, group_ids: Collection[str] | None = None) -> set[tuple[str, str, int]]:
-        """The (group, topic, partition)s with a pending offset."""
+        """The (group, topic, partition)s with a pending commit."""
 
     def answers(
         self,
         group_ids: Collection[str] | None = None,
         topic_names: Mapping[str, str] | None = None,
     ) -> Answers:
-        """What the tables answer; topics are those that the cluster has."""
+        """The answers of the tables; `topic_names` has the topics that exist in the cluster."""
 
 
 def verify(
@@ -83,10 +88,15 @@ def verify(
     log_partitions: Collection[int] | None = None,
     group_ids: Collection[str] | None = None,
 ) -> Verification:
-    """Compare every group, those of some log partitions, or those named, that either side knows.
+    """Compare the groups that the broker or the tables know.
 
-    `snapshot` opens the newest state of the tables. `timeout_s` bounds how long they may take in
-    each round to reach the high watermarks noted after the broker's first answers.
+    Args:
+        broker: the reference side.
+        snapshot: opens the newest snapshot of the tables.
+        timeout_s: the time per round in which the tables must reach the high watermarks.
+        log_partition_of: the log partition of a group.
+        log_partitions: compares only groups of these log partitions.
+        group_ids: compares only these groups.
     """
 
     def is_wanted(log_partition: int) -> bool:
@@ -112,12 +122,12 @@ def verify(
         if not unsettled:
             break
         logger.info(
-            "round %(round)s: %(answers)s answers to look at again",
+            "round %(round)s: %(answers)s answers changed or differ; checking them again",
             {"round": round_number, "answers": len(unsettled)},
         )
         groups = {key.group_id for key in seen.moving | seen.differing.keys()}
     else:
-        # Seen once only: it may have moved there and back.
+        # Only one round saw these differences: the answers may have changed and changed back.
         result.moving |= unconfirmed
         for key in unconfirmed:
             del result.differing[key]
@@ -133,15 +143,20 @@ def verify_cluster(
     log_partitions: Collection[int] | None = None,
     group_count: int | None = None,
 ) -> Verification:
-    """Compare the tables of a folder with the cluster they were made from.
+    """Compare the tables of a folder with their cluster.
 
-    `log_partitions` limits it to these; without, every partition of `__consumer_offsets` counts,
-    also one that the tables do not hold yet. `group_count` limits it to so many groups, chosen at
-    random among those that either side knows.
+    Args:
+        bootstrap_servers: HOST:PORT, separated by commas.
+        tables: the tables folder.
+        kafka: settings of the Kafka client.
+        timeout_s: the time per round in which the tables must reach the high watermarks.
+        log_partitions: compares only these. By default all partitions of `__consumer_offsets`
+            count, also those that are not in the tables yet.
+        group_count: compares only so many groups, a random sample of those that either side knows.
 
     Raises:
-        ConfigurationError: no broker, no tables, tables of another cluster or topic, or no right to
-            see what the broker has.
+        ConfigurationError: there is no broker, there are no tables, the tables belong to another
+            cluster or topic, or an ACL is missing.
     """
     reader = TableReader(tables)
     with BrokerAnswers(bootstrap_servers, kafka_client_config(kafka or {})) as broker:
@@ -149,8 +164,8 @@ def verify_cluster(
         log.require_same_log(cluster_id=reader.cluster_id, topic_id=reader.topic_id)
         if len(log.leaders) != reader.log_partitions:
             raise ConfigurationError(
-                f"{tables} was made when {log.topic} had {reader.log_partitions} partitions, now "
-                f"it has {len(log.leaders)}: groups live in other log partitions now"
+                f"{tables} was created when {log.topic} had {reader.log_partitions} partitions; "
+                f"now it has {len(log.leaders)}, and groups are in other log partitions"
             )
         verification = verify(
             broker,
@@ -160,7 +175,7 @@ def verify_cluster(
             log_partitions=log_partitions,
             group_ids=None if group_count is None else _sample(broker, reader, group_count),
         )
-        broker.require_authorised(verification.topics_not_told)
+        broker.require_authorised(verification.unreported_topics)
         return verification
 
 
@@ -172,7 +187,10 @@ def _sample(broker: BrokerAnswers, reader: TableReader, group_count: int) -> lis
 def _caught_up(
     snapshot: Callable[[], Tables], high_watermarks: Mapping[int, int], timeout_s: float
 ) -> Tables | dict[int, int]:
-    """The first snapshot that holds every record below the high watermarks, or what it lacks."""
+    """The first snapshot that has reached the high watermarks, or else the missing offsets.
+
+    After the timeout returns the number of missing record offsets by log partition.
+    """
     deadline = time.monotonic() + timeout_s
     never = threading.Event()
     while True:

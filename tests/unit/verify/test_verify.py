@@ -190,7 +190,7 @@ def test_what_never_rests_is_told_and_not_counted_as_equal() -> None:
     assert result.moving == {AnswerKey("offset", "g", "t", 0)}
     assert result.summary == (
         "equal: 1 groups, 0 committed offsets, 0 pending offsets, 0 members; "
-        "1 answers moving, not compared"
+        "1 answers changing, not compared"
     )
 
 
@@ -256,8 +256,7 @@ def test_of_a_rebalancing_group_only_the_offsets_are_compared(state: str) -> Non
     assert result.is_equal
     assert result.counts == counted(offset=1)
     assert result.notes == [
-        "groups rebalancing, which the log does not tell: state and members are not compared, "
-        "offsets are: 1"
+        "groups rebalancing (not in the log): only their offsets are compared: 1",
     ]
 
 
@@ -296,7 +295,7 @@ def test_a_streams_group_that_cannot_be_described_is_compared_as_it_is_listed() 
     assert result.is_equal
     assert result.counts == counted(group=1)
     assert result.notes == [
-        "groups without a topology, which their coordinator cannot describe: epochs and members "
+        "groups without a topology (their coordinator cannot describe them): epochs and members "
         "are not compared: 1"
     ]
 
