@@ -1,4 +1,4 @@
-"""Prometheus metrics of the tables, and the HTTP server that serves them and the page.
+"""Prometheus metrics of the tables, and the HTTP server for them and the dashboard.
 
 Imports `alerts` and the packages below it.
 """

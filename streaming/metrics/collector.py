@@ -1,4 +1,4 @@
-"""The metrics of a tables folder: one collection reads all tables as of one micro-batch."""
+"""Collects the metrics of a tables folder, as of one micro-batch."""
 
 from __future__ import annotations
 
@@ -53,10 +53,15 @@ _ALERTS = pa.schema(
 class TablesCollector(Collector):
     """Reads a tables folder at each collection, one collection at a time.
 
-    `by` is how fine series are: "partition", "topic" or "group". Of series whose labels clients
-    chose there are no more than `max_series`, see `SeriesLimit`: those of partitions are left out
-    first, those of healthy groups before those of groups in trouble; how many is the metric
-    `coordinator_state_series_left_out`. `cluster_name` is the cluster id unless it is given.
+    Attributes:
+        tables: the tables folder.
+        cluster_name: the label `cluster_name`; by default the cluster id.
+        names: the naming scheme of the metrics.
+        by: the finest level of series: "partition", "topic" or "group".
+        max_series: the limit of series with labels that clients choose, see `SeriesLimit`. Series
+            of partitions are left out first, and those of healthy groups before others. The metric
+            `coordinator_state_series_left_out` has their number.
+        rules: the limits of statuses.
     """
 
     tables: str
@@ -69,11 +74,11 @@ class TablesCollector(Collector):
     _leaves_out: bool = False
 
     def describe(self) -> list[Metric]:
-        """Nothing: asked for names, a registry would scrape."""
+        """No metrics: otherwise a registry would collect all of them to learn their names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the tables as they are now; `coordinator_state_up` is 0 without them."""
+        """All metrics of the newest tables; only `coordinator_state_up` (0) if unreadable."""
         found: list[Metric] = []
         with self._lock:
             try:
@@ -82,8 +87,8 @@ class TablesCollector(Collector):
                 logger.warning(
                     "%(tables)s cannot be read: %(error)s", {"tables": self.tables, "error": error}
                 )
-                logger.debug("trace of the warning above", exc_info=True)
-        yield gauge("coordinator_state_up", "Whether the tables can be read", (), bool(found))
+                logger.debug("traceback of the warning above", exc_info=True)
+        yield gauge("coordinator_state_up", "1 if the tables can be read", (), bool(found))
         yield from found
 
     def _collect(self) -> Iterator[Metric]:
@@ -92,7 +97,7 @@ class TablesCollector(Collector):
         cluster = [("cluster_name", self.cluster_name or reader.cluster_id)]
         yield gauge(
             "coordinator_state_collected_timestamp_seconds",
-            "When the tables were read for this",
+            "Time at which the tables were read for this collection",
             cluster,
             reader.moment.timestamp(),
         )
@@ -100,16 +105,16 @@ class TablesCollector(Collector):
         limit = SeriesLimit(self.max_series)
         yield from _of_alerts(reader, cluster, limit)
         yield from self._of_groups(reader, cluster, limit)
-        self._tell_left_out(limit)
+        self._log_left_out(limit)
         yield gauge(
             "coordinator_state_series_left_out",
-            "Series that were left out, since there are more than --max-series",
+            "Series left out because there are more than --max-series",
             cluster,
             sum(limit.left_out.values()),
         )
         seconds = time.monotonic() - started
         yield gauge(
-            "coordinator_state_scrape_seconds", "How long this collection took", cluster, seconds
+            "coordinator_state_scrape_seconds", "Duration of this collection", cluster, seconds
         )
         if self.names is LAG_EXPORTER:
             text = "Group time poll time"
@@ -118,7 +123,7 @@ class TablesCollector(Collector):
     def _of_groups(
         self, reader: TableReader, cluster: Cluster, limit: SeriesLimit
     ) -> Iterator[Metric]:
-        """Groups, then their topics, then their partitions, then the logs of all."""
+        """The metrics of groups, then of their topics, their partitions, and the logs of these."""
         named = cluster if self.names.has_cluster else []
         lags = group_lag(reader)
         groups = self._groups(reader, lags)
@@ -153,15 +158,15 @@ class TablesCollector(Collector):
         found = statuses.join(members, "group_id", join_type="left outer")
         return found.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 
-    def _tell_left_out(self, limit: SeriesLimit) -> None:
-        """Log when series begin to be left out, and when none are."""
+    def _log_left_out(self, limit: SeriesLimit) -> None:
+        """Log once when series are left out, and once when no longer."""
         if bool(limit.left_out) == self._leaves_out:
             return
         self._leaves_out = bool(limit.left_out)
         if self._leaves_out:
             levels = ", ".join(f"{count:,} of {level}" for level, count in limit.left_out.items())
             logger.warning(
-                "%(left_out)s series are left out, since there are more than --max-series "
+                "%(left_out)s series are left out because there are more than --max-series "
                 "%(max_series)s: %(levels)s",
                 {
                     "left_out": f"{sum(limit.left_out.values()):,}",
@@ -170,7 +175,7 @@ class TablesCollector(Collector):
                 },
             )
         else:
-            logger.info("no series are left out any more")
+            logger.info("series are no longer left out")
 
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:
@@ -179,7 +184,7 @@ def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iter
 
 
 def _logs(lags: pa.Table) -> pa.Table:
-    """The log of each partition that a group has an offset of."""
+    """Log start and log end of each partition for which a group has a committed offset."""
     logs = lags.group_by(["topic", "partition"]).aggregate(
         [("log_end_offset", "max"), ("log_start_offset", "max")]
     )
@@ -192,7 +197,7 @@ def _offset_sums(lags: pa.Table) -> pa.Table:
 
 
 def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
-    """Freshness, accounting and transactions."""
+    """The metrics of freshness, outcomes and transactions."""
     counts = (*OUTCOMES, "unaccounted")
     columns = ["log_partition", "next_offset", *(f"records_{count}" for count in counts)]
     progress = reader.read(LOAD_PROGRESS.name, columns)
@@ -204,7 +209,7 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     behind = [row["behind_s"] for row in rows if row["behind_s"] is not None]
     yield gauge(
         "coordinator_state_tables_behind_seconds",
-        "How far the tables are behind __consumer_offsets, at the worst",
+        "Time by which the tables are behind __consumer_offsets, for the worst partition",
         cluster,
         max(behind) if behind and len(behind) == len(rows) else None,
     )
@@ -213,21 +218,21 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     pending = reader.read(PENDING_OFFSETS.name, ["commit_timestamp"])["commit_timestamp"]
     yield gauge(
         "coordinator_state_pending_offsets",
-        "Transactional offsets that wait for the end of their transaction",
+        "Pending transactional commits: their marker is not read yet",
         cluster,
         len(pending),
     )
     oldest = _seconds_since(pc.min(pending).as_py(), reader.moment)
     yield gauge(
         "coordinator_state_pending_offsets_oldest_seconds",
-        "For how long the oldest of them has waited",
+        "Age of the oldest pending transactional commit",
         cluster,
         oldest,
     )
 
 
 def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Iterator[Metric]:
-    """What `alert run` knows; nothing where it never ran."""
+    """The metrics of alerts; no alerts if `alert run` never ran."""
     alerts = read_alerts(reader).values()
     current = [alert for alert in alerts if alert.state is not AlertState.RESOLVED]
     rows = [
@@ -247,7 +252,7 @@ def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Ite
     )
     yield gauge(
         "coordinator_state_alerts_untold",
-        "Alerts that fire and that no sink has taken yet, muted ones aside",
+        "Firing alerts that are not muted and that no sink has accepted yet",
         cluster,
         sum(
             alert.state is AlertState.FIRING and not alert.muted_by and not alert.is_sent_as_firing

@@ -1,4 +1,4 @@
-"""`/metrics` of the tables."""
+"""The HTTP endpoint `/metrics`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from werkzeug.wsgi import wrap_file
 from streaming.metrics.scrapes import Scrapes
 
 _LONGEST_WAIT_S: Final = 9.0
-"""Prometheus gives up after ten seconds by default."""
+"""Less than the default scrape timeout of Prometheus, 10 s."""
 _SHARE_OF_TIMEOUT: Final = 0.9
 _SCRAPE_TIMEOUT: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
 def create_app(scrapes: Scrapes) -> Flask:
-    """The WSGI application; in a server of your own, give it more than four threads."""
+    """The WSGI application; its server needs more than 4 threads."""
     app = Flask(__name__)
 
     @app.get("/")
@@ -31,12 +31,12 @@ def create_app(scrapes: Scrapes) -> Flask:
         collection = scrapes.latest(_wait_s(request.headers))
         if collection is None:
             return Response(
-                "the tables are still being read; try again\n", 503, {"Retry-After": "5"}
+                "the tables are still being read; retry in 5 s\n", 503, {"Retry-After": "5"}
             )
         is_openmetrics = _OPENMETRICS in request.headers.get("Accept", "")
         is_gzip = request.accept_encodings["gzip"] > 0
         text = collection.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
-        # As a file: the server sends it from where it is, and no thread waits for a slow reader.
+        # The server sends a file without blocking a thread while a slow client reads it.
         response = Response(wrap_file(request.environ, BytesIO(text)), direct_passthrough=True)
         response.content_length = len(text)
         response.headers["Content-Type"] = (
@@ -51,7 +51,7 @@ def create_app(scrapes: Scrapes) -> Flask:
 
 
 def _wait_s(headers: Headers) -> float:
-    """How long this scrape can wait for a collection."""
+    """The time that this scrape can wait for a collection."""
     try:
         timeout_s = float(headers.get(_SCRAPE_TIMEOUT, ""))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Names, labels and help texts of the metrics, and how the rows of views become them.
+"""Names, labels and help texts of the metrics, and their creation from rows of views.
 
-The names of groups and partitions are those of kafka-lag-exporter (or, as an option, of kminion),
-so that dashboards and rules made for it go on working; what neither has is `coordinator_state_...`.
+Metrics of groups and partitions have the names of kafka-lag-exporter (or, as an option, of
+kminion): existing dashboards and rules keep working. All other metrics are `coordinator_state_...`.
 
 Source: seglo/kafka-lag-exporter src/main/scala/com/lightbend/kafkalagexporter/Metrics.scala at
 v0.8.2; redpanda-data/kminion prometheus/exporter.go at 4f3867a.
@@ -20,9 +20,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A gauge: its labels are columns of the rows, by the label's name.
+    """A gauge of rows; `labels` maps the names of labels to columns.
 
-    Its value is `column` by `divisor`, or 1 without a column.
+    Its value is `column` divided by `divisor`, or 1 without a column.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Gauge:
     divisor: int = 1
 
     def value(self, row: Row) -> float | int | None:
-        """The value of a row, None where it is not known."""
+        """The value of a row; None if it is unknown."""
         found = 1 if self.column is None else row[self.column]
         return found if found is None or self.divisor == 1 else found / self.divisor
 
@@ -50,7 +50,7 @@ class Gauge:
 
 
 _MS = 1000
-"""Milliseconds of a second: metrics are in seconds, columns are not."""
+"""Milliseconds per second: metrics are in s, columns in ms."""
 _GROUP = {"group": "group_id"}
 _TOPIC = {**_GROUP, "topic": "topic"}
 _PARTITION = {
@@ -65,7 +65,7 @@ _LOG = {"topic": "topic", "partition": "partition"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The gauges of one naming, by what their rows are of."""
+    """The gauges of one naming scheme, by the kind of their rows."""
 
     partitions: tuple[Gauge, ...]
     logs: tuple[Gauge, ...]
@@ -198,7 +198,7 @@ NAMES = {"lag-exporter": LAG_EXPORTER, "kminion": KMINION}
 OWN_GROUPS = (
     Gauge(
         "coordinator_state_group_status",
-        "1 for the status that the group is in",
+        "1 for the current status of the group",
         {**_GROUP, "status": "status"},
     ),
     Gauge(
@@ -227,7 +227,7 @@ OWN_GROUPS = (
     ),
     Gauge(
         "coordinator_state_group_retention_margin_seconds",
-        "Time until the next uncommitted record will be deleted, by what brokers did last",
+        "Time until the first uncommitted record is deleted, estimated from the last deletions",
         _GROUP,
         "min_retention_margin_ms",
         _MS,
@@ -238,13 +238,13 @@ _LOG_PARTITION = {"log_partition": "log_partition"}
 OWN_LOG_PARTITIONS = (
     Gauge(
         "coordinator_state_log_partition_next_offset",
-        "Up to where a partition of __consumer_offsets is in the tables",
+        "Next offset of a partition of __consumer_offsets: all records before it are in the tables",
         _LOG_PARTITION,
         "next_offset",
     ),
     Gauge(
         "coordinator_state_log_partition_behind_seconds",
-        "How far the tables are behind a partition of __consumer_offsets",
+        "Time by which the tables are behind a partition of __consumer_offsets",
         _LOG_PARTITION,
         "behind_s",
     ),
@@ -253,7 +253,7 @@ OWN_LOG_PARTITIONS = (
 OWN_ALERTS = (
     Gauge(
         "coordinator_state_alert",
-        "1 for an alert of alert run that is pending or firing",
+        "1 for each pending or firing alert of alert run",
         {
             **{"rule": "rule", "severity": "severity", "state": "state", "muted": "muted"},
             **{**_GROUP, "topic": "topic", "partition": "partition"},
@@ -265,11 +265,11 @@ OUTCOMES = ("applied", "superseded", "ignored", "quarantined")
 
 
 def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Metric:
-    """Records of `__consumer_offsets` by what became of them."""
+    """The counter of records of `__consumer_offsets` by outcome."""
     names = [name for name, _ in cluster]
     family = CounterMetricFamily(
         "coordinator_state_records",
-        "Records of __consumer_offsets by what became of them",
+        "Records of __consumer_offsets by outcome",
         labels=[*names, "outcome"],
     )
     for outcome in OUTCOMES:
@@ -281,10 +281,10 @@ def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Me
 def records_unaccounted_total(
     cluster: Sequence[tuple[str, str]], rows: Sequence[Row]
 ) -> CounterMetricFamily:
-    """By how much the counts of micro-batches were off."""
+    """The counter of records whose outcomes do not add up to the records of a micro-batch."""
     family = CounterMetricFamily(
         "coordinator_state_records_unaccounted",
-        "Records of __consumer_offsets that no outcome tells of, or that two tell of",
+        "Records of __consumer_offsets counted under no outcome, or under two",
         labels=[name for name, _ in cluster],
     )
     family.add_metric(
@@ -294,5 +294,5 @@ def records_unaccounted_total(
 
 
 def gauge(name: str, text: str, cluster: Sequence[tuple[str, str]], value: float | None) -> Metric:
-    """One number about the cluster, without a sample where it is not known."""
+    """A gauge of the whole cluster, without a sample if its value is unknown."""
     return Gauge(name, text, {}, "value").of(cluster, [{"value": value}])

@@ -1,10 +1,13 @@
-"""The names that an HTTP endpoint answers to, so that no site reads it through a visitor's browser.
+"""Protection of an HTTP endpoint against DNS rebinding: it checks the `Host` header.
 
-A site can let its own name lead to an address of this machine (DNS rebinding). To the browser the
-answers are the site's own, so its scripts may read them; `Host` has the site's name. So an endpoint
-answers to localhost and to names that its operator gave it. It answers to every IP address, too: a
-browser that has one in `Host` connects to that address, whatever any name leads to. Probes of
-Kubernetes, and Prometheus, come with the address of a pod.
+A website can resolve its own name to an address of this machine (DNS rebinding). Its scripts in a
+visitor's browser may then read the answers of the endpoint. `Host` has the website's name in such
+requests. An endpoint therefore answers only if `Host` is one of these:
+
+- localhost
+- a name that the operator allowed
+- any IP address: the browser then connects to that address without DNS. Probes of Kubernetes, and
+  Prometheus, use the address of a pod.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _LOOPBACK_NAME = "localhost"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only.
+    """Whether only this machine can reach an address to listen on.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -36,15 +39,15 @@ def is_loopback(host: str) -> bool:
 
 
 class OwnNames:
-    """A WSGI application that answers to some names only.
+    """A WSGI application that answers only to allowed names in `Host`.
 
     Args:
         app: the application.
-        names: besides localhost and IP addresses.
-        advice: how to reach it, for who used another name.
+        names: the allowed names besides localhost and IP addresses.
+        advice: the text after a refusal: how to reach the endpoint.
 
     Raises:
-        ConfigurationError: one of them is no name of a host.
+        ConfigurationError: a name is not a host name.
     """
 
     def __init__(
@@ -57,26 +60,26 @@ class OwnNames:
         for name in names:
             if not _is_address(name) and (not name or _host(name) != name.lower()):
                 raise ConfigurationError(
-                    f"{name!r} is no name of a host: give it without scheme and port"
+                    f"{name!r} is not a host name: give it without scheme and port"
                 )
         self._app, self._advice = app, advice
         self._names = {_LOOPBACK_NAME, *(name.lower() for name in names)}
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer, or refuse with 403."""
+        """Answer the request, or refuse it with 403."""
         given = environ.get("HTTP_HOST")
-        # A browser always says whom it asks.
+        # A browser always sends `Host`.
         if given is None or _is_address(host := _host(given)) or host in self._names:
             return self._app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"This does not answer to {printable(given[:200])}. {self._advice}\n".encode()]
+        return [f"Host {printable(given[:200])} is not allowed. {self._advice}\n".encode()]
 
 
 def on_loopback(app: WSGIApplication, host: str) -> WSGIApplication:
-    """The application with the check where it listens on this machine only.
+    """The application, with the check of `Host` if it listens on a loopback address.
 
-    One that listens elsewhere is open to all who reach it, as its operator wants it, and Prometheus
-    asks it by names of services.
+    On another address the operator has opened the endpoint to the network, and Prometheus reaches
+    it by names of services.
     """
     return OwnNames(app) if is_loopback(host) else app
 
@@ -90,7 +93,7 @@ def _is_address(name: str) -> bool:
 
 
 def _host(given: str) -> str:
-    """The name or address in `Host`; empty where there is none."""
+    """The name or address in `Host`; empty if there is none."""
     try:
         return urlsplit(f"//{given}").hostname or ""
     except ValueError:

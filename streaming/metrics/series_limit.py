@@ -1,9 +1,9 @@
-"""Which series are left out where there would be more than a limit.
+"""Limits the number of series, and selects the series to leave out.
 
-Labels are what clients chose, so a series counts once, and once more for each further 512 bytes of
-its labels: a limit on series is one on bytes, too. Series are offered by levels (groups, topics,
-partitions), each with what the levels before it have left. Within a level the rows of one owner, a
-group say, are taken whole or left out whole, so that sums over an owner are right.
+Clients choose labels. A series therefore counts once, and once more for each 512 bytes of its
+labels: the limit also bounds the bytes of an answer. The limit applies level by level: alerts,
+groups, topics, partitions. Each level uses the rest of the levels before it. Within a level all
+rows of one owner, such as a group, are kept or left out together: sums over an owner stay correct.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import pyarrow.compute as pc
 from streaming.metrics.families import Gauge
 
 LABEL_BYTES: Final = 512
-"""Bytes of label values that a series has before it counts twice: names that people choose fit."""
+"""A series counts twice from this number of bytes in label values; usual names are shorter."""
 
 
 @dataclass(slots=True)
 class SeriesLimit:
-    """Counts down from a number of series.
+    """The budget of series.
 
     Attributes:
-        left: how many more fit.
-        left_out: how many were left out, by level.
+        left: the number of series that still fit.
+        left_out: the number of series that were left out, by level.
     """
 
     left: int
@@ -42,10 +42,10 @@ class SeriesLimit:
         owner: str,
         ranks: Mapping[str, int],
     ) -> pa.Table:
-        """The rows that fit.
+        """The rows of the owners that fit.
 
-        Owners without long labels come first, then those of the highest rank, then the first by
-        name. One that does not fit leaves its place to the next that does.
+        Owners are taken in this order: without long labels, by highest rank, by name. If an owner
+        does not fit, smaller ones after it may still fit.
         """
         owners = _counted(gauges, rows, owner)
         owners.sort(key=lambda one: (one["is_long"], -ranks.get(one[owner], 0), one[owner]))
@@ -62,7 +62,7 @@ class SeriesLimit:
 
 
 def _counted(gauges: Sequence[Gauge], rows: pa.Table, owner: str) -> list[dict[str, Any]]:
-    """Each owner with its series, their cost, and whether it has long labels."""
+    """The owners with the number of their series, their cost, and whether they have long labels."""
     series = sum(_has_value(gauge, rows) for gauge in gauges)
     extra = _label_bytes(gauges, rows) // LABEL_BYTES
     counted = pa.table(
@@ -83,14 +83,14 @@ def _counted(gauges: Sequence[Gauge], rows: pa.Table, owner: str) -> list[dict[s
 
 
 def _has_value(gauge: Gauge, rows: pa.Table) -> Any:
-    """1 for each row that is a series of the gauge, else 0."""
+    """1 for each row for which the gauge has a series, else 0."""
     if gauge.column is None:
         return np.ones(rows.num_rows, np.int64)
     return pc.is_valid(rows[gauge.column]).to_numpy().astype(np.int64)
 
 
 def _label_bytes(gauges: Sequence[Gauge], rows: pa.Table) -> Any:
-    """Bytes of all label values of each row that are text."""
+    """The bytes of all text labels of each row."""
     columns = {column for gauge in gauges for column in gauge.labels.values()}
     texts = (rows[column] for column in columns if _is_text(rows[column].type))
     return sum(

@@ -1,4 +1,4 @@
-"""Serving the page."""
+"""The HTTP server for the dashboard and the metrics."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from streaming.errors import ConfigurationError
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-_ENDS_WITHIN_S = 5
+_SHUTDOWN_S = 5
 _THREADS = 16
-"""More than queries and pages that compute much take together, waiting ones included."""
+"""More than all running and waiting queries and expensive pages use together."""
 
 
 @contextmanager
 def serving(
     app: WSGIApplication, *, host: str = "127.0.0.1", port: int = 0, option: str = "--port"
 ) -> Iterator[str]:
-    """Serve while the block runs; gives the address, port 0 takes any free one.
+    """Serve while the block runs, and yield the address; port 0 means any free port.
 
-    `option` is how the user names another port.
+    `option` is the option that sets another port.
 
     Raises:
-        ConfigurationError: nobody can listen there.
+        ConfigurationError: the server cannot listen on the address.
     """
     listening = _listening(host, port, option)
     sockets: dict[int, Any] = {}
@@ -44,15 +44,15 @@ def serving(
     try:
         yield f"http://{shown}:{listening.getsockname()[1]}/"
     finally:
-        # A thread that answers wakes the other one by a descriptor: none must be closed by then.
-        server.task_dispatcher.shutdown(timeout=_ENDS_WITHIN_S)
-        # Only the thread that waits for sockets can close them while it does.
+        # Worker threads wake the server thread by a descriptor, so they must stop first.
+        server.task_dispatcher.shutdown(timeout=_SHUTDOWN_S)
+        # Only the server thread can close the sockets while it waits for them.
         server.trigger.pull_trigger(lambda: close_all(sockets, ignore_all=True))
-        thread.join(_ENDS_WITHIN_S)
+        thread.join(_SHUTDOWN_S)
 
 
 def open_browser(address: str) -> None:
-    """Open a page where somebody sits in front of a screen."""
+    """Open a page in the browser if this is an interactive session with a screen."""
     has_screen = sys.platform in {"darwin", "win32"} or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
@@ -66,5 +66,5 @@ def _listening(host: str, port: int, option: str) -> socket.socket:
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; name another {option}"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another {option}"
         ) from error

@@ -157,7 +157,7 @@ def test_it_tells_how_it_is(
             *("--http-port", str(run.port())),
         )
         assert refused.returncode == 2, refused.stderr
-        assert "name another --http-port" in refused.stderr
+        assert "choose another --http-port" in refused.stderr
 
         _assert_it_says_that_tables_cannot_be_written(run, tables, broker, eventually)
         assert run.ended() == 0

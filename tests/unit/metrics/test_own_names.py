@@ -88,7 +88,7 @@ def test_the_page_answers_to_names_that_it_was_given(folder: str) -> None:
     "name", ["https://kafka.example", "kafka.example:8050", "*.example/", "", "a b@c"]
 )
 def test_what_is_no_name_is_refused(folder: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no name of a host"):
+    with pytest.raises(ConfigurationError, match="is not a host name"):
         page(folder, name, host="127.0.0.1")
 
 
@@ -124,7 +124,7 @@ def test_metrics_on_this_machine_answer_to_no_other_name(folder: str) -> None:
         refused = get("evil.example")
         assert refused.status_code == 403
         assert refused.text == (
-            "This does not answer to evil.example. Use localhost or an IP address.\n"
+            "Host evil.example is not allowed. Use localhost or an IP address.\n"
         )
         assert "coordinator_state_up 1" in get(f"127.0.0.1:{port}").text
 

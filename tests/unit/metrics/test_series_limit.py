@@ -126,12 +126,12 @@ def test_the_log_says_once_that_series_are_left_out(
         for _ in range(3):
             list(collector.collect())
     assert re.fullmatch(
-        r"[\d,]+ series are left out, since there are more than --max-series 30: "
+        r"[\d,]+ series are left out because there are more than --max-series 30: "
         r"[\d,]+ of groups, [\d,]+ of topics of groups, [\d,]+ of partitions of groups, "
         r"[\d,]+ of partitions of topics",
         said,
     )
-    assert caplog.messages[1:] == ["no series are left out any more"]
+    assert caplog.messages[1:] == ["series are no longer left out"]
 
 
 def test_alerts_are_among_the_series(tables: str) -> None:
