@@ -1,4 +1,4 @@
-"""Computed views and the ways to read them: a snapshot, SQL, Spark, Python.
+"""Computed views, and access to tables and views in SQL, Spark and Python.
 
-Also the text, JSON and CSV in which rows are shown. Imports `verify`, `lag`, `tables`.
+Also formats rows as text, JSON and CSV. Imports `verify`, `lag`, `tables`.
 """

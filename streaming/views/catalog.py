@@ -1,4 +1,4 @@
-"""The tables in a Spark catalog: for a Thrift server, a notebook, a BI tool."""
+"""Registers the tables in a Spark catalog, for a Thrift server, a notebook or a BI tool."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 
 def register(session: SparkSession, tables: str, database: str) -> None:
-    """Name every table, and each view that is a SELECT, in a database of the session's catalog.
+    """Register every table, and each view that is a SELECT, in a database of Spark's catalog.
 
-    The tables stay where they are: what the catalog has of them is the address. Views that are
-    computed cannot be kept in a catalog (docs/sql.md); sessions make them with `create_views`.
+    The catalog stores only the address of each table; no data moves. It cannot hold computed views
+    (docs/sql.md): a session creates them with `create_views`.
 
     Args:
-        session: with the catalog; Hive's metastore, or another that is configured for Spark.
+        session: a session with the catalog: Hive's metastore, or another one that is configured.
         tables: the tables folder.
-        database: `DATABASE` or `CATALOG.DATABASE`; made where it is missing.
+        database: `DATABASE` or `CATALOG.DATABASE`; created if it is missing.
 
     Raises:
-        ConfigurationError: the catalog cannot be had, or the database has tables of another folder.
+        ConfigurationError: the catalog fails, or the database has tables of another folder.
     """
     from pyspark.errors import PySparkException
 
     name = ".".join(_quoted(part) for part in database.split("."))
     try:
-        if not session.catalog.databaseExists(database):  # Hive's metastore logs an error if so
+        # Without this check Hive's metastore logs an error for an existing database.
+        if not session.catalog.databaseExists(database):
             session.sql(f"CREATE DATABASE IF NOT EXISTS {name}")
         with _using(session, name):
             for table in ALL_TABLES:
@@ -50,7 +51,7 @@ def register(session: SparkSession, tables: str, database: str) -> None:
 
 @contextmanager
 def _using(session: SparkSession, database: str) -> Iterator[None]:
-    """A view remembers the database that its tables are in."""
+    """Make a database the current one: a view stores the current database for its tables."""
     catalog = _quoted(session.catalog.currentCatalog())
     before = f"{catalog}.{_quoted(session.catalog.currentDatabase())}"
     session.sql(f"USE {database}")
@@ -69,8 +70,8 @@ def _register_table(session: SparkSession, table: Table, tables: str) -> None:
     )
     if registered != own:
         raise ConfigurationError(
-            f"--catalog: its {table.name} is the table at {location}, not that at {path}: name "
-            "another database, or drop that table there"
+            f"--catalog: table {table.name} is already registered at {location}, not at {path}: "
+            "choose another database, or drop that table"
         )
 
 

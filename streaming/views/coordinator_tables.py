@@ -1,4 +1,4 @@
-"""The tables in Python: typed rows, and Arrow, pandas or Polars for those who compute with them.
+"""The tables in Python, as typed rows or as Arrow, pandas or Polars.
 
 from streaming import CoordinatorTables
 
@@ -40,7 +40,7 @@ GroupOrPartition = Literal["group", "partition"]
 
 
 class Rows(Sequence[T], Generic[T]):
-    """Rows of one answer: a sequence of objects, and the Arrow table that they are made from."""
+    """The rows of a result: a sequence of objects, backed by an Arrow table (`arrow`)."""
 
     def __init__(self, table: pa.Table, row_type: Callable[..., T]) -> None:
         self.arrow = table
@@ -73,7 +73,7 @@ class Rows(Sequence[T], Generic[T]):
         Raises:
             ConfigurationError: pandas is not installed.
         """
-        _needed("pandas")
+        _imported("pandas")
         return self.arrow.to_pandas(maps_as_pydicts="strict")
 
     def to_polars(self) -> Any:
@@ -82,23 +82,23 @@ class Rows(Sequence[T], Generic[T]):
         Raises:
             ConfigurationError: Polars is not installed.
         """
-        return _needed("polars").from_arrow(self.arrow)
+        return _imported("polars").from_arrow(self.arrow)
 
 
 class CoordinatorTables:
     """The tables of a folder, all of them as of one micro-batch.
 
-    It stays at the micro-batch that was the newest when it was made; `refreshed` gives the newest
-    one. `group` in what follows leaves the rows of one group.
+    The object stays at the newest micro-batch of its creation; `refreshed` opens the current one.
+    The argument `group` of the methods selects the rows of one group.
 
     Args:
-        tables: the folder, or an address that delta-rs can open.
-        as_of: a version of `load_progress`, or a time, as text too.
-        consistent: where False, each table is as it is when it is read.
+        tables: the tables folder, or an address that delta-rs can open.
+        as_of: a version of `load_progress`, or a time; both also as text.
+        consistent: if False, each table is read at its newest version.
 
     Raises:
-        ConfigurationError: no such folder, not a folder of this program, or nothing as old as
-            `as_of`.
+        ConfigurationError: the folder does not exist, is not a tables folder, or has no version
+            as old as `as_of`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class CoordinatorTables:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """What SQL sees."""
+        """The tables and views that `sql` reads."""
         return Snapshot(self.reader)
 
     @property
@@ -119,24 +119,24 @@ class CoordinatorTables:
 
     @property
     def moment(self) -> datetime:
-        """The moment that ages and time lags are measured to."""
+        """The end of all ages and time lags."""
         return self.reader.moment
 
     @property
     def cluster_id(self) -> str:
-        """The Kafka cluster that the tables are of."""
+        """The id of the Kafka cluster that the tables belong to."""
         return self.reader.cluster_id
 
     def as_of(self, moment: AsOf | str) -> CoordinatorTables:
-        """The tables as they were."""
+        """The tables as of an earlier version or time."""
         return CoordinatorTables(self.reader.tables, as_of=moment)
 
     def refreshed(self) -> CoordinatorTables:
-        """The tables as they are by now."""
+        """The tables as of the newest micro-batch."""
         return CoordinatorTables(self.reader.tables, consistent=self.reader.is_consistent)
 
     def groups(self, group: str | None = None) -> Rows[rows.GroupRow]:
-        """Groups as their coordinator has them."""
+        """Groups, as their coordinator has them."""
         return self._table("groups", rows.GroupRow, group)
 
     def members(self, group: str | None = None) -> Rows[rows.MemberRow]:
@@ -144,80 +144,80 @@ class CoordinatorTables:
         return self._table("group_members", rows.MemberRow, group)
 
     def offsets(self, group: str | None = None) -> Rows[rows.CommittedOffsetRow]:
-        """Committed offsets as they are in the log; `offset_fetch` answers as a broker."""
+        """Committed offsets as in the log; `offset_fetch` answers as a broker."""
         return self._table("group_offsets", rows.CommittedOffsetRow, group)
 
     def pending_offsets(self, group: str | None = None) -> Rows[rows.PendingOffsetRow]:
-        """Offsets that wait for the end of a transaction."""
+        """Transactional commits whose marker is not read yet."""
         return self._table("pending_offsets", rows.PendingOffsetRow, group)
 
     def history(self, group: str | None = None) -> Rows[rows.OffsetCommitRow]:
-        """Every commit that the tables kept, applied or not."""
+        """The history of offset commits, of every outcome."""
         return self._table("offset_commits", rows.OffsetCommitRow, group)
 
     def events(self, group: str | None = None) -> Rows[rows.GroupEventRow]:
-        """What happened to groups and to their offsets."""
+        """The events of groups, members and offsets."""
         return self._table("group_events", rows.GroupEventRow, group)
 
     def records(self, group: str | None = None) -> Rows[rows.CoordinatorRecordRow]:
-        """The last record of each key, of the types that have no table of their own."""
+        """The last record of each key, for record types without their own table."""
         return self._table("coordinator_records", rows.CoordinatorRecordRow, group)
 
     def alerts(self, group: str | None = None) -> Rows[rows.AlertRow]:
-        """What `alert run` found, as it is now."""
+        """The alerts of `alert run`."""
         return self._table("alerts", rows.AlertRow, group)
 
     def quarantine(self) -> Rows[rows.QuarantinedRecordRow]:
-        """Records that could not be read."""
+        """Records that cannot be decoded."""
         return self._table("quarantine", rows.QuarantinedRecordRow)
 
     def progress(self) -> Rows[rows.LoadProgressRow]:
-        """How far each log partition is materialised."""
+        """The progress row of each log partition."""
         return self._table("load_progress", rows.LoadProgressRow)
 
     def log_samples(self) -> Rows[rows.LogSampleRow]:
-        """The ends of topic partitions, as they were sampled."""
+        """The offset samples: log start and end of partitions over time."""
         return self._table("log_offsets", rows.LogSampleRow)
 
     def lag(self, group: str | None = None) -> Rows[rows.GroupLagRow]:
-        """How far groups are behind in each partition."""
+        """The lag of groups in each partition."""
         return Rows(group_lag(self.reader, group_ids=_only(group)), rows.GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
     ) -> Rows[rows.LagTotalsRow]:
-        """The same, put together by group, or by group and topic."""
+        """The lag of groups in total, or per topic."""
         lags = group_lag(self.reader, group_ids=_only(group))
         return Rows(lag_totals(lags, by), rows.LagTotalsRow)
 
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
     ) -> Rows[rows.GroupStatusRow]:
-        """In what state each group is, and why."""
+        """The status of each group, and its reason."""
         judged = burrow_group_statuses if rules == "burrow" else group_statuses
         return Rows(judged(self.reader, group_ids=_only(group)), rows.GroupStatusRow)
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
     ) -> Rows[rows.PartitionStatusRow]:
-        """In what state each group is with each partition, and why."""
+        """The status of each group in each partition, and its reason."""
         judged = burrow_partition_statuses if rules == "burrow" else partition_statuses
         return Rows(judged(self.reader, group_ids=_only(group)), rows.PartitionStatusRow)
 
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None
     ) -> Rows[rows.ExpiringOffsetRow]:
-        """When committed offsets expire, soonest first; `retention` in place of the cluster's."""
+        """When committed offsets expire, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
         return Rows(found, rows.ExpiringOffsetRow)
 
     def simple_groups(self, group: str | None = None) -> Rows[rows.SimpleGroupRow]:
-        """Groups that only their offsets tell of: `assign()` without joining."""
+        """Groups known only from their offsets: consumers that use `assign()` and do not join."""
         return self._view("simple_groups", rows.SimpleGroupRow, group)
 
     def hanging_transactions(self, group: str | None = None) -> Rows[rows.HangingTransactionRow]:
-        """Transactions that have held offsets of a group back for more than 15 minutes."""
+        """Transactions whose offsets of a group are pending for more than 15 minutes."""
         return self._view("hanging_transactions", rows.HangingTransactionRow, group)
 
     def offset_fetch(
@@ -227,20 +227,20 @@ class CoordinatorTables:
         *,
         require_stable: bool = False,
     ) -> list[OffsetFetchAnswer]:
-        """What the group's coordinator would answer to OffsetFetch, errors included."""
+        """The answer of the group's coordinator to OffsetFetch, errors included."""
         return offset_fetch(self.reader, group, partitions, require_stable=require_stable)
 
     def verify(
         self, bootstrap_servers: str, *, kafka: Mapping[str, str] | None = None
     ) -> Verification:
-        """Compare the tables, as they are now, with the cluster's own answers."""
+        """Compare the newest tables with the answers of the cluster's coordinators."""
         return verify_cluster(bootstrap_servers, self.reader.tables, kafka=kafka)
 
     def sql(self, select: str) -> Rows[dict[str, Any]]:
         """The answer to a SELECT in DuckDB's SQL over all tables and views.
 
         Raises:
-            ConfigurationError: it cannot be understood, or fails.
+            ConfigurationError: the query is not valid, is not a SELECT, or fails.
         """
         return Rows(query(select, self.snapshot), dict)
 
@@ -255,7 +255,7 @@ class CoordinatorTables:
         return Rows(self.reader.read(name, filters=filters), row_type)
 
 
-def _needed(package: str) -> Any:
+def _imported(package: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""What the views on the tables are: their columns, and the SELECT of those that SQL can say.
+"""The views on the tables: their columns, and their SELECT if SQL can express them.
 
-`group_lag`, `group_status`, `partition_status` and `expiring_offsets` follow from rules of the core
-and are computed by `streaming.views.snapshot`. The others are a SELECT that DuckDB and Spark both
-understand, so that an engine with the tables in its catalog has them without this program.
+`streaming.views.snapshot` computes `group_lag`, `group_status`, `partition_status` and
+`expiring_offsets` with rules of the core. Each other view is a SELECT that DuckDB and Spark both
+understand: an engine with the tables in its catalog can use it without this program.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
     **{table.name: table.schema for table in (*ALL_TABLES, ALERTS)},
     **VIEWS,
 }
-"""Every table and view by name."""
+"""The columns of every table and view by name."""
 
 SELECTS: Final[Mapping[str, str]] = {
     "simple_groups": """
@@ -68,4 +68,4 @@ SELECTS: Final[Mapping[str, str]] = {
              < moment() - INTERVAL '15' MINUTE
     """,
 }
-"""`moment()` is when the tables are looked at; 15 minutes are `StatusRules.hanging_after_ms`."""
+"""`moment()` is the time of the snapshot; 15 minutes are `StatusRules.hanging_after_ms`."""

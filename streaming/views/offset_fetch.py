@@ -1,10 +1,12 @@
-"""What an OffsetFetch request would be answered, from the tables.
+"""Answers OffsetFetch requests from the tables.
 
-The rules are those of `OffsetManager.getOffsets`, where this request was answered first, and of
-what it became: no partitions named means all that the group has committed; a partition without a
-committed offset is -1 with empty metadata and no error, as is every one of a group that is not
-there or is a share group; a log partition that is still loading
-answers COORDINATOR_LOAD_IN_PROGRESS and one that is not materialised here NOT_COORDINATOR.
+The rules are those of `OffsetManager.getOffsets` and of its successors:
+
+- Without named partitions the answer has all committed offsets of the group.
+- A partition without a committed offset answers -1 with empty metadata and no error. So does every
+  partition of a share group or of a group that does not exist.
+- A log partition that is loading answers COORDINATOR_LOAD_IN_PROGRESS. One that is not in the
+  tables answers NOT_COORDINATOR.
 
 Source: core/src/main/scala/kafka/server/OffsetManager.scala (`getOffsets`) at 0.8.2.2;
 group-coordinator/src/main/java/org/apache/kafka/coordinator/group/OffsetMetadataManager.java
@@ -38,9 +40,9 @@ def offset_fetch(
     *,
     require_stable: bool = False,
 ) -> list[OffsetFetchAnswer]:
-    """Answer for the named partitions in their order, or for all of the group's, sorted.
+    """Answer for the named partitions in their order, or for all of the group, sorted.
 
-    With `require_stable` (KIP-447) a partition that has a pending transactional offset answers
+    With `require_stable` (KIP-447) a partition with a pending transactional commit answers
     UNSTABLE_OFFSET_COMMIT instead of its committed offset.
 
     Raises:
@@ -57,7 +59,7 @@ def offset_fetch(
             for topic, partition in failed
         ]
     of_group = [("group_id", "=", group_id), ("log_partition", "=", log_partition)]
-    # Offsets may survive their group in the log; the coordinator does not answer from them.
+    # Offsets may outlive their group in the log; the coordinator does not answer with them.
     has_answers = reader.semantics != "coordinator" or _has_offsets(reader, of_group)
     committed = (
         {(row["topic"], row["partition"]): row for row in _rows(reader, "group_offsets", of_group)}
@@ -74,9 +76,9 @@ def offset_fetch(
 
 
 def coordinator_error(reader: TableReader, log_partition: int) -> str:
-    """What a coordinator that holds these tables would say to any request for the log partition.
+    """The error that a coordinator with these tables answers to requests for the log partition.
 
-    A coordinator that failed to load answers NOT_COORDINATOR, as one that does not lead it.
+    A coordinator that failed to load answers NOT_COORDINATOR, like one that is not the leader.
     """
     load = reader.load_states.get(log_partition)
     if load is not None and load.state == STATE_LOADING:
@@ -85,7 +87,7 @@ def coordinator_error(reader: TableReader, log_partition: int) -> str:
 
 
 def _has_offsets(reader: TableReader, of_group: list[tuple[str, str, Any]]) -> bool:
-    """Whether the group is there and of a type that commits offsets here."""
+    """Whether the group exists and its type commits offsets to `__consumer_offsets`."""
     found = reader.read("groups", ["group_type"], of_group)["group_type"].to_pylist()
     return bool(found) and found[0] != SHARE
 

@@ -1,8 +1,8 @@
 """The data of a command on stdout, as text, JSON or CSV.
 
-Text is for people: aligned columns (a folded table on a terminal), `-` for null, and escapes for
-characters that a terminal would obey. JSON is one object per line. Commands do not format; they
-hand rows to an `Output`.
+Text has aligned columns (a folded table on a terminal), `-` for null, and escapes for terminal
+control characters. JSON is one object per line. Commands do not format rows; they pass them to an
+`Output`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from streaming.views.text import Row, csv_lines, json_line, printable
 
 
 class Output(ABC):
-    """Where a command's data goes."""
+    """Writes the data of a command to stdout in one format."""
 
     @abstractmethod
     def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
-        """A table; text shows `columns` only, JSON all there is."""
+        """Write a table; text shows only `columns`, JSON all fields."""
 
     @abstractmethod
     def result(self, fields: Row, text: str, /) -> None:
-        """One answer: its fields for JSON, a sentence for people."""
+        """Write one result: `fields` as JSON, or `text`."""
 
 
 class JsonOutput(Output):
@@ -58,7 +58,7 @@ class TextOutput(Output):
 
 
 class CsvOutput(Output):
-    """RFC 4180 with a line of names; null is empty, what is nested is JSON."""
+    """RFC 4180 with a header line; null is empty, nested values are JSON."""
 
     for_spreadsheets = False
 
@@ -71,7 +71,7 @@ class CsvOutput(Output):
 
 
 class SpreadsheetOutput(CsvOutput):
-    """The same with no cell that a spreadsheet takes for a formula."""
+    """CSV without cells that a spreadsheet reads as a formula."""
 
     for_spreadsheets = True
 
@@ -112,7 +112,7 @@ def _element(value: Any) -> str:
 
 
 def _show_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Columns wide enough for their widest cell: nothing is cut, so that a pipe gets all of it."""
+    """Print columns as wide as their widest cell; a pipe gets all text uncut."""
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     for line in (columns, *cells):
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -120,7 +120,7 @@ def _show_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Non
 
 
 def _show_folded(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """The same on a terminal, where a cell that does not fit goes on in the next line."""
+    """Print a table on a terminal; a cell that does not fit wraps to the next line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -129,6 +129,6 @@ def _show_folded(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None
     for column in columns:
         table.add_column(column, overflow="fold")
     for line in cells:
-        # Text, since a plain string would be read for markup.
+        # rich would parse a plain string as markup.
         table.add_row(*(Text(cell) for cell in line))
     Console().print(table)

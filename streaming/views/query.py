@@ -1,7 +1,7 @@
-"""SQL over the tables and views of a snapshot: DuckDB, which sees nothing else.
+"""SQL over the tables and views of a snapshot, in DuckDB.
 
-No file, address, environment variable or Python object is within reach of a query. Queries
-from outside are answered by `streaming.views.sql.processes`.
+A query has no access to files, addresses, environment variables or Python objects.
+`streaming.views.sql.processes` runs queries of users in separate processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Queried: TypeAlias = "pa.Table | Dataset"
 
 _INTERRUPT_EVERY_S: Final = 0.1
 _WORD: Final = re.compile(r"\w+")
-_SEES_NOTHING: Final = {
+_NO_ACCESS: Final = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "secret_directory": "",
@@ -32,31 +32,31 @@ _SEES_NOTHING: Final = {
 }
 
 
-class Looked(Protocol):
-    """Tables and views as of one moment."""
+class Source(Protocol):
+    """Tables and views as of one moment, such as a `Snapshot`."""
 
     at: datetime
 
     def queried(self, name: str) -> Queried:
-        """A table or view for an engine that chooses rows and columns by itself."""
+        """A table or view for an engine that selects rows and columns itself."""
 
 
 class Answer(NamedTuple):
-    """Rows as DuckDB finds them; each column has a name of its own."""
+    """The schema of an answer, with unique column names, and its rows in batches."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
 
 
-def query(sql: str, snapshot: Looked) -> pa.Table:
-    """The answer to a SELECT; `moment()` in it is when the snapshot is looked at.
+def query(sql: str, snapshot: Source) -> pa.Table:
+    """The answer to a SELECT; `moment()` in it is the time of the snapshot.
 
     Args:
         sql: a SELECT in DuckDB's SQL.
-        snapshot: where tables and views are.
+        snapshot: the source of tables and views.
 
     Raises:
-        ConfigurationError: it cannot be understood, fails, or is no SELECT.
+        ConfigurationError: the query is not valid, is not a SELECT, or fails.
     """
     with _connected(snapshot.at) as connection:
         found = _interruptible(
@@ -68,21 +68,21 @@ def query(sql: str, snapshot: Looked) -> pa.Table:
 @contextmanager
 def answering(
     sql: str,
-    snapshot: Looked,
+    snapshot: Source,
     *,
     rows_at_once: int,
     settings: Mapping[str, str | int],
 ) -> Iterator[Answer]:
-    """The answer to a SELECT batch by batch: it is never in memory as a whole.
+    """The answer to a SELECT batch by batch; the whole answer is never in memory.
 
     Args:
         sql: a SELECT in DuckDB's SQL.
-        snapshot: where tables and views are.
-        rows_at_once: rows of a batch.
-        settings: DuckDB's, such as `memory_limit`.
+        snapshot: the source of tables and views.
+        rows_at_once: the number of rows in a batch.
+        settings: settings of DuckDB, such as `memory_limit`.
 
     Raises:
-        ConfigurationError: it cannot be understood, fails, or is no SELECT.
+        ConfigurationError: the query is not valid, is not a SELECT, or fails.
     """
     with _connected(snapshot.at, settings) as connection:
         reader = _bound(connection, sql, snapshot.queried).to_arrow_reader(rows_at_once)
@@ -94,17 +94,17 @@ def answering(
 
 
 def check(sql: str) -> None:
-    """Whether a query is valid, for any rows in the tables.
+    """Check that a query is valid; binds it to empty tables and does not run it.
 
     Raises:
-        ConfigurationError: it is not valid, or not a single SELECT.
+        ConfigurationError: the query is not valid, or not a single SELECT.
     """
     with _connected(datetime.now(timezone.utc)) as connection:
         _bound(connection, sql, lambda name: SCHEMAS[name].empty_table())
 
 
 def names_in(sql: str) -> set[str]:
-    """The tables and views that a query may ask for.
+    """The tables and views that a query may use: all names that occur in its text.
 
     >>> sorted(names_in("SELECT groups FROM Group_Lag"))
     ['group_lag', 'groups']
@@ -117,12 +117,12 @@ def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Rec
         for batch in reader:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except (OSError, pa.ArrowException) as error:
-        # DuckDB's own error, as Arrow hands it on.
+        # Arrow wraps DuckDB's error.
         raise ConfigurationError(first_line(error)) from error
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.Table]) -> pa.Table:
-    """DuckDB does not notice Ctrl-C in all of its calls, so the caller's thread waits for it."""
+    """Run the work in another thread, because not every DuckDB call reacts to Ctrl-C."""
     with ThreadPoolExecutor(1, thread_name_prefix="sql") as pool:
         answer = pool.submit(work)
         try:
@@ -134,7 +134,7 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Names of columns, each once.
+    """Column names, made unique by a number.
 
     >>> _unique(["a", "b", "a"])
     ['a', 'b', 'a_1']
@@ -153,7 +153,7 @@ def _unique(names: Sequence[str]) -> list[str]:
 def _connected(
     moment: datetime, settings: Mapping[str, str | int] | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(config={**_SEES_NOTHING, **(settings or {})})
+    connection = duckdb.connect(config={**_NO_ACCESS, **(settings or {})})
     try:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
@@ -172,5 +172,5 @@ def _bound(
     connection.execute("SET lock_configuration = true")
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise ConfigurationError("only a single SELECT is answered")
+        raise ConfigurationError("only a single SELECT is allowed")
     return connection.sql(sql)

@@ -1,4 +1,4 @@
-"""Questions that people ask of the tables, as SQL: examples of the page, and of docs/sql.md."""
+"""Example queries for the dashboard and docs/sql.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE status NOT IN ('OK', 'IDLE')
 ORDER BY lag DESC""",
     ),
     Question(
-        "Which groups are furthest behind, in time?",
+        "Which groups have the largest time lag?",
         """SELECT group_id, topic, max(time_lag_ms) / 1000 AS time_lag_s, sum(lag) AS lag
 FROM group_lag
 GROUP BY ALL
@@ -68,7 +68,7 @@ WHERE expires_at < moment() + INTERVAL 7 DAYS
 ORDER BY expires_at""",
     ),
     Question(
-        "Which groups has nobody used for a day?",
+        "Which groups have been unused for a day?",
         """SELECT g.group_id, g.state, max(o.commit_timestamp) AS last_commit
 FROM groups g LEFT JOIN group_offsets o USING (log_partition, group_id)
 WHERE g.member_count = 0
@@ -77,7 +77,7 @@ HAVING last_commit IS NULL OR last_commit < moment() - INTERVAL 1 DAY
 ORDER BY last_commit""",
     ),
     Question(
-        "Which members have never committed an offset of what they are assigned?",
+        "Which members have no committed offset for any assigned partition?",
         """WITH assigned AS (
   SELECT group_id, member_id, client_id, client_host, unnest(assignment) AS place
   FROM group_members
@@ -105,7 +105,7 @@ GROUP BY ALL
 ORDER BY ALL""",
     ),
     Question(
-        "Which partitions does nobody read, though their group has others that are read?",
+        "Which partitions have no member, although their group is stable?",
         """SELECT group_id, topic, partition, lag
 FROM group_lag
 WHERE member_id IS NULL AND group_state = 'Stable'
@@ -120,7 +120,7 @@ GROUP BY ALL
 ORDER BY rebalances DESC""",
     ),
     Question(
-        "Which members come and go?",
+        "Which members joined and left most often in the last day?",
         """SELECT group_id, client_id, client_host,
        count(*) FILTER (event = 'member_joined') AS joined,
        count(*) FILTER (event = 'member_left') AS left_
@@ -162,24 +162,24 @@ GROUP BY ALL
 ORDER BY minute DESC, commits DESC""",
     ),
     Question(
-        "Which commits were thrown away with their transaction?",
+        "Which commits were aborted with their transaction?",
         """SELECT group_id, topic, partition, committed_offset, record_timestamp, producer_id
 FROM offset_commits
 WHERE outcome = 'aborted'
 ORDER BY record_timestamp DESC""",
     ),
     Question(
-        "Which records could not be read?",
+        "Which records cannot be decoded?",
         """SELECT log_partition, record_offset, record_timestamp, record_type, reason
 FROM quarantine
 ORDER BY record_timestamp DESC""",
     ),
     Question(
-        "How much of the log is one topic's commits?",
+        "How many groups and committed offsets does each topic have?",
         """SELECT topic, count(DISTINCT group_id) AS groups, count(*) AS offsets
 FROM group_offsets
 GROUP BY ALL
 ORDER BY offsets DESC""",
     ),
 )
-"""What a group looked like at 03:14 needs no SQL of its own: any of them, as of that moment."""
+"""Each query also works for an earlier moment (`as_of`)."""

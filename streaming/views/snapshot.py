@@ -1,4 +1,4 @@
-"""All tables and views of one snapshot, each view computed once."""
+"""All tables and views of one snapshot; each view is computed at most once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _COMPUTED: Final = {
     "partition_status": "partitions",
     "expiring_offsets": "expiring",
 }
-"""The attributes of a snapshot that views are made of."""
+"""The cached attribute of `Snapshot` behind each computed view."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlace:
-    """Where another process finds the same snapshot."""
+    """The data by which another process opens the same snapshot."""
 
     tables: str
     version: int
@@ -43,7 +43,7 @@ class SnapshotPlace:
     status_rules: StatusRules
 
     def open(self, views: Mapping[str, pa.Table]) -> Snapshot:
-        """The snapshot; `views` are those that somebody has computed already.
+        """Open the snapshot; `views` are views that are already computed.
 
         Raises:
             ConfigurationError: the tables cannot be read.
@@ -53,13 +53,13 @@ class SnapshotPlace:
 
 
 class Snapshot:
-    """The tables as of one micro-batch, and what follows from them at a moment.
+    """The tables as of one micro-batch, and the views computed from them.
 
     Args:
         reader: the tables.
-        at: the moment to which ages are measured, in place of the reader's.
-        status_rules: the limits of statuses, in place of the defaults.
-        views: those that are computed already.
+        at: the end of all ages; by default the moment of the reader.
+        status_rules: the limits of statuses; by default `StatusRules()`.
+        views: views that are already computed.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Snapshot:
 
     @property
     def place(self) -> SnapshotPlace:
-        """Where another process finds it."""
+        """The data by which another process opens this snapshot."""
         tables = self.reader.tables
         if "://" not in tables:
             tables = str(Path(tables).absolute())
         return SnapshotPlace(tables, self.reader.version, self.at, self._status_rules)
 
     def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
-        """Those of some views that need not be computed any more."""
+        """The views among `names` that are already computed."""
         return {
             name: self.queried(name)
             for name, attribute in _COMPUTED.items()
@@ -119,7 +119,7 @@ class Snapshot:
         return expiring_offsets(self.reader)
 
     def queried(self, name: str) -> Queried:
-        """A table or view for an engine that chooses rows and columns by itself."""
+        """A table or view for an engine that selects rows and columns itself."""
         if name not in self._found:
             view = self._views.get(name)
             self._found[name] = self.reader.dataset(name) if view is None else view()

@@ -1,11 +1,11 @@
-"""The views for Spark: a batch data source that gives what the local reader computes.
+"""A Spark batch data source of the views.
 
     CREATE TEMPORARY VIEW group_lag USING coordinator_state
     OPTIONS (path 'tables', view 'group_lag')
 
-Each query reads the tables as they are then, or as of the option `as_of`. Spark finds the source by
-itself (`pyspark_coordinator_state`), and imports this module wherever any Python source is looked
-up: it loads what it needs when it is used.
+Each query reads the newest tables, or the tables as of the option `as_of`. Spark discovers the
+source through the package `pyspark_coordinator_state`. It imports this module whenever it looks up
+any Python source, so imports of heavy modules are inside the methods.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class CoordinatorStateViews(DataSource):
         return from_arrow_schema(VIEWS[self._view])
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Reads in one task: the tables are small, and a view is one computation."""
+        """A reader with one task: the tables are small, and a view is one computation."""
         if "path" not in self.options:
-            raise ConfigurationError("the option path, the tables folder, is missing")
+            raise ConfigurationError("the option path (the tables folder) is missing")
         return _ViewReader(self._view, self.options["path"], self.options.get("as_of"))
 
     @property
@@ -58,7 +58,9 @@ class CoordinatorStateViews(DataSource):
 
         name = self.options.get("view", "")
         if name not in VIEWS:
-            raise ConfigurationError(f"view is one of {', '.join(VIEWS)}, not {name}")
+            raise ConfigurationError(
+                f"the option view must be one of {', '.join(VIEWS)}, not {name!r}"
+            )
         return name
 
 
@@ -78,7 +80,7 @@ class _ViewReader(DataSourceReader):
 
 
 def create_views(session: SparkSession, tables: str) -> None:
-    """Make every view a temporary view of the session, by its own name."""
+    """Create a temporary view in the session for every view, with the same name."""
     from streaming.views.definitions import VIEWS
 
     path = tables.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,7 +1,6 @@
 """Values as text: escaped for a terminal, as JSON, as CSV.
 
-Group ids and metadata are chosen by clients, so every character that a terminal would obey instead
-of show is written as an escape.
+Clients choose group ids and metadata, so terminal control characters in them are escaped.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from uuid import UUID
 Row = Mapping[str, Any]
 
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""Of text that a spreadsheet takes for a formula; the last four are full-width."""
+"""Text that begins so is a formula for a spreadsheet; the last four are full-width."""
 
 
 def printable(text: str) -> str:
-    r"""The text with what a terminal would act on written as escapes, without ambiguity.
+    r"""The text with non-printable characters and backslashes as unambiguous escapes.
 
     >>> printable("orders\x1b[31m")
     'orders\\x1b[31m'
@@ -47,10 +46,10 @@ def json_line(value: Any) -> str:
 def csv_lines(
     rows: Iterable[Row], columns: Sequence[str], *, for_spreadsheets: bool = False
 ) -> Iterator[str]:
-    r"""Rows as CSV, the names first.
+    r"""Rows as CSV after a header line.
 
-    A spreadsheet takes text that begins with `=` and the like for a formula. For spreadsheets such
-    text begins with an apostrophe, names of columns too; numbers stay as they are.
+    A spreadsheet reads text that begins with `=` and the like as a formula. With
+    `for_spreadsheets` such text, also a column name, gets an apostrophe in front; numbers do not.
 
     >>> list(csv_lines([{"a": 'x"y', "b": None}, {"a": 1, "b": [2]}], ["a", "b"]))
     ['a,b\r\n', '"x""y",\r\n', '1,[2]\r\n']
@@ -68,10 +67,10 @@ def csv_lines(
 
 
 def json_value(value: Any) -> Any:
-    """The JSON form of a value that JSON has no type for.
+    """The JSON form of a value whose type JSON does not have.
 
     Raises:
-        TypeError: it has none.
+        TypeError: the value has no JSON form.
     """
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
@@ -80,7 +79,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        # What SQL sums up is one, of whole numbers too.
+        # SUM in SQL returns a decimal, also for whole numbers.
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, timedelta | UUID):
         return str(value)

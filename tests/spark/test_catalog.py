@@ -87,7 +87,7 @@ def test_what_is_written_later_is_seen(session: SparkSession, tmp_path: Path) ->
 
 def test_tables_of_another_folder_stay(session: SparkSession, tmp_path: Path) -> None:
     register(session, tables_of(tmp_path / "tables"), DATABASE)
-    with pytest.raises(ConfigurationError, match=r"is the table at .*/tables/.*, not that at"):
+    with pytest.raises(ConfigurationError, match=r"is already registered at .*/tables/.*, not at"):
         register(session, tables_of(tmp_path / "others"), DATABASE)
 
 

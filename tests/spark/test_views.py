@@ -53,5 +53,5 @@ def test_the_past_is_shown(spark: SparkSession, tables: str) -> None:
 def test_a_view_that_there_is_not(spark: SparkSession, tables: str) -> None:
     create_views(spark, tables)
     reader = spark.read.format("coordinator_state").option("view", "lag")
-    with pytest.raises(PySparkException, match="view is one of group_lag"):
+    with pytest.raises(PySparkException, match="the option view must be one of group_lag"):
         reader.load(tables).collect()

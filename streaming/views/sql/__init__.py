@@ -1,1 +1,1 @@
-"""SQL over the tables and views of a snapshot, and the processes that answer queries of others."""
+"""Processes that run SQL queries of users over the tables and views of a snapshot."""

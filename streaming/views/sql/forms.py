@@ -1,4 +1,4 @@
-"""The forms of an answer, written batch by batch: rows are Python objects for a batch at most."""
+"""Writes an answer in each form; at most one batch of rows exists as Python objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming.views.sql.question import Form
 from streaming.views.text import csv_lines, json_line
 
 NUMBER, TIME, TEXT = "number", "time", "text"
-"""Kinds of shown columns. A time is one in UTC, in ISO 8601."""
+"""Kinds of columns on a page. TIME is in UTC, in ISO 8601."""
 _KIND: Final = b"kind"
 _IS_CUT: Final = b"is_cut"
 
@@ -30,15 +30,15 @@ Write = Callable[[Answer, BinaryIO, int], None]
 
 
 def rows_at_once(form: Form) -> int:
-    """Rows of a batch: Parquet has a row group of each, the others have Python objects."""
+    """Rows per batch: more for Parquet, which writes a row group per batch."""
     return 50_000 if form is Form.PARQUET else 1_000
 
 
 def write_arrow(answer: Answer, file: BinaryIO, most_rows: int) -> None:
-    """Arrow's IPC stream.
+    """Write Arrow's IPC stream.
 
     Raises:
-        ConfigurationError: there are more than so many rows.
+        ConfigurationError: the answer has more than `most_rows` rows.
     """
     rows = 0
     with pa.ipc.new_stream(file, answer.schema) as stream:
@@ -51,10 +51,10 @@ def write_arrow(answer: Answer, file: BinaryIO, most_rows: int) -> None:
 def write_csv(
     answer: Answer, file: BinaryIO, most_rows: int, *, for_spreadsheets: bool = False
 ) -> None:
-    """RFC 4180; see `streaming.views.text.csv_lines`.
+    """Write CSV (RFC 4180); see `streaming.views.text.csv_lines`.
 
     Raises:
-        ConfigurationError: there are more than so many rows.
+        ConfigurationError: the answer has more than `most_rows` rows.
     """
     lines = csv_lines(_rows(answer), answer.schema.names, for_spreadsheets=for_spreadsheets)
     for rows, line in enumerate(lines):
@@ -63,10 +63,10 @@ def write_csv(
 
 
 def write_parquet(answer: Answer, file: BinaryIO, most_rows: int) -> None:
-    """A row group for each batch.
+    """Write Parquet with a row group for each batch.
 
     Raises:
-        ConfigurationError: there are more than so many rows.
+        ConfigurationError: the answer has more than `most_rows` rows.
     """
     rows = 0
     with pq.ParquetWriter(file, answer.schema) as writer:
@@ -77,18 +77,18 @@ def write_parquet(answer: Answer, file: BinaryIO, most_rows: int) -> None:
 
 
 def write_shown(answer: Answer, file: BinaryIO, most_rows: int) -> None:
-    """The first rows as text, for a page: Arrow's IPC stream.
+    """Write the first rows as text for a page, in Arrow's IPC stream.
 
-    It ends after so many rows, or earlier where a page would be too large: `is_cut` says so.
+    Rows after `most_rows`, or beyond the size of a page, are left out; `is_cut` is then True.
 
     Raises:
-        ConfigurationError: it has too many columns for a page.
+        ConfigurationError: the answer has too many columns for a page.
     """
     names = answer.schema.names
     if len(names) > _MOST_COLUMNS_SHOWN:
         raise ConfigurationError(
             f"the answer has {len(names):,} columns and the page shows at most "
-            f"{_MOST_COLUMNS_SHOWN:,}: choose some, or take CSV or Parquet"
+            f"{_MOST_COLUMNS_SHOWN:,}: select fewer, or download CSV or Parquet"
         )
     most_rows = min(most_rows, max(_MOST_CELLS_SHOWN // len(names), 1))
     kinds = [_kind(field.type) for field in answer.schema]
@@ -115,7 +115,7 @@ def write_shown(answer: Answer, file: BinaryIO, most_rows: int) -> None:
 
 
 def _require_at_most(most_rows: int, rows: int) -> None:
-    """A file that lacks rows would look as if it were whole."""
+    """Refuse too many rows: a truncated file would look complete."""
     if rows > most_rows:
         raise ConfigurationError(f"the answer has more than {most_rows:,} rows: add a LIMIT")
 
@@ -130,10 +130,10 @@ FORMS: Final[Mapping[Form, Write]] = {
 
 
 class ShownAnswer:
-    """What a page shows of an answer, as `write_shown` wrote it.
+    """The rows that a page shows, read from the output of `write_shown`.
 
     Args:
-        file: with the answer.
+        file: the file that `write_shown` wrote.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -160,15 +160,15 @@ def _kind(of: pa.DataType) -> str:
 def _shown(value: Any) -> str | None:
     match value:
         case None | str():
-            told = value
+            text = value
         case datetime(tzinfo=None):
-            told = f"{value:%Y-%m-%d %H:%M:%S}"
+            text = f"{value:%Y-%m-%d %H:%M:%S}"
         case datetime():
-            told = value.astimezone(timezone.utc).isoformat(timespec="microseconds")
+            text = value.astimezone(timezone.utc).isoformat(timespec="microseconds")
         case bool() | int():
-            told = str(value)
+            text = str(value)
         case _:
-            told = json_line(value).strip('"')
-    if told is not None and len(told) > _LONGEST_CELL:
-        return f"{told[:_LONGEST_CELL]}… ({len(told):,} characters)"
-    return told
+            text = json_line(value).strip('"')
+    if text is not None and len(text) > _LONGEST_CELL:
+        return f"{text[:_LONGEST_CELL]}… ({len(text):,} characters)"
+    return text

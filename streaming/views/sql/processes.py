@@ -1,8 +1,8 @@
-"""Queries from outside, each answered by a process of its own.
+"""Runs queries of users in separate processes.
 
-DuckDB computes within the process that asks it, and some of it can be neither interrupted nor held
-to a limit of memory: binding a query, one long call of a function, the views it asks for. None of
-that happens in a process that serves the page or sends alerts.
+DuckDB computes inside the process that calls it. Parts of a query can be neither interrupted nor
+limited in memory: binding it, one long function call, and computing the views that it uses. The
+processes of the dashboard and of `alert run` therefore run no user queries themselves.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from streaming.views.sql.worker import ANSWERED, READY, REFUSED, UNREADABLE
 
 _PROGRAM: Final = "from streaming.views.sql.worker import main; main()"
 _STARTS_WITHIN_S: Final = 60.0
-_KEPT: Final = frozenset({"HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH"})
-_KEPT_FOR_STORES: Final = frozenset(
+_INHERITED: Final = frozenset({"HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH"})
+_INHERITED_FOR_STORES: Final = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
 _STORE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_", "MSI_")
-_OWN: Final = {
-    # No more address space is taken than is used, and it is given back.
+_SETTINGS: Final = {
+    # These allocators reserve no more address space than they use, and return it.
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
-    # Each thread has a stack, which counts.
+    # The stack of each thread counts as address space.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "TOKIO_WORKER_THREADS": "2",
@@ -48,20 +48,18 @@ _OWN: Final = {
 
 
 class QueryTooSlow(ConfigurationError):
-    """A query took more time than it may."""
+    """A query exceeded its time limit."""
 
 
 class SqlProcesses:
-    """Processes that answer queries, a spare one among them that has started already.
-
-    Each answers one query and is replaced. With `is_reused` it goes on: that is for queries that
-    one person wrote, who may see of one what he may see of the other.
+    """Processes that answer queries; one spare process is already started.
 
     Args:
-        slots: how many queries are answered at once.
-        tables: the folders that questions are about. Processes inherit the variables that a login
-            to a store needs where one of them is in a store, and no other secret.
-        is_reused: see above.
+        slots: limits the number of concurrent queries.
+        tables: the tables folders of the queries. If one of them is in a store, processes inherit
+            the environment variables for its login. They inherit no other secrets.
+        is_reused: whether a process answers further queries. By default it answers one query and
+            is replaced. Only for queries of one author: a query may see data of an earlier one.
     """
 
     def __init__(self, slots: Slots, tables: Collection[str], *, is_reused: bool = False) -> None:
@@ -72,32 +70,32 @@ class SqlProcesses:
         self._idle: list[_Process] = []
         self._started: set[_Process] = set()
         self.close = weakref.finalize(self, _end_all, self._lock, self._started, self._idle)
-        """Ends every process, those that are answering too."""
+        """Ends every process, also those with a running query."""
 
     def warm(self) -> None:
-        """Start a process, since a query is expected."""
+        """Start a spare process if there is none: a query is expected."""
         with self._lock:
             if not self._idle and self.close.alive:
                 self._idle.append(self._new())
 
     def answer(self, question: Question) -> BinaryIO:
-        """The answer to a question in its form; the file is the caller's.
+        """The answer to a question in its form; the caller closes the file.
 
         Raises:
-            Busy: no place is free.
+            Busy: no slot is free.
             TablesUnavailable: the tables cannot be read.
-            QueryTooSlow: it takes more time than it may.
-            ConfigurationError: the query cannot be understood, fails, is no SELECT, or needs more
-                memory than it may.
+            QueryTooSlow: the query exceeds its time limit.
+            ConfigurationError: the query is not valid, is not a SELECT, fails, or exceeds another
+                limit.
         """
         with self._slots.taken():
-            process = self._taken()
+            process = self._idle_or_new()
             try:
                 return process.answer(question, keep=self._is_reused)
             finally:
                 self._put_back(process)
 
-    def _taken(self) -> _Process:
+    def _idle_or_new(self) -> _Process:
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
@@ -141,9 +139,9 @@ class _Process:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[self._file.fileno()],
                 env=environment,
-                # Python looks for modules where it starts.
+                # Python imports modules from its working directory.
                 cwd="/",
-                # Ctrl-C is for the starter.
+                # Ctrl-C in the terminal must reach only the parent.
                 start_new_session=True,
             )
         except OSError as error:
@@ -155,69 +153,70 @@ class _Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def answer(self, question: Question, *, keep: bool) -> BinaryIO:
-        """The answer, in the process's own file unless other questions follow.
+        """The answer: the file of the process, or a copy of it if more questions follow (`keep`).
 
         Raises:
             TablesUnavailable: the tables cannot be read.
-            ConfigurationError: the query is refused, or the process was ended.
+            QueryTooSlow: the query exceeds its time limit.
+            ConfigurationError: the query is refused, or the process ended.
         """
         if not self._is_ready:
-            # The time of the query begins here.
-            self._is_ready = self._said(b"", _STARTS_WITHIN_S) == READY
+            # The start of the process does not count as time of the query.
+            self._is_ready = self._reply(b"", _STARTS_WITHIN_S) == READY
         limits = question.limits
         began = time.monotonic()
-        said = self._said(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), limits.within_s)
+        verdict = self._reply(pickle.dumps(question, pickle.HIGHEST_PROTOCOL), limits.within_s)
         took_s = time.monotonic() - began
         self._file.seek(0)
-        if said == ANSWERED:
+        if verdict == ANSWERED:
             self._has_given_file = not keep
             return io.BytesIO(self._file.read()) if keep else self._file
-        if said in {REFUSED, UNREADABLE}:
+        if verdict in {REFUSED, UNREADABLE}:
             refusal = self._file.read().decode()
-            raise (ConfigurationError if said == REFUSED else TablesUnavailable)(refusal)
-        ending = self._ending()
+            raise (ConfigurationError if verdict == REFUSED else TablesUnavailable)(refusal)
+        end = self._end_reason()
         if took_s >= limits.within_s:
             raise QueryTooSlow(f"the query took more than {limits.within_s:g} s")
         raise ConfigurationError(
             f"the query needs more than {limits.memory_bytes >> 20:,} MB of memory, or makes its "
-            f"process fail ({ending})"
+            f"process fail ({end})"
         )
 
     def kill(self) -> None:
-        """End it; a thread that waits for its answer gets an error."""
+        """Kill the process; a thread that waits for its answer gets an error."""
         self._process.kill()
 
     def end(self) -> None:
-        """End it and close its pipes; an answer that it gave can still be read."""
+        """Kill the process and close its pipes; an answer that it gave can still be read."""
         self.kill()
         self._process.wait()
         for pipe in (self._stdin, self._stdout):
-            # It needs no more input.
+            # Unsent input does not matter: the process has ended.
             with suppress(BrokenPipeError):
                 pipe.close()
         if not self._has_given_file:
             self._file.close()
 
-    def _said(self, told: bytes, within_s: float) -> bytes:
-        """The process's next line; empty where it ends, or is killed for taking longer."""
-        late = Timer(within_s, self._process.kill)
-        late.daemon = True
-        late.start()
+    def _reply(self, message: bytes, within_s: float) -> bytes:
+        """Send a message and return the next line; empty if the process ends or times out."""
+        timeout = Timer(within_s, self._process.kill)
+        timeout.daemon = True
+        timeout.start()
         try:
-            self._stdin.write(told)
+            self._stdin.write(message)
             self._stdin.flush()
             return self._stdout.readline()
         except BrokenPipeError:
             return b""
         finally:
-            late.cancel()
+            timeout.cancel()
 
-    def _ending(self) -> str:
-        """How the process ended."""
+    def _end_reason(self) -> str:
+        """The signal or exit status by which the process ended."""
         code = self._process.wait()
         return Signals(-code).name if code < 0 else f"exit status {code}"
 
@@ -231,13 +230,16 @@ def _end_all(lock: threading.Lock, started: set[_Process], idle: list[_Process])
 
 
 def _environment(tables: Collection[str]) -> dict[str, str]:
-    """The variables of a process: no secrets, but those that a store's login needs."""
+    """The environment of a process: no secrets, except those for the login to a store."""
     is_in_store = any("://" in folder for folder in tables)
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT
-        or (is_in_store and (name.upper() in _KEPT_FOR_STORES or name.startswith(_STORE_PREFIXES)))
+        if name in _INHERITED
+        or (
+            is_in_store
+            and (name.upper() in _INHERITED_FOR_STORES or name.startswith(_STORE_PREFIXES))
+        )
     }
     modules = (str(Path(folder).absolute()) for folder in sys.path)
-    return {**inherited, **_OWN, "PYTHONPATH": os.pathsep.join(modules)}
+    return {**inherited, **_SETTINGS, "PYTHONPATH": os.pathsep.join(modules)}

@@ -1,4 +1,4 @@
-"""A query from outside: its tables, the form of its answer, and its limits."""
+"""A query of a user: its tables, the form of its answer, and its limits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Form(str, Enum):
     """The form in which an answer is written."""
 
     CHECKED = "checked"
-    """Nothing: only whether the query is valid, for any rows in the tables."""
+    """No answer: only checks that the query is valid."""
     ARROW = "arrow"
     SHOWN = "shown"
     CSV = "csv"
     SPREADSHEET = "spreadsheet"
-    """CSV without a cell that a spreadsheet takes for a formula."""
+    """CSV without cells that a spreadsheet reads as a formula."""
     PARQUET = "parquet"
 
 
@@ -29,10 +29,11 @@ class SqlLimits:
     """The limits of a query.
 
     Args:
-        within_s: wall-clock time from question to answer.
+        within_s: the wall-clock time of the query.
         memory_bytes: address space beyond that of an idle process; DuckDB may use up to half of it.
-        answer_bytes: size of the answer in its form.
-        most_rows: the rows after so many are left out.
+        answer_bytes: the size of the answer in its form.
+        most_rows: the number of rows. `Form.SHOWN` leaves out further rows; other forms refuse
+            the query.
     """
 
     within_s: float
@@ -47,10 +48,10 @@ class Question:
 
     Args:
         sql: a SELECT in DuckDB's SQL.
-        form: of the answer.
-        limits: what it may take.
-        place: where its snapshot is; only `Form.CHECKED` needs none.
-        views: those of the snapshot that are computed already.
+        form: the form of the answer.
+        limits: the limits of the query.
+        place: the place of its snapshot; may be None only for `Form.CHECKED`.
+        views: views of the snapshot that are already computed.
     """
 
     sql: str

@@ -1,4 +1,4 @@
-"""Limits for work of one kind: how much runs at once, and how much waits."""
+"""Limits how many operations of one kind run and wait at the same time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from threading import BoundedSemaphore
 
 
 class Busy(Exception):
-    """No place is free. The text is for the client, who may retry."""
+    """No slot is free; the message asks the client to retry."""
 
 
 class Slots:
-    """Places for work of one kind.
+    """Slots for operations of one kind.
 
     Args:
-        what: the work, as the reason of `Busy` names it.
-        at_once: how much of it runs at once.
-        waiting: how much more may wait.
-        wait_s: for so long.
+        what: the name of the operations in the message of `Busy`.
+        at_once: how many run at once.
+        waiting: how many more may wait.
+        wait_s: how long one waits at most.
     """
 
     def __init__(self, what: str, at_once: int, *, waiting: int = 0, wait_s: float = 0) -> None:
@@ -28,10 +28,10 @@ class Slots:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """A place while the block runs.
+        """Hold a slot while the block runs.
 
         Raises:
-            Busy: there is none, or none became free in time.
+            Busy: no slot is free, or none became free in time.
         """
         if not self._places.acquire(blocking=False):
             raise self._busy()
@@ -47,6 +47,6 @@ class Slots:
 
     def _busy(self) -> Busy:
         return Busy(
-            f"{self._what}: at most {self._at_once} are computed at once, and no place is free. "
-            "Try again in some seconds."
+            f"{self._what}: at most {self._at_once} are computed at once, and no slot is free. "
+            "Retry in some seconds."
         )

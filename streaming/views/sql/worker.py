@@ -1,12 +1,12 @@
-"""The process that answers queries from outside, within limits that the kernel enforces.
+"""The process that runs queries of users, within limits that the kernel enforces.
 
-`streaming.views.sql.processes` starts it. A `Question` comes by stdin, pickled. The answer goes
-into a file that the starter has open too, and one line by stdout says whether it is an answer or a
-refusal. The starter kills a process that takes too long.
+`streaming.views.sql.processes` (the parent) starts it. A pickled `Question` arrives on stdin. The
+worker writes the answer into a file that the parent has also open. One line on stdout says whether
+the file has an answer or a refusal. The parent kills a worker that takes too long.
 
-The process does not outlive its starter, whatever it is computing. When the starter dies, stdin
-closes, and the kernel sends SIGIO, which ends the process. Where the kernel sends none (macOS),
-SIGALRM ends the process shortly after the query's time is over.
+The worker does not outlive its parent. When the parent dies, stdin closes, and the kernel sends
+SIGIO, which ends the worker. On systems that send no SIGIO (macOS), SIGALRM ends it shortly after
+the time limit of the query.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ READY: Final = b"ready\n"
 ANSWERED: Final = b"answered\n"
 REFUSED: Final = b"refused\n"
 UNREADABLE: Final = b"unreadable\n"
-"""Refused, since the tables cannot be read."""
+"""Refused because the tables cannot be read."""
 
 _THREADS: Final = 2
-"""Of DuckDB and of Arrow: a query leaves other processors alone."""
+"""Threads of DuckDB and of Arrow: a query leaves the other processors free."""
 _GRACE_S: Final = 2
-"""The starter kills first."""
+"""Added to the time limit, so the parent kills the worker before the kernel does."""
 _UNCOUNTED_BYTES: Final = 128 << 20
-"""Stacks and heaps of DuckDB's threads."""
+"""Stacks and heaps of DuckDB's threads, which DuckDB does not count."""
 
 
 class _Snapshots:
-    """The snapshot of the last question: rules of one round ask for the same one."""
+    """Caches the last snapshot: the rules of one round use the same one."""
 
     def __init__(self) -> None:
         self._last: Snapshot | None = None
 
     def of(self, question: Question) -> Snapshot:
-        """The snapshot of a question, with the views that it asks for.
+        """The snapshot of a question, with the views that its query names already computed.
 
         Raises:
             TablesUnavailable: the tables cannot be read.
@@ -70,20 +70,20 @@ class _Snapshots:
             raise TablesUnavailable(str(error)) from error
         return self._last
 
-    def forget(self) -> None:
-        """Give its memory back."""
+    def clear(self) -> None:
+        """Free the memory of the snapshot."""
         self._last = None
 
 
 def main() -> None:
-    """Answer questions until stdin ends; the first argument is the descriptor of the file."""
+    """Answer questions until stdin closes; the first argument is the file descriptor of answers."""
     answer_fd = int(sys.argv[1])
     stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
-    # Lines that libraries print are not for the starter.
+    # Libraries may print to stdout; the parent must not read that.
     os.dup2(2, 1)
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The kernel ends a query rather than the page, where memory is short.
+    # If memory runs out, the kernel kills the worker and not its parent.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     pa.set_cpu_count(_THREADS)
@@ -91,7 +91,7 @@ def main() -> None:
     stdout.write(READY)
     while True:
         try:
-            question: Question = pickle.load(stdin)  # noqa: S301 - from the starter alone
+            question: Question = pickle.load(stdin)  # noqa: S301 - only the parent writes it
         except EOFError:
             return
         with _limited(question.limits):
@@ -100,14 +100,14 @@ def main() -> None:
 
 
 def _answer(question: Question, answer_fd: int, snapshots: _Snapshots) -> bytes:
-    """Write an answer or a refusal into the file; gives the verdict."""
+    """Write the answer or a refusal into the file, and return the verdict."""
     try:
         _rewind(answer_fd)
         with open(answer_fd, "wb", closefd=False) as file:
             _write(question, file, snapshots)
-    except Exception as error:  # noqa: BLE001 - the starter gets every error
+    except Exception as error:  # noqa: BLE001 - the parent gets every error
         if isinstance(error, MemoryError):
-            snapshots.forget()
+            snapshots.clear()
         _rewind(answer_fd)
         os.write(answer_fd, _refusal(error, question.limits).encode())
         return UNREADABLE if isinstance(error, TablesUnavailable) else REFUSED
@@ -129,26 +129,26 @@ def _write(question: Question, file: BinaryIO, snapshots: _Snapshots) -> None:
 
 
 def _duckdb_bytes(limits: SqlLimits) -> int:
-    """The limit of DuckDB itself, which refuses a query before the kernel refuses memory.
+    """The memory limit of DuckDB, which refuses a query before the kernel refuses memory.
 
-    DuckDB takes more address space than it counts, and where malloc fails some of its code crashes.
+    DuckDB uses more address space than it counts, and some of its code crashes if malloc fails.
     """
-    taken_bytes = (_address_space_bytes() or 0) - (_idle_bytes() or 0)
-    return max(limits.memory_bytes - taken_bytes - _UNCOUNTED_BYTES, 0) // 2
+    used_bytes = (_address_space_bytes() or 0) - (_idle_bytes() or 0)
+    return max(limits.memory_bytes - used_bytes - _UNCOUNTED_BYTES, 0) // 2
 
 
 def _refusal(error: Exception, limits: SqlLimits) -> str:
-    """Why there is no answer, in one line."""
-    told = first_line(error)
+    """The reason of a refusal in one line."""
+    message = first_line(error)
     if isinstance(error, ConfigurationError):
-        return told
+        return message
     if isinstance(error, MemoryError):
         return f"the query needs more than {limits.memory_bytes >> 20:,} MB of memory"
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return f"the answer is larger than {limits.answer_bytes >> 20} MB"
     if isinstance(error, pa.ArrowException | OverflowError | TypeError | ValueError):
-        return f"a value cannot be shown, make it text with ::VARCHAR: {told}"
-    return f"{type(error).__name__}: {told}"
+        return f"a value cannot be shown, cast it to text with ::VARCHAR: {message}"
+    return f"{type(error).__name__}: {message}"
 
 
 def _rewind(fd: int) -> None:
@@ -158,7 +158,7 @@ def _rewind(fd: int) -> None:
 
 @contextmanager
 def _limited(limits: SqlLimits) -> Iterator[None]:
-    """The kernel ends the process, or refuses it memory and disk, where the block takes more."""
+    """Set the kernel's limits: a block that exceeds them gets an error, or the process ends."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = usage.ru_utime + usage.ru_stime + limits.within_s * _THREADS + _GRACE_S
     _set_limit(resource.RLIMIT_CPU, math.ceil(cpu_s))
@@ -184,7 +184,7 @@ def _set_limit(which: int, value: int) -> None:
 
 @cache
 def _idle_bytes() -> int | None:
-    """Address space before the first query; None where the system does not tell."""
+    """Address space before the first query; None if the system does not report it."""
     return _address_space_bytes()
 
 

@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said(tables: CoordinatorTables, shared: SqlProcesses) 
             "SELECT if(range = 9000, 'x', '1')::INT FROM range(10000)",
             "Conversion Error: Could not convert string 'x'",
         ),
-        ("DROP TABLE groups", "only a single SELECT is answered"),
+        ("DROP TABLE groups", "only a single SELECT is allowed"),
     ):
         with pytest.raises(ConfigurationError, match=said) as refused:
             shared.answer(question(tables, sql, form=Form.CSV))
