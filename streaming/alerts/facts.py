@@ -66,7 +66,7 @@ class Facts:
 
     def _tables_behind(self, rule: Rule, limit: Comparison) -> Iterator[Finding]:
         key, known = AlertKey(rule.name), self._known_until
-        moment, template = pc.min(known["known_until"]).as_py(), "are {} behind the log of commits"
+        moment, template = pc.min(known["known_until"]).as_py(), "are {} behind __consumer_offsets"
         if not pc.any(known["is_sampled"]).as_py():
             # Without offset samples only the time of the last write is known.
             moment = pc.max(self.snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()

@@ -125,7 +125,7 @@ def test_where_all_is_read_nothing_is_unknown(tables: str) -> None:
     ("behind_s", "reason"),
     [
         (1, None),
-        (62, "the tables are 62 s behind the log of commits (> 1m)"),
+        (62, "the tables are 62 s behind __consumer_offsets (> 1m)"),
         # The only sample is too old to say anything; load_progress was written at 03:14.
         (
             100_000,
@@ -163,7 +163,7 @@ def test_tables_that_are_written_to_and_far_behind(tmp_path: Path) -> None:
         ],
     )
     (found,) = findings(folder, tables_behind="> 2m").values()
-    assert found[0] == "the tables are 1890 s behind the log of commits (> 2m)"
+    assert found[0] == "the tables are 1890 s behind __consumer_offsets (> 2m)"
 
 
 def test_sql(tables: str) -> None:
