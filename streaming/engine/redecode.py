@@ -35,8 +35,8 @@ from streaming.engine.table_writes import TableWrites
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
-    GONE,
     GROUP_OFFSETS,
+    LOST_REASON_PREFIX,
     PENDING_OFFSETS,
     QUARANTINE,
 )
@@ -115,7 +115,7 @@ def redecode_quarantine(
 
 
 def _quarantined(tables: str) -> list[Row]:
-    in_log = ~pc.starts_with(pc.field("reason"), GONE)
+    in_log = ~pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
     return list(delta.read(tables, QUARANTINE, where=in_log).to_pylist())
 
 

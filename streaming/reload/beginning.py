@@ -25,10 +25,10 @@ from streaming.tables import delta
 from streaming.tables.creation import set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
-    GONE,
     GROUP_EVENTS,
     KEY_TABLES,
     LOAD_PROGRESS,
+    LOST_REASON_PREFIX,
     OFFSET_COMMITS,
     PROPERTY_TOPIC_ID,
     QUARANTINE,
@@ -107,7 +107,7 @@ def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
 
 def _quarantine_gone(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
     """Say which records are gone; a reload that starts again says it once."""
-    is_lost = pc.starts_with(pc.field("reason"), GONE)
+    is_lost = pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
     known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
     said = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
     rows = [

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.tables.load_progress import LoadProgress, Progress
-from streaming.tables.schemas import GONE
+from streaming.tables.schemas import LOST_REASON_PREFIX
 
 REQUESTED = "requested"
 
@@ -141,15 +141,16 @@ def _doubts(
 def _unread(row: Progress, log_start: int) -> str:
     if row.next_offset >= log_start:
         return ""
-    return f"{GONE}{_range(row.next_offset, log_start)} were deleted before they were read"
+    lost = _range(row.next_offset, log_start)
+    return f"{LOST_REASON_PREFIX}{lost} were deleted before they were read"
 
 
 def _gone(first: int, end: int, reason: str) -> str:
     if first >= end:
         return ""
     return (
-        f"{GONE}{_range(first, end)} were read, then {reason}; their rows of history have the "
-        "outcome lost"
+        f"{LOST_REASON_PREFIX}{_range(first, end)} were read, then {reason}; their rows of history "
+        "have the outcome lost"
     )
 
 

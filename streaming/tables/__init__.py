@@ -1,4 +1,4 @@
-"""The Delta tables: schemas, the folder, writes and reads with delta-rs, upkeep, migration.
+"""The Delta tables: schemas, folder, reads and writes with delta-rs, maintenance, migration.
 
 Imports only the core; not `kafka`.
 """

@@ -1,4 +1,4 @@
-"""Rows in the shape that a table has: its columns, its types, its times."""
+"""Conversion of rows to the columns and types of a table, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MS = pa.timestamp("ms", tz="UTC")
 def with_timestamps(rows: pa.Table) -> pa.Table:
     """Turn every `<name>_ms` column of milliseconds into a timestamp column `<name>`.
 
-    Times before year 1 or after 9999 become the nearest that every reader can show.
+    A time before year 1 or after year 9999 becomes the nearest time that every reader supports.
     """
     for index, name in enumerate(rows.schema.names):
         if name.endswith(TIMESTAMP_MS):
@@ -29,7 +29,7 @@ def with_timestamps(rows: pa.Table) -> pa.Table:
 
 
 def in_ms(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a table in the columns of a schema, which has times in milliseconds."""
+    """Rows of a table in the columns of a schema with times in milliseconds."""
     columns = [
         pc.cast(rows[field.name.removesuffix("_ms")], _MS, safe=False).cast(pa.int64())
         if field.name.endswith(TIMESTAMP_MS)

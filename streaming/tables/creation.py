@@ -1,4 +1,4 @@
-"""Making the tables, and the properties that they have."""
+"""Creation of the tables, and their table properties."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from streaming.tables.schemas import (
 from streaming.tables.writer_epoch import WriterEpoch, committed
 
 _PROPERTIES = {
-    # Readers of the plain protocol know no deletion vectors.
+    # Readers of the plain protocol do not support deletion vectors.
     "delta.enableDeletionVectors": "false",
-    # The default is ten: with a commit a second a checkpoint would be written most of the time.
+    # With the default of 10 and one commit per second, checkpoints would be written all the time.
     "delta.checkpointInterval": "50",
 }
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
 
 
 def retention_properties(retention: timedelta) -> dict[str, str]:
-    """The properties by which versions of a table are kept for so long."""
+    """The table properties that keep old versions for a retention."""
     interval = f"interval {round(retention.total_seconds())} seconds"
     return {
-        # Upkeep does it, which knows what the newest snapshot is made of.
+        # Maintenance cleans the log instead: it knows the files of the newest snapshot.
         "delta.enableExpiredLogCleanup": "false",
         _FILE_RETENTION: interval,
         "delta.logRetentionDuration": interval,
@@ -39,7 +39,7 @@ def retention_properties(retention: timedelta) -> dict[str, str]:
 
 
 def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
-    """How long versions are kept by the properties of a table, None where these do not say."""
+    """The retention of old versions, from the properties of a table; None if they lack it."""
     found = re.fullmatch(r"interval (\d+) seconds", properties.get(_FILE_RETENTION, ""))
     return None if found is None else timedelta(seconds=int(found[1]))
 
@@ -51,9 +51,9 @@ def create_tables(
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables that do not exist; `properties` are those of `load_progress`.
+    """Create the tables that do not exist; `properties` go to `load_progress`.
 
-    `load_progress` comes last, so that a folder with it has every table.
+    `load_progress` is created last: a folder that has it has every table.
     """
     for table in ALL_TABLES:
         own = dict(properties) if table.name == LOAD_PROGRESS.name else {}
@@ -63,10 +63,10 @@ def create_tables(
 
 
 def create_missing(tables: str) -> None:
-    """Create the tables that a folder with `load_progress` lacks: later releases have more.
+    """Create the tables that a folder with `load_progress` lacks; later releases have more tables.
 
     Raises:
-        TablesUnavailable: one cannot be created.
+        TablesUnavailable: a table cannot be created.
     """
     known = properties_of(tables, LOAD_PROGRESS)
     create_tables(
@@ -81,7 +81,7 @@ def create_table(tables: str, table: Table, properties: Mapping[str, str]) -> No
     """Create a table unless it exists; another process may create it at the same time.
 
     Raises:
-        TablesUnavailable: it cannot be created.
+        TablesUnavailable: the table cannot be created.
     """
     path = table.path(tables)
     with delta.writing(path):
@@ -92,7 +92,7 @@ def create_table(tables: str, table: Table, properties: Mapping[str, str]) -> No
                 mode="ignore",
                 partition_by=list(table.partition_by) or None,
                 configuration={**_PROPERTIES, **properties},
-                # Else delta-rs writes a second version 0 on top of the other process's.
+                # With retries, delta-rs writes a second version 0 over that of the other process.
                 commit_properties=CommitProperties(max_commit_retries=0),
                 raise_if_key_not_exists=False,
             )
@@ -105,13 +105,13 @@ def properties_of(tables: str, table: Table) -> dict[str, str]:
     """The properties of a table.
 
     Raises:
-        TablesUnavailable: it cannot be read.
+        TablesUnavailable: the table cannot be read.
     """
     return dict(delta.open_table(tables, table).metadata().configuration)
 
 
 def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) -> int:
-    """Set table properties; return the table's version after it.
+    """Set table properties; return the new version of the table.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -129,7 +129,7 @@ def set_properties(epoch: WriterEpoch, table: Table, wanted: Mapping[str, str]) 
 
 
 def keep_snapshots(epoch: WriterEpoch, retention: timedelta) -> None:
-    """Set how long the versions of all tables are kept.
+    """Set the retention of old versions in all tables.
 
     Raises:
         ConfigurationError: there are no tables, or they cannot be written.

@@ -1,19 +1,19 @@
-"""Files that a power loss left damaged in a folder of this machine.
+"""Recovery of a local tables folder from damage by a power loss.
 
 delta-rs and Spark do not sync their files to the disk. After a power loss, files of the last
-seconds may be missing, empty, cut or full of zeros, in any order. The Delta logs are cut where that
-damage begins:
+seconds may be missing, empty, cut or full of zeros, in any order. The next process that locks the
+folder cuts the Delta logs where the damage begins:
 
-* each log at its first damaged or missing entry. delta-rs would take an empty entry for a commit
-  that changed nothing;
-* the logs of all tables at the newest snapshot whose data files are all whole. `run` reads the
-  later records from Kafka again.
+* It cuts each log at its first damaged or missing entry. delta-rs would read an empty entry as a
+  commit without changes.
+* It cuts the logs of all tables at the newest snapshot whose data files are all whole. `run` then
+  reads the later records from Kafka again.
 
-Only entries of the last minutes before the power loss are given up. Older damage has another cause;
-a person has to look at it.
+Only entries of the last minutes before the power loss are deleted. Older damage has another cause
+and is reported as an error.
 
-A store keeps an object whole or not at all, so nothing is checked there. Damage that keeps the size
-and the last bytes of a data file is not noticed.
+Stores are not checked: a store keeps an object whole or not at all. Damage that keeps the size and
+the last bytes of a data file is not detected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, TAB
 logger = logging.getLogger(__name__)
 
 MOST_UNSYNCED: Final = timedelta(minutes=10)
-"""Entries that are older than the newest one of their table by more are not given up.
+"""Entries that are more than this older than the newest entry of their table are never deleted.
 
 Linux writes changed pages to the disk within a minute (`vm.dirty_expire_centisecs`)."""
 
@@ -51,10 +51,10 @@ _CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\..*parquet")
 
 
 def cut_damaged_logs(tables: str) -> None:
-    """Cut the Delta logs of a folder to the newest snapshot that is whole.
+    """Cut the Delta logs of a folder to the newest whole snapshot.
 
-    The caller has locked the folder (`folder.locked`). Nothing is changed where all is whole, in a
-    store, and in a folder without tables.
+    The caller has locked the folder (`folder.locked`). Whole tables, stores and folders without
+    tables are not changed.
 
     Raises:
         TablesUnavailable: no recent snapshot is whole, or a file cannot be read or deleted. No
@@ -75,14 +75,14 @@ def cut_damaged_logs(tables: str) -> None:
         for log in logs.values():
             log.cut()
         if progress.newest_version is not None and not all(log.entries for log in logs.values()):
-            # The tables were being created.
+            # The power loss hit the creation of the tables.
             create_missing(tables)
 
 
 def cut_damaged_log(tables: str, table: Table) -> None:
     """Cut the Delta log of a table that belongs to no snapshot to its newest whole version.
 
-    As `cut_damaged_logs`; the caller is the only writer of the table.
+    Like `cut_damaged_logs`. The caller is the only writer of the table.
 
     Raises:
         TablesUnavailable: no recent version is whole, or a file cannot be read or deleted.
@@ -96,13 +96,13 @@ def cut_damaged_log(tables: str, table: Table) -> None:
 
 
 def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
-    """Cut the logs to the newest whole snapshot, unless all tables are whole now."""
+    """Plan a cut of the logs to the newest whole snapshot, unless all tables are whole."""
     progress = logs[LOAD_PROGRESS]
 
     @cache
     def versions_of(version: int) -> dict[Table, int]:
         rows = delta.read(progress.tables, LOAD_PROGRESS, version=version)
-        # A table that no snapshot names has the rows that it was created with: none.
+        # A table that no snapshot names is still at version 0, without rows.
         pinned = pinned_versions(rows)
         versions = {table: pinned.get(table.name, 0) for table in TABLES}
         return {**versions, LOAD_PROGRESS: version}
@@ -120,20 +120,20 @@ def _plan_cut_to_snapshot(logs: dict[Table, _DeltaLog]) -> None:
 
 
 def _require_no_rows(logs: Collection[_DeltaLog]) -> None:
-    """Refuse tables with rows whose `load_progress` is missing: nothing says how far they are."""
+    """Refuse tables that have rows but no `load_progress`: their next offsets are unknown."""
     for log in logs:
         version = log.newest_version
         if version is not None and delta.open_table(log.tables, log.table, version).file_uris():
             raise TablesUnavailable(
                 f"{log.tables} has no load_progress, but {log.table.name} has rows: restore "
-                "it from a backup, or name another folder with --tables"
+                "load_progress from a backup, or name another folder with --tables"
             )
 
 
 class _DeltaLog:
-    """The Delta log of a table on this machine: entries and checkpoints.
+    """The Delta log of a local table: entries and checkpoints.
 
-    `newest_version` is the version to cut it at, None where no version is left.
+    `newest_version` is the last version that the cut keeps; None if it keeps none.
     """
 
     def __init__(self, tables: str, table: Table) -> None:
@@ -142,31 +142,31 @@ class _DeltaLog:
         self._folder = local_path(table.path(tables)) or Path()
         self._log = self._folder / "_delta_log"
         self._is_missing = not self.entries
-        self._known_whole: dict[int, bool] = {}
+        self._whole_by_version: dict[int, bool] = {}
         newest = max((file.stat().st_mtime for file in self.entries), default=0.0)
         self._unsynced_since = newest - MOST_UNSYNCED.total_seconds()
         self.newest_version = _version(self.entries[-1]) if self.entries else None
 
     @property
     def entries(self) -> list[Path]:
-        """From the oldest to the newest one."""
+        """The entries, oldest first."""
         return self._files(_ENTRY)
 
     def is_whole(self, version: int) -> bool:
-        """Whether the data files of a version have their size and their end.
+        """Whether each data file of a version has its size and its last bytes.
 
         Raises:
-            TablesUnavailable: it cannot be read, and no file of it is damaged.
+            TablesUnavailable: the version cannot be read, although no file of it is damaged.
         """
-        if version not in self._known_whole:
-            self._known_whole[version] = self._has_whole_files(version)
-        return self._known_whole[version]
+        if version not in self._whole_by_version:
+            self._whole_by_version[version] = self._has_whole_files(version)
+        return self._whole_by_version[version]
 
     def newest(self, is_sound: Callable[[int], bool]) -> int:
         """The newest sound version up to `newest_version`.
 
         Raises:
-            TablesUnavailable: no recent one is.
+            TablesUnavailable: no recent version is sound.
         """
         for entry in reversed(self.entries):
             if self.newest_version is not None and _version(entry) <= self.newest_version:
@@ -178,8 +178,8 @@ class _DeltaLog:
     def plan_cut_at_damage(self) -> None:
         """Delete damaged checkpoints, and find the first damaged or missing entry.
 
-        Without the checkpoints, readers take the entries that these repeat. Entries before the
-        newest whole checkpoint are not read.
+        Readers without a checkpoint use the entries that it repeats. Entries before the newest
+        whole checkpoint are not read.
 
         Raises:
             TablesUnavailable: a damaged entry is not recent.
@@ -188,7 +188,7 @@ class _DeltaLog:
         damaged = [file for file in checkpoints if not _is_readable(file)]
         whole = {_version(file) for file in checkpoints} - {_version(file) for file in damaged}
         if self._hinted_checkpoint() not in whole:
-            self._forget_checkpoint_hint()
+            self._delete_checkpoint_hint()
         self._delete(damaged)
         entries = self.entries
         versions = {_version(file) for file in entries}
@@ -206,13 +206,13 @@ class _DeltaLog:
         """Find the newest whole version.
 
         Raises:
-            TablesUnavailable: no recent one is whole.
+            TablesUnavailable: no recent version is whole.
         """
         if self.newest_version is not None:
             self.newest_version = self.newest(self.is_whole)
 
     def cut(self) -> None:
-        """Delete all entries and checkpoints after `newest_version`, the newest first."""
+        """Delete all entries and checkpoints after `newest_version`, newest first."""
         last = -1 if self.newest_version is None else self.newest_version
         files = self.entries + self._files(_CHECKPOINT)
         self._delete([file for file in files if _version(file) > last])
@@ -222,20 +222,23 @@ class _DeltaLog:
             raise _damaged(entry)
 
     def _hinted_checkpoint(self) -> int:
-        """The version of the checkpoint that readers begin with; -1 where nothing sound says it."""
+        """The version in `_last_checkpoint`, where readers begin; -1 if missing or damaged."""
         try:
             return int(json.loads((self._log / "_last_checkpoint").read_bytes())["version"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return -1
 
-    def _forget_checkpoint_hint(self) -> None:
-        """Readers fail where it names a checkpoint that is gone, and find the others without it."""
+    def _delete_checkpoint_hint(self) -> None:
+        """Delete `_last_checkpoint`.
+
+        Readers fail if it names a deleted checkpoint. Without it they find the other checkpoints.
+        """
         (self._log / "_last_checkpoint").unlink(missing_ok=True)
 
     def _delete(self, files: list[Path]) -> None:
-        """Delete files of the log, the newest first."""
+        """Delete files of the log, newest first."""
         if files:
-            self._forget_checkpoint_hint()
+            self._delete_checkpoint_hint()
         for file in sorted(files, reverse=True):
             logger.warning(
                 "deleted %(file)s: a power loss damaged it or a file of its snapshot",
@@ -247,7 +250,7 @@ class _DeltaLog:
         return sorted(file for file in self._log.glob("*") if name.fullmatch(file.name))
 
     def _is_entry_whole(self, version: int) -> bool:
-        """Whether there is a log entry, not empty, and each of its lines is a JSON object."""
+        """Whether a log entry exists, is not empty, and has a JSON object in each line."""
         try:
             lines = (self._log / f"{version:020}.json").read_bytes().splitlines()
             return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
@@ -256,12 +259,12 @@ class _DeltaLog:
 
     def _has_whole_files(self, version: int) -> bool:
         if self.newest_version is None and version == 0:
-            # It was being created, and had no rows.
+            # The power loss hit the creation of the table, which has no rows.
             return True
         if self._is_missing:
             raise TablesUnavailable(
                 f"{self._folder} is missing: restore it from a backup, or move {self.tables} away "
-                "and let `run` load the log again"
+                "and start `run` to load the log again"
             )
         if self.newest_version is None or version > self.newest_version:
             return False
@@ -269,16 +272,16 @@ class _DeltaLog:
         files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
         if not all(_is_parquet(self._folder / f["path"], f["size_bytes"]) for f in files):
             return False
-        # That of the snapshots is read here, so it has to be whole within, too.
+        # The cut itself reads `load_progress`, so all bytes of its files must be readable.
         is_read = self.table is LOAD_PROGRESS
         return not is_read or all(_is_readable(self._folder / file["path"]) for file in files)
 
 
 def _damaged(where: Path) -> TablesUnavailable:
     return TablesUnavailable(
-        f"{where}, or a file that it names, is damaged, and it is too old to be given up as lost "
-        "in a power loss: restore the folder from a backup, or move it away and let `run` load "
-        "the log again"
+        f"{where} or a file that it names is damaged, and is too old for a repair after a power "
+        "loss: restore the folder from a backup, or move it away and start `run` to load the log "
+        "again"
     )
 
 
@@ -287,7 +290,7 @@ def _version(file: Path) -> int:
 
 
 def _is_parquet(file: Path, size_bytes: int) -> bool:
-    """Whether a file has its size and ends as Parquet files do."""
+    """Whether a file has its size and the last bytes of a Parquet file."""
     try:
         with file.open("rb") as opened:
             found_bytes = opened.seek(0, os.SEEK_END)
@@ -303,7 +306,7 @@ def _is_readable(file: Path) -> bool:
     """Whether all of a Parquet file can be read.
 
     Raises:
-        OSError: the operating system refuses to read it, which says nothing about the file.
+        OSError: the operating system cannot read the file; it may still be whole.
     """
     try:
         read_table(file, partitioning=None)
@@ -312,6 +315,6 @@ def _is_readable(file: Path) -> bool:
     except OSError as error:
         if error.errno is not None:
             raise
-        # Arrow's own, of bytes that are no Parquet.
+        # Arrow raises this without an `errno` for bytes that are not Parquet.
         return False
     return True

@@ -1,4 +1,4 @@
-"""Delta tables, read by delta-rs. `writer` has the writes."""
+"""Reads of Delta tables with delta-rs; `writer` has the writes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def files_of(
     table: Table,
     pruned: list[tuple[str, str, Any]] | None = None,
 ) -> Dataset:
-    """The files of a table, opened once they are read.
+    """The files of a table as an Arrow dataset; a file is opened when it is read.
 
-    delta-rs's own dataset brings what is known of each file's values over to Arrow, some
-    milliseconds a file, and tables that are appended to by the second have many.
+    delta-rs's own dataset converts the statistics of each file for Arrow, which takes some
+    milliseconds per file. Tables with an append each second have many files.
 
     Raises:
-        ConfigurationError: the table has features that no reader of the plain protocol knows.
+        ConfigurationError: the table needs a newer reader than that of the plain protocol.
     """
     if opened.protocol().min_reader_version > _READER_VERSION:
         raise ConfigurationError(
-            f"{table.path(tables)} has features that this program does not write, such as "
-            "deletion vectors: make the table again without them"
+            f"{table.path(tables)} has Delta features that this program does not support, such as "
+            "deletion vectors: create the table again without them"
         )
-    # A file lies below the folders of its partition values.
+    # The path of a file begins with the folders of its partition values.
     depth = 1 + len(table.partition_by)
     uris = opened.file_uris(file_pruning_predicate=pruned)
     return dataset(
@@ -66,28 +66,28 @@ def rows_of(
     where: pc.Expression | None = None,
     pruned: list[tuple[str, str, Any]] | None = None,
 ) -> pa.Table:
-    """Rows with the types of the table's schema: delta-rs may give other widths.
+    """Rows with the types of the table's schema; delta-rs may return other widths.
 
     Args:
-        opened: the table at some version.
+        opened: the table, opened at a version.
         tables: the tables folder.
-        table: which of its tables it is.
-        columns: all where None.
-        where: what rows fit.
-        pruned: conditions by whose values files are left out.
+        table: the table.
+        columns: the columns to read; all if None.
+        where: the filter of rows; all rows if None.
+        pruned: conditions on statistics and partition values that exclude whole files.
 
     Raises:
-        ConfigurationError: they cannot be read.
+        ConfigurationError: the rows cannot be read.
     """
     columns = table.schema.names if columns is None else list(columns)
-    # VACUUM may have been here, or the store may be away.
+    # VACUUM may have deleted a file, or the store may be unreachable.
     with reading(table.path(tables)):
         files = files_of(opened, tables, table, pruned)
         try:
             found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
-            # Strings are views in files that delta-rs merged, compacted or wrote anew; pyarrow
-            # filters by none before it has read them, and tells which files are such by failing.
+            # In files that delta-rs merged, compacted or rewrote, strings are views. pyarrow cannot
+            # push a filter down to views and fails, so it reads all rows and filters them then.
             read_rows = files.scanner().to_reader()
             found = Scanner.from_batches(read_rows, columns=columns, filter=where).to_table()
     fields = [table.schema.field(name) for name in found.column_names]
@@ -103,16 +103,16 @@ def read(
     where: pc.Expression | None = None,
     version: int | None = None,
 ) -> pa.Table:
-    """A table, as it was at a version where one is given."""
+    """The rows of a table at a version, or at the newest."""
     found = open_table(tables, table, version)
     return rows_of(found, tables, table, columns, where=where)
 
 
 def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTable:
-    """A table, as it was at a version where one is given.
+    """Open a table at a version, or at the newest.
 
     Raises:
-        TablesUnavailable: it cannot be read.
+        TablesUnavailable: the table cannot be read.
     """
     path = table.path(tables)
     with reading(path):
@@ -120,7 +120,7 @@ def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTa
 
 
 def has_change_data_feed(opened: DeltaTable) -> bool:
-    """Whether delta-rs's own MERGE wrote the table: its strings may be views."""
+    """Whether a table has a change data feed; delta-rs's MERGE then wrote its strings as views."""
     return opened.metadata().configuration.get(CHANGE_DATA_FEED) == "true"
 
 
@@ -129,8 +129,8 @@ def current_version(tables: str, table: Table) -> int:
     return open_table(tables, table).version()
 
 
-def said(error: BaseException) -> str:
-    """The first line of an error's text, and the causes that delta-rs gives a line each."""
+def error_text(error: BaseException) -> str:
+    """The first line of an error's text and its causes, which delta-rs prints one per line."""
     first, *others = _COLOUR.sub("", str(error) or type(error).__name__).splitlines()
     causes = [line.partition(_CAUSE)[2].strip() for line in others if _CAUSE in line]
     return ": ".join([first, *causes])
@@ -138,15 +138,15 @@ def said(error: BaseException) -> str:
 
 @contextmanager
 def _naming(operation: str, path: str) -> Iterator[None]:
-    """Name the table or folder that an operation fails on.
+    """Convert a failure of an operation into an error that names the table or folder.
 
     Raises:
-        TablesUnavailable: it fails.
+        TablesUnavailable: the operation failed.
     """
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise TablesUnavailable(f"cannot {operation} {path}: {said(error)}") from error
+        raise TablesUnavailable(f"cannot {operation} {path}: {error_text(error)}") from error
 
 
 reading = partial(_naming, "read")

@@ -1,4 +1,4 @@
-"""Times as people write them: 60s, 5m, 1h or 7d; and intervals as Spark's triggers have them."""
+"""Durations such as 60s, 5m, 1h or 7d, and intervals in the form of Spark's triggers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def parse_duration(text: str) -> timedelta:
-    """A number and a unit.
+    """Parse a duration: a number and a unit.
 
     >>> parse_duration("1.5h")
     datetime.timedelta(seconds=5400)
 
     Raises:
-        ValueError: no duration.
+        ValueError: the text is not a duration, or too long.
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no duration: {DURATION_FORM}")
+        raise ValueError(f"{text!r} is not a duration such as {DURATION_FORM}")
     try:
         return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
     except OverflowError as error:
@@ -33,13 +33,13 @@ _INTERVAL: Final = re.compile(r"(?P<number>\d+) (?P<unit>millisecond|second|minu
 
 
 def parse_interval(text: str) -> timedelta:
-    """An interval such as Spark's triggers take.
+    """Parse an interval in the form of Spark's triggers.
 
     >>> parse_interval("5 seconds"), parse_interval("1 day")
     (datetime.timedelta(seconds=5), datetime.timedelta(days=1))
 
     Raises:
-        ValueError: no interval.
+        ValueError: the text is not an interval, or too long.
     """
     found = _INTERVAL.fullmatch(text)
     if found is None:

@@ -1,4 +1,4 @@
-"""Folders on this machine and in stores, as Arrow's file systems."""
+"""Local folders and object stores as Arrow file systems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 
 
 class _Store(DeltaStorageHandler):
-    """delta-rs's, which (1.6) cannot write what Arrow hands it: buffers, not bytes."""
+    """delta-rs's handler, with a fix: delta-rs 1.6 cannot write buffers, which Arrow passes."""
 
     def open_output_stream(
         self, path: str, metadata: dict[str, str] | None = None
@@ -40,7 +40,7 @@ class _Bytes(io.RawIOBase):
 
 
 def local_path(location: str) -> Path | None:
-    """The folder on this machine that a path or a `file:` address names; None for a store.
+    """The local folder of a path or a `file:` address; None for a store.
 
     >>> local_path("file:///data/my%20tables"), local_path("file:/data/t"), local_path("s3://b/t")
     (PosixPath('/data/my tables'), PosixPath('/data/t'), None)
@@ -51,11 +51,11 @@ def local_path(location: str) -> Path | None:
 
 
 def file_system(location: str) -> FileSystem:
-    """The folder at a path or an address.
+    """The Arrow file system of a folder, given by a path or an address.
 
-    Arrow's own on this machine, delta-rs's for a store. delta-rs's is Python code that Arrow calls
-    on threads of its own; one of them may be left when the interpreter ends, which aborts the
-    process.
+    It is Arrow's own for a local folder, and delta-rs's for a store. delta-rs's is Python code that
+    Arrow calls on its own threads. If such a thread still runs when the interpreter exits, the
+    process aborts.
     """
     path = local_path(location)
     if path is None:

@@ -1,4 +1,4 @@
-"""The tables folder: locked on this machine, checked, created."""
+"""The tables folder: its local lock, its checks and its creation."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ LOCK_FILE = "_coordinator_state.lock"
 
 @contextmanager
 def locked(tables: str, lock_file: str = LOCK_FILE, writer: str = "run") -> Iterator[None]:
-    """Lock a folder of this machine against a second writer, and make it if it is missing.
+    """Lock a local folder against a second writer; create the folder if it is missing.
 
     A store has no lock: there the writer epoch (`writer_epoch`) fences the older writer. Writers of
-    other tables have another `lock_file`, and `writer` names their command. The holder is alone, so
-    damage by a power loss is removed here (`damage`).
+    other tables use another `lock_file`, and `writer` names their command. The lock makes the
+    caller the only writer, so it also repairs damage by a power loss (`damage`).
 
     Raises:
-        ConfigurationError: another process holds the lock, the folder cannot be made, or its tables
-            are damaged.
+        ConfigurationError: another process holds the lock, the folder cannot be created, or its
+            tables are damaged.
     """
     folder = local_path(tables)
     if folder is None:
@@ -60,7 +60,8 @@ def locked(tables: str, lock_file: str = LOCK_FILE, writer: str = "run") -> Iter
                 cut_damaged_logs(tables)
         except BlockingIOError as error:
             raise ConfigurationError(
-                f"another {writer} is writing to {tables}: stop it, or name another folder"
+                f"another {writer} is writing to {tables}: stop it, or name another folder with "
+                "--tables"
             ) from error
         except OSError as error:
             raise ConfigurationError(
@@ -73,29 +74,29 @@ def has_tables(tables: str) -> bool:
     """Whether a folder has tables; `load_progress` is created last.
 
     Raises:
-        TablesUnavailable: the store does not tell.
+        TablesUnavailable: the folder cannot be read.
     """
     with delta.reading(tables):
         return DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables))
 
 
 def require_same_source(tables: str, *, cluster_id: str, semantics: Semantics) -> None:
-    """Refuse a folder whose tables are of another cluster or semantics.
+    """Refuse a folder whose tables have another cluster or other semantics.
 
     Raises:
-        ConfigurationError: they are, or they cannot be migrated.
+        ConfigurationError: the cluster or the semantics differ, or the tables cannot be migrated.
     """
     reader = TableReader(tables, any_format=True)
     require_migratable(tables, reader.format_version)
     if reader.cluster_id != cluster_id:
         raise ConfigurationError(
-            f"{tables} holds the tables of cluster {reader.cluster_id}, but this is {cluster_id}: "
-            "name another folder with --tables"
+            f"{tables} has the tables of cluster {reader.cluster_id}, but the brokers belong to "
+            f"cluster {cluster_id}: name another folder with --tables"
         )
     if reader.semantics != semantics.value:
         raise ConfigurationError(
-            f"{tables} was loaded with --semantics {reader.semantics}, now it is "
-            f"{semantics.value}: pass --semantics {reader.semantics}, or load into another folder"
+            f"{tables} was loaded with --semantics {reader.semantics}, not {semantics.value}: "
+            f"pass --semantics {reader.semantics}, or name another folder with --tables"
         )
 
 
@@ -108,9 +109,9 @@ def create(
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
     change_data_feed: bool = False,
 ) -> None:
-    """Create the tables of a folder that has none; `progress` says which log they are for.
+    """Create the tables of a folder without tables; `progress` has cluster, topic and semantics.
 
-    Two processes may do so at the same time: each table is created once.
+    Two processes may do this at the same time; each table is created once.
 
     Raises:
         TablesUnavailable: a table cannot be created.
@@ -137,7 +138,7 @@ def keep_up_to_date(
     offsets_retention_ms: int,
     snapshot_retention: timedelta,
 ) -> None:
-    """Set the properties of the tables that may change from one run to the next.
+    """Set the table properties that may differ between two runs.
 
     Raises:
         TablesUnavailable: a table is missing, or cannot be written.

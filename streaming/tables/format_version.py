@@ -1,4 +1,4 @@
-"""What is said of tables that another release made."""
+"""Checks of the format version of tables that another release created."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ OLDEST_MIGRATABLE: Final = 2
 
 
 def require_current(tables: str, found: str) -> None:
-    """Refuse tables that this program does not read.
+    """Refuse tables that this release cannot read.
 
     Raises:
-        ConfigurationError: their format version is another one; it says what to do.
+        ConfigurationError: the tables have another format version; the message says what to do.
     """
     if found == FORMAT_VERSION:
         return
     require_migratable(tables, found)
     raise ConfigurationError(
-        f"{tables} has tables of format version {found}, this program reads {FORMAT_VERSION}: "
-        f"`coordinator-state maintain --tables {tables}` migrates them, and `run` when it starts"
+        f"{tables} has tables of format version {found}, but this release reads {FORMAT_VERSION}: "
+        f"start `run`, or `coordinator-state maintain --tables {tables}`, to migrate them"
     )
 
 
 def require_migratable(tables: str, found: str) -> None:
-    """Refuse tables that are from before what can be migrated, or from a later release.
+    """Refuse tables that are too old for a migration, or were created by a newer release.
 
     Raises:
-        ConfigurationError: they are.
+        ConfigurationError: the format version is too old or too new.
     """
     has = f"{tables} has tables of format version {found}"
     if not found.isdecimal() or int(found) > int(FORMAT_VERSION):
         raise ConfigurationError(
-            f"{has}, which a newer release made; this program knows {FORMAT_VERSION} at most: "
-            "upgrade it, or name another folder"
+            f"{has}, which a newer release created; this release reads {FORMAT_VERSION} at most: "
+            "upgrade coordinator-state, or name another folder with --tables"
         )
     if int(found) < OLDEST_MIGRATABLE:
         raise ConfigurationError(
-            f"{has}, which cannot be migrated, since groups were replayed by other rules: load "
-            "the log again, by `run` with a new folder for --tables and for --checkpoint"
+            f"{has}, which cannot be migrated, because they replay groups by other rules: load "
+            "the log again by `run` with a new folder for --tables and for --checkpoint"
         )

@@ -1,4 +1,4 @@
-"""How far the load is: the rows of `load_progress`, kept by the one process that writes them."""
+"""The progress of the load: the rows of `load_progress`, as their one writer keeps them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Progress:
-    """One log partition.
+    """The progress of one log partition.
 
-    `records_unaccounted` is by how much the counts of micro-batches were off, in sum: each record
-    of a micro-batch that no outcome tells of, and each that two tell of.
-    `has_caught_up` is of this run only: a restart loads what it missed before it is current again.
-    `current_at` is when it was at its end last, before that when its load began, by the brokers'
-    clock: a tombstone that Kafka's cleaner has removed unread was written after it.
+    `records_unaccounted` counts the records under no outcome, or under two, over all micro-batches.
+    `has_caught_up` is of this run only: after a restart the log partition is `loading` until it
+    has caught up again.
+    `current_at` is when the log partition was last read to its end, or else when its load began, by
+    the brokers' clock. A tombstone that Kafka's cleaner removed unread was written after it.
     """
 
     state: str = STATE_LOADING
@@ -56,17 +56,17 @@ class Progress:
 
     @property
     def is_begun(self) -> bool:
-        """Whether anything of it was read; not if it has had no leader since the first start."""
+        """Whether its load has begun; False if it has been leaderless since the first start."""
         return self.next_offset > 0 or self.current_at is not None
 
     @property
     def is_reloading(self) -> bool:
-        """Whether it is loaded from the log start on, its rows being those of before."""
+        """Whether it is being reloaded; until the end its rows are those before the reload."""
         return is_reloading(self.reload_reason, self.reloaded_at)
 
     @property
     def records_accounted(self) -> int:
-        """What `records_read` must be, and grow by with each micro-batch: each is one of these."""
+        """The sum over all outcomes; it must equal `records_read` after each micro-batch."""
         return (
             self.records_applied
             + self.records_superseded
@@ -76,7 +76,7 @@ class Progress:
         )
 
 
-_MOST_AHEAD = timedelta(days=1)
+_MAX_CLOCK_DIFFERENCE = timedelta(days=1)
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _COLUMNS = (
     "state",
@@ -99,7 +99,7 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class LoadProgress:
-    """All log partitions, and the table versions that belong together."""
+    """The progress of all log partitions, and the versions of the tables of the snapshot."""
 
     cluster_id: str
     topic_id: str
@@ -110,12 +110,12 @@ class LoadProgress:
     batch_id: int = -1
     updated_at: datetime = _NEVER
     reported_offset_total: int = 0
-    _ahead: timedelta = timedelta(0)
-    """The brokers' clock minus ours, as the last records say that were read as they came."""
+    _clock_difference: timedelta = timedelta(0)
+    """The brokers' clock minus ours, by the last records that were read right after their write."""
 
     @classmethod
     def nothing(cls, *, cluster_id: str, topic_id: str, semantics: Semantics) -> LoadProgress:
-        """Before the first micro-batch: every table is at version 0, as it was created."""
+        """The progress before the first micro-batch: every table is at version 0."""
         return cls(
             cluster_id=cluster_id,
             topic_id=topic_id,
@@ -125,7 +125,7 @@ class LoadProgress:
 
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
-        """The load progress of a folder as of a snapshot."""
+        """The load progress of a snapshot."""
         return cls.from_arrow(
             reader.read(LOAD_PROGRESS.name),
             cluster_id=reader.cluster_id,
@@ -137,11 +137,11 @@ class LoadProgress:
     def from_arrow(
         cls, rows: pa.Table, *, cluster_id: str, topic_id: str, semantics: Semantics
     ) -> LoadProgress:
-        """What the table holds; an empty table means that nothing is loaded."""
+        """The load progress from the rows of the table; without rows nothing is loaded yet."""
         progress = cls.nothing(cluster_id=cluster_id, topic_id=topic_id, semantics=semantics)
         for row in rows.to_pylist():
             found = {name: row[name] for name in _COLUMNS}
-            # Null where nothing was written since the tables came from an earlier release.
+            # Null in rows of an earlier release.
             found["records_unaccounted"] = found["records_unaccounted"] or 0
             progress.rows[row["log_partition"]] = Progress(**found)
             progress.query_id = row["query_id"]
@@ -152,10 +152,10 @@ class LoadProgress:
         return progress
 
     def require_no_gap(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Refuse a micro-batch that begins behind what the tables have not seen.
+        """Refuse a micro-batch that begins after the next offset of a log partition.
 
         Raises:
-            ConfigurationError: record offsets were passed over.
+            ConfigurationError: the micro-batch would skip record offsets.
         """
         for report in reports:
             log_partition, from_offset = report["log_partition"], report["from_offset"]
@@ -164,21 +164,21 @@ class LoadProgress:
                 continue
             if from_offset > row.next_offset:
                 raise ConfigurationError(
-                    f"log partition {log_partition}: the tables end before record offset "
-                    f"{row.next_offset}, and the query goes on at {from_offset}; its checkpoint "
-                    "belongs to other tables: name a new folder with --checkpoint and the query "
-                    "goes on from where the tables are"
+                    f"log partition {log_partition}: the tables continue at record offset "
+                    f"{row.next_offset}, but the checkpoint at {from_offset}, so it belongs to "
+                    "other tables: name a new folder with --checkpoint, and the query continues "
+                    "from the tables"
                 )
 
     def were_at_end(self, last_at_end: Mapping[int, datetime]) -> None:
-        """Log partitions were read to their end at these times, if not later."""
+        """Record when log partitions were last read to their end; a later known time stays."""
         for log_partition, at in last_at_end.items():
             row = self.rows.get(log_partition)
             if row is not None and row.current_at is not None and not row.is_reloading:
                 row.current_at = max(row.current_at, at)
 
     def wait_for(self, log_partitions: Collection[int]) -> bool:
-        """Set which log partitions have no leader; return whether that is news."""
+        """Set which log partitions are leaderless; return whether this changed."""
         before = {p for p, row in self.rows.items() if row.state == STATE_WAITING}
         for log_partition in before.difference(log_partitions):
             self.rows[log_partition].state = STATE_LOADING
@@ -189,7 +189,7 @@ class LoadProgress:
         return before != set(log_partitions)
 
     def finish_reload(self, log_partitions: Iterable[int], reloaded_at: datetime) -> None:
-        """Log partitions whose rows are now those of all of their log."""
+        """Mark log partitions as reloaded; their counts start again from 0."""
         for log_partition in log_partitions:
             self.rows[log_partition] = Progress(
                 reload_reason=self.rows[log_partition].reload_reason, reloaded_at=reloaded_at
@@ -205,21 +205,21 @@ class LoadProgress:
         newest: Mapping[int, datetime],
         read_at: datetime,
     ) -> int:
-        """Move on by one micro-batch; give the number of records it read.
+        """Advance by one micro-batch; return the number of records it read.
 
         Args:
-            reports: the reader's `progress` rows.
-            counts: what became of the micro-batch's rows.
-            kept: rows per log partition that were not applied before.
-            pending: pending offsets now, by log partition.
-            newest: the newest timestamp of the micro-batch's records, per log partition.
+            reports: the `progress` rows of the source.
+            counts: the outcomes of the micro-batch's records.
+            kept: number of rows that were not applied before, by log partition.
+            pending: number of pending offsets now, by log partition.
+            newest: the newest timestamp of the micro-batch's records, by log partition.
             read_at: when the micro-batch began; it was planned just before.
         """
         read_in_all = 0
         for report in reports:
             log_partition = report["log_partition"]
             row = self.rows.setdefault(log_partition, Progress())
-            # A range that was applied before is neither read nor superseded again.
+            # The records of a range that was applied before are already counted.
             is_new = report["from_offset"] >= row.next_offset
             superseded = report["records_superseded"] if is_new else 0
             read = kept.get(log_partition, 0) + superseded
@@ -238,13 +238,13 @@ class LoadProgress:
             if row.has_caught_up and log_partition in newest:
                 self._compare_clocks(newest[log_partition], read_at)
             if is_at_end or row.current_at is None:
-                row.current_at = read_at + self._ahead
+                row.current_at = read_at + self._clock_difference
             row.has_caught_up = row.has_caught_up or is_at_end
             row.state = STATE_CURRENT if row.has_caught_up else STATE_LOADING
             read_in_all += read
             accounted = row.records_accounted - accounted_before
             if accounted != read:
-                # A fault of this program, not of the log: it is said, and the load goes on.
+                # This is a bug of this program, not damage of the log, so the load continues.
                 row.records_unaccounted += abs(read - accounted)
                 logger.error(
                     "log partition %(log_partition)s: %(records_read)s records read but "
@@ -261,14 +261,14 @@ class LoadProgress:
         return read_in_all
 
     def _compare_clocks(self, written_at: datetime, read_at: datetime) -> None:
-        """Compare the brokers' clock and ours by a record that was read soon after it came."""
-        ahead = written_at - read_at
-        # A record may have any timestamp.
-        if abs(ahead) < _MOST_AHEAD:
-            self._ahead = ahead
+        """Compare the brokers' clock with ours, by a record that was read right after its write."""
+        difference = written_at - read_at
+        # Clients may set any timestamp.
+        if abs(difference) < _MAX_CLOCK_DIFFERENCE:
+            self._clock_difference = difference
 
     def write(self, writer: Writer) -> None:
-        """Write the rows; this makes a new snapshot.
+        """Write the rows, which commits a new snapshot.
 
         Raises:
             WriterFenced: a newer writer has taken over.

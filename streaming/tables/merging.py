@@ -1,4 +1,4 @@
-"""delta-rs's own MERGE, for tables with a change data feed; see `Writer.merge`."""
+"""MERGE with delta-rs, for tables with a change data feed; see `Writer.merge`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def merge_rows(
     *,
     properties: CommitProperties,
 ) -> None:
-    """MERGE rows into a table; its change data feed gets each row.
+    """MERGE rows into a table; delta-rs writes each changed row to the change data feed.
 
-    `keys` are those of the table's rows, which only deletions need.
+    `keys` are the keys of the table's rows; only a MERGE with deletions needs them.
     """
     rows = source
     for field in table.schema:
-        # A row that takes another one away has nothing but its key.
+        # A source row that deletes has only its key; its other columns are null.
         column = column_of(source, field).cast(field.type)
         index, nullable = rows.schema.get_field_index(field.name), field.with_nullable(True)
         rows = (
@@ -39,17 +39,18 @@ def merge_rows(
             else rows.set_column(index, nullable, column)
         )
     if deletes is not None and keys is not None:
-        # delta-rs (1.6) takes a row that neither comes nor finds another one for one of nulls.
+        # delta-rs 1.6 treats an unmatched row that is not inserted as all-null, so a deletion
+        # without a row to delete is left out.
         key = list(table.key)
         numbered = rows.select(key).append_column("row", pa.array(np.arange(rows.num_rows)))
-        there = numbered.join(keys, key, join_type="left semi")
-        is_there = pc.is_in(pa.array(np.arange(rows.num_rows)), there["row"].combine_chunks())
+        matched = numbered.join(keys, key, join_type="left semi")["row"].combine_chunks()
+        is_matched = pc.is_in(pa.array(np.arange(rows.num_rows)), matched)
         is_deleted = pc.fill_null(rows[deletes], fill_value=False).combine_chunks()
-        rows = rows.filter(pc.or_(pc.invert(is_deleted), is_there))
+        rows = rows.filter(pc.or_(pc.invert(is_deleted), is_matched))
     values = {name: f"s.{name}" for name in table.schema.names}
-    gone = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
-    are_theirs = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
-    is_newer = f"(s.{guard} >= t.record_offset OR {are_theirs})"
+    deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
+    is_replaced = f"t.log_partition IN ({', '.join(map(str, replaced)) or 'NULL'})"
+    is_newer = f"(s.{guard} >= t.record_offset OR {is_replaced})"
     merging = opened.merge(
         rows,
         " AND ".join(f"t.{name} = s.{name}" for name in table.key),
@@ -58,8 +59,8 @@ def merge_rows(
         streamed_exec=False,
         commit_properties=properties,
     )
-    merging = merging.when_matched_delete(f"{gone} AND {is_newer}")
-    merging = merging.when_matched_update(values, f"NOT {gone} AND {is_newer}")
+    merging = merging.when_matched_delete(f"{deletes_row} AND {is_newer}")
+    merging = merging.when_matched_update(values, f"NOT {deletes_row} AND {is_newer}")
     if replaced:
-        merging = merging.when_not_matched_by_source_delete(are_theirs)
-    merging.when_not_matched_insert(values, f"NOT {gone}").execute()
+        merging = merging.when_not_matched_by_source_delete(is_replaced)
+    merging.when_not_matched_insert(values, f"NOT {deletes_row}").execute()

@@ -1,17 +1,18 @@
-"""Tables of an earlier release, migrated to those that this one reads and writes.
+"""Migration of the tables of an earlier release to the current format version.
 
-A folder says its format version in a property of `load_progress`. Each version added:
+The format version of a folder is a property of `load_progress`. Each version added:
 
-* 2: groups of every type whole, replayed by other rules than before;
+* 2: complete groups of every type, replayed by new rules;
 * 3: `subscription_json` and `assignment_json` of `group_members`;
-* 4: `group_events`; `end_markers` of `log_offsets` soon after it;
-* 5: `records_unaccounted` and the columns about reloads of `load_progress`;
+* 4: `group_events`; soon after it `end_markers` of `log_offsets`;
+* 5: `records_unaccounted` of `load_progress`, and its columns about reloads;
 * 6: `writer_epoch` of `load_progress`. Releases before it do not check the epoch.
 
-From 2 on nothing has to be read from Kafka again: missing tables and columns are added, empty, and
-the JSON columns follow from the bytes beside them. `group_events` begins with the migration.
+A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
+without values, and fills the JSON columns from the columns of bytes. `group_events` begins with the
+migration.
 
-The version is set last, and each step is idempotent: a migration that was interrupted is repeated.
+The version is set last, and each step is idempotent: an interrupted migration is repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _WITH_MEMBER_JSON: Final = 3
 
 
 def migrate(writer: Writer, found: str) -> None:
-    """Migrate all tables of a folder, which exist and have no unfinished micro-batch.
+    """Migrate all tables of a folder. All exist and have no unfinished micro-batch.
 
     Args:
         writer: the folder's writer.
@@ -96,7 +97,7 @@ def add_columns(epoch: WriterEpoch) -> None:
 
 
 def _write_member_json(writer: Writer) -> None:
-    """Fill the JSON columns of `group_members` from the bytes beside them."""
+    """Fill the JSON columns of `group_members` from its columns of bytes."""
     reader = TableReader(writer.tables, any_format=True)
     groups = reader.read(GROUPS.name, ["log_partition", "group_id", "protocol_type", "protocol"])
     protocols = {

@@ -1,4 +1,4 @@
-"""Opening a tables folder for writing."""
+"""The opening of a tables folder for writing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def open_for_writing(tables: str, holder: str) -> Writer:
     """Take over a folder: fence its older writer, roll back its unfinished micro-batch, migrate.
 
     Args:
-        tables: the tables folder; it has tables.
-        holder: the command that takes over, for the last message of the older writer.
+        tables: the tables folder, which has tables.
+        holder: the command that takes over; the fenced writer names it in its last message.
 
     Raises:
         ConfigurationError: there are no tables, or they cannot be migrated.
@@ -43,7 +43,7 @@ def open_for_writing(tables: str, holder: str) -> Writer:
 
 
 def recover(writer: Writer) -> None:
-    """Roll back a micro-batch that was not finished, so that the next one begins at a snapshot.
+    """Roll back an unfinished micro-batch, so the next one begins at a snapshot.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -51,13 +51,13 @@ def recover(writer: Writer) -> None:
     """
     writer.epoch.require_current()
     if roll_back(writer):
-        # A table that nothing was written to since its migration is restored to before that.
+        # A table without a write since its migration is restored to a version before it.
         add_columns(writer.epoch)
         pin(writer)
 
 
 def _newest_epoch(tables: str) -> int:
-    """The newest epoch in any table: a power loss may have taken that of `load_progress`."""
+    """The newest epoch in any table: a power loss may have removed it from `load_progress`."""
     if local_path(tables) is None:
         return 0
     paths = [table.path(tables) for table in ALL_TABLES]

@@ -1,8 +1,8 @@
-"""Reading the tables without Spark, all of them as of one micro-batch.
+"""Reads of the tables without Spark, all at the same snapshot.
 
-Tables are written one after the other, `load_progress` last, with the Delta version that each
-table had then. So `load_progress` is read first and every other table at the version it names:
-whoever reads while a micro-batch is being applied sees the micro-batch before it, whole.
+A micro-batch writes the tables one after the other and `load_progress` last, with the Delta version
+of each table. A reader reads `load_progress` first, and each other table at the version it names.
+While a micro-batch is being applied, a reader therefore sees the snapshot before it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadState:
-    """How far one log partition is materialised.
+    """The progress of one log partition.
 
-    Where it is being loaded again, its rows are those of before.
+    During a reload its rows are those before the reload.
     """
 
     log_partition: int
@@ -61,18 +61,18 @@ class LoadState:
 
 
 class TableReader:
-    """The tables of a folder as of its newest finished micro-batch, or as of an earlier one.
+    """The tables of a folder at the newest snapshot, or at an earlier one.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
         as_of: a version of `load_progress`, or a time (without a zone: UTC).
-        consistent: where False, each table is read as it is when it is read, be a micro-batch half
-            written.
-        any_format: also tables of another format version, for who migrates them.
+        consistent: if False, each table is read at its newest version, even if a micro-batch is
+            half written.
+        any_format: whether to accept any format version; a migration needs this.
 
     Raises:
-        ConfigurationError: no such folder, not a folder of this program, another format version, or
-            nothing as old as `as_of`.
+        ConfigurationError: the folder does not exist, has no tables of this program, has another
+            format version, or has no snapshot as old as `as_of`.
     """
 
     def __init__(
@@ -84,59 +84,62 @@ class TableReader:
         any_format: bool = False,
     ) -> None:
         if as_of is not None and not consistent:
-            raise ConfigurationError("tables as they were are always those of one micro-batch")
+            raise ConfigurationError(
+                "--as-of reads a snapshot, whose tables are consistent: leave out --newest"
+            )
         self.tables = str(tables)
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
-        # Of now, whatever `as_of` is: columns that came with a migration are null before it.
+        # The current properties, even with `as_of`: the schema is current, too, and columns that a
+        # migration added are null in earlier versions.
         self._properties = progress.metadata().configuration
         if not any_format:
             require_current(self.tables, self.format_version)
         as_of = _in_utc(as_of) if isinstance(as_of, datetime) else as_of
         if as_of is not None:
-            _go_back(progress, as_of, self.tables)
+            _load_as_of(progress, as_of, self.tables)
         self.version = progress.version()
-        """The version of `load_progress`: what `as_of` takes to get this snapshot again."""
+        """The version of `load_progress`; as `as_of` it gives this snapshot again."""
         self._progress = _rows_as_of(progress, as_of, self.tables)
         if isinstance(as_of, datetime):
-            self._check_begun(progress, as_of)
+            self._require_reaches_back_to(progress, as_of)
         self._as_of = as_of
         self.is_consistent = consistent
-        """Whether all tables are of one micro-batch."""
+        """Whether all tables are read at one snapshot."""
         self._opened_at = datetime.now(timezone.utc)
 
     @property
     def format_version(self) -> str:
-        """What the tables are like, see `streaming.tables.migration`."""
+        """The format version of the tables, see `streaming.tables.migration`."""
         return self._property(PROPERTY_FORMAT_VERSION)
 
     @property
     def cluster_id(self) -> str:
-        """The Kafka cluster the tables were made from."""
+        """The id of the Kafka cluster that the tables were loaded from."""
         return self._property(PROPERTY_CLUSTER_ID)
 
     @property
     def topic_id(self) -> str:
-        """The id of its `__consumer_offsets`: another one means that the topic was recreated."""
+        """The topic id of `__consumer_offsets`; it changes when the topic is recreated."""
         return self._property(PROPERTY_TOPIC_ID)
 
     @property
     def log_partitions(self) -> int:
-        """How many partitions `__consumer_offsets` has: what `partition_for` needs."""
+        """The number of partitions of `__consumer_offsets`; `partition_for` needs it."""
         return int(self._property(PROPERTY_LOG_PARTITIONS))
 
     @property
     def semantics(self) -> str:
-        """The replay rules: `coordinator` or `scala`."""
+        """The semantics: `coordinator` or `scala`."""
         return self._property(PROPERTY_SEMANTICS)
 
     @property
     def offsets_retention_ms(self) -> int:
-        """`offsets.retention.minutes` of the cluster, as it told the last run."""
+        """`offsets.retention.minutes` of the cluster in milliseconds, as the last run read it."""
         return int(self._property(PROPERTY_OFFSETS_RETENTION_MS))
 
     @cached_property
     def load_states(self) -> dict[int, LoadState]:
-        """The materialised log partitions."""
+        """The progress of each log partition of the tables."""
         return {
             row["log_partition"]: LoadState(
                 log_partition=row["log_partition"],
@@ -155,9 +158,10 @@ class TableReader:
 
     @property
     def moment(self) -> datetime:
-        """The moment that the snapshot is looked at: what ages and time lags are measured to.
+        """The time to which ages and time lags of the snapshot are measured.
 
-        Without `as_of` it is when the snapshot was opened, with a version when that was written.
+        It is a time given as `as_of`, or when the version given as `as_of` was written, or else
+        when the snapshot was opened.
         """
         if isinstance(self._as_of, datetime):
             return self._as_of
@@ -165,7 +169,7 @@ class TableReader:
         return self._opened_at if self._as_of is None else written_at or self._opened_at
 
     def commits(self, most: int) -> list[tuple[int, datetime]]:
-        """The last versions of `load_progress`, newest first, and when each was written."""
+        """The last `most` versions of `load_progress`, newest first, and when each was written."""
         opened = _open(LOAD_PROGRESS.path(self.tables), self.tables, version=self.version)
         return [
             (commit["version"], datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc))
@@ -174,18 +178,18 @@ class TableReader:
 
     @property
     def begins_at(self) -> datetime:
-        """The earliest moment that the tables surely reach back to."""
+        """The earliest time for which the tables are sure to have a snapshot."""
         progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
         times = [commit["timestamp"] for commit in progress.history()]
         first, newest = (datetime.fromtimestamp(f(times) / 1000, timezone.utc) for f in (min, max))
         retention = snapshot_retention(self._properties)
         if retention is None:
             return first
-        # What was replaced since then is kept, and what nobody replaced.
+        # Versions that were replaced within the retention are kept, and so is the newest version.
         return max(first, min(datetime.now(timezone.utc) - retention, newest))
 
     def before(self, moment: datetime) -> TableReader | None:
-        """The snapshot that was the newest one at a moment, None where the tables begin later."""
+        """The newest snapshot at a time; None if the tables do not reach back to it."""
         try:
             found = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
@@ -201,9 +205,9 @@ class TableReader:
         """One table of the snapshot, with the columns and types of `streaming.tables.schemas`.
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
-        must hold; files of which a list's values tell that no row fits are not even opened. A table
-        that no finished micro-batch knows of is empty. `log_offsets` and `alerts` belong to no
-        snapshot and are given as they are now.
+        must hold. With a list, files are skipped whose statistics exclude all rows. A table that
+        no micro-batch has written is empty. `log_offsets` and `alerts` belong to no snapshot and
+        are read at their newest version.
         """
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
@@ -211,7 +215,7 @@ class TableReader:
         condition = filters
         if isinstance(filters, list):
             condition = filters_to_expression(filters)
-            # delta-rs has one name for it, pyarrow two.
+            # pyarrow accepts both "=" and "==", delta-rs only "=".
             files = [(name, "=" if op == "==" else op, value) for name, op, value in filters]
         if table is LOAD_PROGRESS:
             found = self._progress if condition is None else self._progress.filter(condition)
@@ -222,7 +226,7 @@ class TableReader:
         return delta.rows_of(opened, self.tables, table, wanted, where=condition, pruned=files)
 
     def dataset(self, name: str) -> Dataset:
-        """One table of the snapshot for an engine that chooses rows and columns by itself."""
+        """One table of the snapshot for an engine that selects rows and columns itself."""
         table = _TABLES[name]
         opened = None if table is LOAD_PROGRESS else self._opened(table)
         if opened is None or delta.has_change_data_feed(opened):
@@ -230,7 +234,7 @@ class TableReader:
         return delta.files_of(opened, self.tables, table)
 
     def _opened(self, table: Table) -> DeltaTable | None:
-        """A table at the version of the snapshot, None where there is none."""
+        """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
         path = table.path(self.tables)
         if not self.is_consistent:
             return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
@@ -243,10 +247,10 @@ class TableReader:
     def own(
         self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None
     ) -> pa.Table:
-        """Rows of groups that are in the group's own log partition, as a coordinator has them.
+        """Rows of groups in the group's own log partition, as the coordinator has them.
 
-        After `__consumer_offsets` was expanded, a group leaves an orphan in its old one.
-        `log_partition` comes with the columns asked for.
+        After `__consumer_offsets` gets more partitions, a group may leave orphaned rows in its old
+        log partition. The result has `log_partition` besides the given columns.
         """
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         found = self.read(name, wanted, of_groups(group_ids))
@@ -259,16 +263,16 @@ class TableReader:
         value: str | None = self._properties.get(name)
         if value is None:
             raise ConfigurationError(
-                f"{self.tables}: load_progress has no property {name}: these are not tables of "
-                "coordinator-state"
+                f"load_progress in {self.tables} has no property {name}, so it was not created by "
+                "coordinator-state: name another folder with --tables"
             )
         return value
 
-    def _check_begun(self, progress: DeltaTable, as_of: datetime) -> None:
-        """delta-rs takes the first version for a time before it.
+    def _require_reaches_back_to(self, progress: DeltaTable, as_of: datetime) -> None:
+        """Refuse a time before the first version: delta-rs opens the first version for it.
 
-        The times of all commits are asked for only where what was read is from after `as_of`: they
-        are read from every file of the log, and delta-rs takes no heed of a limit here.
+        The times of all commits are read only if the opened version was written after `as_of`:
+        delta-rs reads every file of the log for them, even with a limit.
         """
         written_at = pc.max(self._progress["updated_at"]).as_py()
         if written_at is not None and written_at <= as_of:
@@ -276,7 +280,7 @@ class TableReader:
         first = _begins_at(progress)
         if as_of < first:
             raise ConfigurationError(
-                f"{self.tables} has nothing as of {as_of}: it begins at {first.isoformat()}"
+                f"{self.tables} has nothing as of {as_of}: its tables begin at {first.isoformat()}"
             )
 
 
@@ -286,10 +290,10 @@ def is_reloading(reload_reason: str | None, reloaded_at: datetime | None) -> boo
 
 
 def pinned_versions(progress: pa.Table) -> dict[str, int]:
-    """The Delta version of each table in a snapshot, by the rows of its `load_progress`.
+    """The Delta version of each table in a snapshot, from the rows of its `load_progress`.
 
-    A table that no row names was empty then. A row keeps the versions of the last micro-batch that
-    wrote it, and versions only grow.
+    A table that no row names is empty. Each row has the versions of the last micro-batch that wrote
+    the row, and versions only grow.
     """
     versions: dict[str, int] = {}
     for pairs in progress["table_versions"].to_pylist():
@@ -299,14 +303,14 @@ def pinned_versions(progress: pa.Table) -> dict[str, int]:
 
 
 def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
-    """The filter that leaves these groups, of all where None."""
+    """The filter for these groups; None (no filter) for None."""
     if group_ids is None:
         return None
     return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
 
 
 def parse_as_of(text: str) -> AsOf:
-    """A version of `load_progress` or an ISO 8601 time, as on the command line.
+    """Parse a version of `load_progress` or an ISO 8601 time.
 
     >>> parse_as_of("17")
     17
@@ -314,12 +318,12 @@ def parse_as_of(text: str) -> AsOf:
     '2026-11-21T03:14:00+00:00'
 
     Raises:
-        ConfigurationError: neither.
+        ConfigurationError: the text is neither.
     """
     try:
         if text.isdecimal():
             return int(text)
-        # Python 3.10 does not read the Z.
+        # Python 3.10 does not parse the Z.
         return _in_utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
@@ -328,7 +332,7 @@ def parse_as_of(text: str) -> AsOf:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Days of rows are those of UTC, so moments are too."""
+    """A time in UTC, as the `day` of rows is."""
     if moment.tzinfo is None:
         return moment.replace(tzinfo=timezone.utc)
     return moment.astimezone(timezone.utc)
@@ -340,15 +344,15 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
     except TableNotFoundError as error:
         folder = local_path(tables)
         if folder is not None and not folder.exists():
-            message = f"there is no folder {tables}: coordinator-state run makes it"
+            message = f"there is no folder {tables}: coordinator-state run creates it"
         else:
-            message = f"{path} is no Delta table: {tables} holds no tables of coordinator-state"
+            message = f"{path} is no Delta table: {tables} has no tables of coordinator-state"
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
-        raise ConfigurationError(f"cannot read {path}: {delta.said(error)}") from error
+        raise ConfigurationError(f"cannot read {path}: {delta.error_text(error)}") from error
 
 
-def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
+def _load_as_of(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
     newest = progress.version()
     if isinstance(as_of, int) and as_of > newest:
         raise ConfigurationError(
@@ -358,7 +362,7 @@ def _go_back(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
         progress.load_as_version(as_of)
     except (DeltaError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of}: {delta.said(error)}"
+            f"{tables} has nothing as of {as_of}: {delta.error_text(error)}"
         ) from error
 
 
@@ -369,8 +373,8 @@ def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Tab
         if as_of is None:
             raise
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of} any more: `run --snapshot-retention` says how "
-            "long the tables can be read as they were"
+            f"{tables} has nothing as of {as_of} any more: `run --snapshot-retention` sets how "
+            "long snapshots are kept"
         ) from error
 
 

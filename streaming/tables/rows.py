@@ -1,6 +1,6 @@
-"""Rows as Python objects: a class for each table and view, with its columns as they are named.
+"""Rows of tables and views as Python objects: one class each, with the columns as attributes.
 
-docs/ and the README say what each column is; None stands for null.
+The README and docs/ describe each column. None stands for null.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypedDict
 
 
 class TopicPartition(TypedDict):
-    """An element of an assignment."""
+    """A partition in an assignment."""
 
     topic: str | None
     topic_id: str | None
@@ -27,7 +27,7 @@ class Task(TypedDict):
 
 
 class LastNotice(TypedDict):
-    """What a sink was told last of an alert."""
+    """The last notice of an alert that a sink got."""
 
     sink: str
     state: str
@@ -36,7 +36,7 @@ class LastNotice(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffsetRow:
-    """An offset that a group has committed."""
+    """A committed offset of a group."""
 
     group_id: str
     topic: str
@@ -54,7 +54,7 @@ class CommittedOffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingOffsetRow:
-    """An offset that waits for the end of a transaction."""
+    """A pending offset: a transactional commit whose marker is not read yet."""
 
     log_partition: int
     producer_id: int
@@ -74,7 +74,7 @@ class PendingOffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """A group as its coordinator has it."""
+    """A group, as its coordinator has it."""
 
     group_id: str
     log_partition: int
@@ -126,7 +126,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRecordRow:
-    """The last record of a key, of a type that has no table of its own."""
+    """The last record of a key, for all record types but commits."""
 
     group_id: str
     record_type: int
@@ -144,7 +144,7 @@ class CoordinatorRecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRow:
-    """A record of a commit, applied or not."""
+    """A commit or its tombstone, with its outcome."""
 
     log_partition: int
     record_offset: int
@@ -169,7 +169,7 @@ class OffsetCommitRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEventRow:
-    """Something that happened to a group or to one of its offsets."""
+    """An event of a group or of one of its offsets."""
 
     log_partition: int
     record_offset: int
@@ -201,7 +201,7 @@ class GroupEventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRecordRow:
-    """A record that could not be read."""
+    """A record that cannot be decoded, or a note about lost records."""
 
     log_partition: int
     record_offset: int
@@ -215,7 +215,7 @@ class QuarantinedRecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProgressRow:
-    """How far a log partition is materialised."""
+    """The progress of the load of a log partition."""
 
     log_partition: int
     state: str
@@ -245,7 +245,7 @@ class LoadProgressRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSampleRow:
-    """The ends of a topic partition, as sampled."""
+    """An offset sample: the start and end of a user partition's log at a time."""
 
     topic: str
     partition: int
@@ -261,7 +261,7 @@ class LogSampleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRow:
-    """What the rules found of one thing."""
+    """An alert: a rule, the group or partition that breaks it, and its state."""
 
     rule: str
     group_id: str | None
@@ -280,7 +280,7 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLagRow:
-    """How far a group is behind in a partition."""
+    """The lag of a group in a partition."""
 
     group_id: str
     topic: str
@@ -315,7 +315,7 @@ class GroupLagRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagTotalsRow:
-    """How far a group is behind, in all or in one topic: sums, maxima and minima."""
+    """The lag of a group over all its partitions, or those of a topic: sums, maxima, minima."""
 
     group_id: str
     topic: str | None = None
@@ -337,7 +337,7 @@ class LagTotalsRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatusRow:
-    """In what state a group is, and why."""
+    """The status of a group, and its reason."""
 
     group_id: str
     group_type: str
@@ -354,7 +354,7 @@ class GroupStatusRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatusRow:
-    """In what state a group is with a partition, and why."""
+    """The status of a group in a partition, and its reason."""
 
     group_id: str
     topic: str
@@ -365,7 +365,7 @@ class PartitionStatusRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringOffsetRow:
-    """When a committed offset expires."""
+    """The time at which a committed offset expires."""
 
     group_id: str
     topic: str
@@ -381,7 +381,7 @@ class ExpiringOffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleGroupRow:
-    """A group that only its offsets tell of: its consumers `assign()` and never join."""
+    """A group known only from its offsets: its consumers call `assign()` and never join."""
 
     log_partition: int
     group_id: str
@@ -391,7 +391,7 @@ class SimpleGroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransactionRow:
-    """A transaction that holds offsets of a group back for longer than any should."""
+    """A transaction that keeps offsets of a group pending for longer than any transaction may."""
 
     log_partition: int
     producer_id: int

@@ -1,12 +1,12 @@
 """The Delta tables: names, columns, keys and properties, one constant per table.
 
-Columns are pyarrow schemas, so that readers without Spark share them. Every time is a UTC
-timestamp with microseconds. `key` is what a row is found by; `log_partition` is part of every
-MERGE condition, since record offsets of two log partitions cannot be compared and a topic that was
-expanded leaves orphans of a group behind in its old one.
+Columns are pyarrow schemas, which readers without Spark use, too. Every time is a UTC timestamp
+with microseconds. `key` identifies a row. `log_partition` is part of every MERGE condition, for two
+reasons: record offsets of two log partitions cannot be compared, and a group may have orphaned rows
+in its old log partition after the topic got more partitions.
 
-Tables keep to the plain Delta protocol (reader 1, writer 2: no deletion vectors, clustering or
-column mapping), so that delta-rs, DuckDB and Trino can read them.
+Tables use the plain Delta protocol (reader 1, writer 2: no deletion vectors, clustering or column
+mapping), which delta-rs, DuckDB and Trino can read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from coordinator_state.apply.schemas import (
 )
 
 FORMAT_VERSION = "6"
-"""Changes when earlier releases can no longer read or must no longer write the tables;
+"""It changes when earlier releases cannot read, or must not write, the tables any more.
+
 `streaming.tables.migration` migrates earlier versions."""
 
 PROPERTY_FORMAT_VERSION = "coordinator_state.format_version"
@@ -39,26 +40,26 @@ PROPERTY_SEMANTICS = "coordinator_state.semantics"
 PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
 
 DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
-"""`offsets.retention.minutes`, as it is unless somebody sets it."""
+"""The default of the broker's `offsets.retention.minutes`, in milliseconds."""
 
 DEFAULT_SNAPSHOT_RETENTION = timedelta(hours=1)
 
 LOST = "lost"
-"""The outcome in tables of history of a record that is not in the log any more.
+"""The outcome, in history, of a record that the log no longer has.
 
-The log was truncated, or the topic created again; another record may have its place now.
+The log was truncated or the topic was recreated; another record may have its record offset now.
 """
-GONE = "gone from the log: "
-"""How the reason of a row of `quarantine` begins that stands for records that nobody can read."""
+LOST_REASON_PREFIX = "gone from the log: "
+"""The start of the reason in a row of `quarantine` about lost records."""
 
 STATE_LOADING = "loading"
 STATE_CURRENT = "current"
 STATE_WAITING = "waiting"
-"""It has no leader."""
+"""The log partition is leaderless."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_MS = "_timestamp_ms"
-"""The end of the name of a column of milliseconds that a table stores as a timestamp."""
+"""The name suffix of columns of milliseconds that a table stores as timestamps."""
 
 
 def _column(name: str, column_type: pa.DataType) -> pa.Field:
@@ -70,7 +71,7 @@ def _nullable(name: str, column_type: pa.DataType) -> pa.Field:
 
 
 def _stored(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
-    """The columns of a table out of the rows of micro-batches: times are timestamps."""
+    """The schema of a table, from that of a micro-batch's rows: times become timestamps."""
     return pa.schema([*map(_stored_column, row), *columns])
 
 
@@ -90,7 +91,7 @@ class Table:
     partition_by: tuple[str, ...] = ()
 
     def path(self, tables: str) -> str:
-        """Where the table lives below the tables folder."""
+        """The path of the table in a tables folder."""
         return f"{tables.rstrip('/')}/{self.name}"
 
 
@@ -137,7 +138,7 @@ GROUP_EVENTS = Table(
     partition_by=("day",),
     schema=_stored(GROUP_EVENT_ROW, _nullable("day", pa.date32())),
 )
-"""Several things may happen with one record: `event_number` counts them from 0."""
+"""One record may cause several events: `event_number` counts them from 0."""
 
 QUARANTINE = Table(
     name="quarantine",
@@ -197,10 +198,10 @@ LOG_OFFSETS = Table(
         ]
     ),
 )
-"""Written by a query of its own: no snapshot of `load_progress` has it, each row says when.
+"""`run` writes it beside the query, so it belongs to no snapshot; each row has its time.
 
-`end_markers` is how many records before the log end are nothing but transaction markers, null where
-nobody looked or the end of the log cannot be read."""
+`end_markers` is the number of transaction markers right before the log end. It is null if it was
+not counted, or if the end of the log cannot be read."""
 
 ALERTS = Table(
     name="alerts",
@@ -234,7 +235,7 @@ ALERTS = Table(
         ]
     ),
 )
-"""Written by `alert run`, which makes it: no snapshot has it, and a folder may have none."""
+"""`alert run` creates and writes it: it belongs to no snapshot, and a folder may lack it."""
 
 TABLES = (
     GROUP_OFFSETS,
@@ -247,13 +248,14 @@ TABLES = (
     QUARANTINE,
     LOAD_PROGRESS,
 )
-"""The tables of a snapshot, in the order a micro-batch writes them but for `pending_offsets`, which
-comes just before `load_progress`."""
+"""The tables of a snapshot, in the order in which a micro-batch writes them.
+
+The exception is `pending_offsets`, which it writes just before `load_progress`."""
 
 ALL_TABLES = (LOG_OFFSETS, *TABLES)
-"""In the order they are made: a folder with `load_progress` has every table."""
+"""In the order of their creation: a folder with `load_progress` has every table."""
 
 KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)
-"""What is known of groups now, a row for each key."""
+"""The tables of current state: at most one row for each key."""
 
 APPEND_TABLES = (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE)

@@ -1,4 +1,4 @@
-"""Rolling back a micro-batch that was not finished."""
+"""Rollback of an unfinished micro-batch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 def roll_back(writer: Writer) -> bool:
     """Restore every table that was written after the newest snapshot.
 
-    A micro-batch writes table by table, `load_progress` last. If its process ended in between, or
-    was fenced, the tables before are one micro-batch ahead of the others. Compaction and deleted
-    days of the same time may be undone too; upkeep repeats them.
+    A micro-batch writes table by table, `load_progress` last. If its process stops in between, or
+    is fenced, the first tables are one micro-batch ahead of the others. The rollback may also undo
+    compaction and deletion of old days; maintenance repeats them.
 
     Returns:
         Whether a table was restored. `load_progress` still names the version before the unfinished
-        micro-batch, which has the same rows; `pin` names the restored one.
+        micro-batch, which has the same rows; `pin` names the restored version.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -32,7 +32,7 @@ def roll_back(writer: Writer) -> bool:
     pinned = TableReader(writer.tables, any_format=True).table_versions
     restored = []
     for table in TABLES:
-        # A table that no snapshot names has the rows that it was created with: none.
+        # A table that no snapshot names is still at version 0, without rows.
         version = pinned.get(table.name, 0)
         if table is not LOAD_PROGRESS and _is_changed_since(writer.tables, table, version):
             writer.restore(table, version)
@@ -45,7 +45,7 @@ def roll_back(writer: Writer) -> bool:
 
 
 def pin(writer: Writer) -> None:
-    """Name the current version of each table in `load_progress`; the rows are those it named.
+    """Write the current version of each table to `load_progress`; the rows are unchanged.
 
     Raises:
         WriterFenced: a newer writer has taken over.

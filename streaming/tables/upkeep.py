@@ -1,21 +1,22 @@
-"""Upkeep of a tables folder: files that no snapshot needs are deleted, small ones compacted.
+"""Maintenance of a tables folder: deletion of old files and days, and compaction of small files.
 
-A table of keys is replaced as a whole with every micro-batch that changes it, and a table of
-history grows by a file; after a week of a micro-batch a second that is 600,000 files each. So
+Each micro-batch replaces all files of a table of keys that it changes, and adds a file to a table
+of history. After a week with one micro-batch per second that is 600,000 files per table. Therefore
+maintenance
 
-* files that only snapshots older than the retention of snapshots are made of are deleted, and so
-  are the entries of Delta's log that lead to them;
-* days of history that are older than the retention of history are deleted;
-* small files are compacted, those of history by day: Delta's own MERGE, which writes the change
-  data feed, makes small files as well.
+* deletes files that only snapshots older than the snapshot retention need, and the entries of the
+  Delta log that lead to them;
+* deletes days of history that are older than the history retention;
+* compacts small files, those of history by day. delta-rs's MERGE, which writes the change data
+  feed, writes small files as well.
 
-The files of the snapshot that `load_progress` names stay, however old they are: a query that was
-down for long, or was killed in a micro-batch, continues from it. delta-rs's own clean-up of the log
-with each checkpoint does not know of it and is therefore off.
+It keeps the files of the newest snapshot, however old they are: a query that was stopped for long,
+or was killed in a micro-batch, continues from it. delta-rs's own log clean-up with each checkpoint
+does not know the snapshot and is therefore off.
 
-All of this may be done while the query writes. Its commits (deleted days, compaction) may conflict
-with a commit of the query; the next round retries them. Files are deleted without a commit: those
-of VACUUM only say that it ran, and on a busy table they conflict with the query's.
+Maintenance may run while the query writes. Its commits (deleted days, compaction) may conflict with
+a commit of the query; the next round retries them. It deletes files without a commit: the commits
+of VACUUM carry no changes, and on a busy table they conflict with those of the query.
 """
 
 from __future__ import annotations
@@ -48,25 +49,25 @@ from streaming.tables.schemas import (
 from streaming.tables.writer_epoch import WriterEpoch
 
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Files below this are put together, to up to four times as much."""
+"""Smaller files are compacted, into files of up to four times this size."""
 _LARGE_FILE_BYTES: Final = 4 * SMALL_FILE_BYTES
 UNREFERENCED_KEPT: Final = timedelta(hours=1)
-"""For so long a file that no version names is kept, however short the snapshots' retention is."""
+"""How long a file that no version names is kept, even with a shorter snapshot retention."""
 MOST_SMALL_FILES: Final = 16
-"""So many are left alone."""
+"""Up to this number, small files are not compacted."""
 _DAY: Final = "day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableUpkeep:
-    """What was done to a table."""
+    """The result of the maintenance of a table."""
 
     table: str
     days_deleted: int = 0
     files_compacted: int = 0
     files_deleted: int = 0
     error: str = ""
-    """Why it could not be done, as a whole or in part; the next time it may."""
+    """Why a part of the maintenance failed; the next round retries it."""
 
     @property
     def is_nothing(self) -> bool:
@@ -77,9 +78,9 @@ class TableUpkeep:
 def upkeep(
     epoch: WriterEpoch, history_retention: timedelta, *, now: datetime
 ) -> Iterator[TableUpkeep]:
-    """Do the upkeep of each table.
+    """Maintain each table.
 
-    How long snapshots are kept is a property of the tables (`creation.retention_properties`).
+    The snapshot retention is a property of the tables (`creation.retention_properties`).
 
     Args:
         epoch: the writer epoch of the folder.
@@ -91,12 +92,12 @@ def upkeep(
         WriterFenced: a newer writer has taken over.
     """
     for table in ALL_TABLES:
-        # Read for each table, because the query writes meanwhile.
+        # Read the newest snapshot for each table, because the query writes meanwhile.
         yield _upkeep_of(epoch, table, _pinned(epoch.tables, table), now - history_retention)
 
 
 def _pinned(tables: str, table: Table) -> int:
-    """The version that the newest snapshot has of a table."""
+    """The version of a table in the newest snapshot."""
     reader = TableReader(tables)
     if table is LOAD_PROGRESS:
         return reader.version
@@ -106,7 +107,7 @@ def _pinned(tables: str, table: Table) -> int:
 
 
 def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
-    """Each step by itself: the others are done if one fails."""
+    """Maintain one table; a failed step does not stop the other steps."""
     path = table.path(epoch.tables)
     done: dict[str, int] = {}
     errors: list[str] = []
@@ -115,28 +116,28 @@ def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: dateti
         try:
             done[name] = action() or 0
         except (DeltaError, OSError) as error:
-            errors.append(f"cannot tidy up {path}: {delta.said(error)}")
+            errors.append(f"maintenance of {path} failed: {delta.error_text(error)}")
 
     if _DAY in table.partition_by:
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
     step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
-    # Of the version that is named: what leads to it stays.
+    # Cleaned at the pinned version: the entries that lead to it stay.
     step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
     done.pop("log_cleaned", None)
     return TableUpkeep(table=table.name, error="; ".join(errors), **done)
 
 
 def clean_log(path: str, opened: DeltaTable) -> None:
-    """Delete old entries of a Delta log, once the checkpoints that replace them are on the disk.
+    """Sync the checkpoints of a Delta log to the disk, then delete the entries they replace.
 
     Args:
-        path: the table.
+        path: the path of the table.
         opened: the table at the oldest version that must stay.
 
     Raises:
         DeltaError: the log cannot be written.
-        OSError: the disk fails; no entry is deleted if a checkpoint is not on it.
+        OSError: the disk failed; no entry is deleted unless all checkpoints are on the disk.
     """
     folder = local_path(path)
     if folder is not None:
@@ -157,15 +158,15 @@ def _sync(file: Path) -> None:
 def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -> int:
     first_kept = kept_since.date().isoformat()
     days = {str(values[_DAY]) for values in opened.partitions()}
-    over = {day for day in days if day < first_kept}
-    if over:
-        # Whole files: no row is read.
+    expired = {day for day in days if day < first_kept}
+    if expired:
+        # The day is the partition, so whole files are deleted and no row is read.
         opened.delete(f"{_DAY} < '{first_kept}'", commit_properties=epoch.maintenance(opened))
-    return len(over)
+    return len(expired)
 
 
 def _compact(epoch: WriterEpoch, opened: DeltaTable) -> int:
-    """Put small files together where they are many, those of each day."""
+    """Compact the small files of each day that has many of them."""
     small = Counter(
         file.get(f"partition.{_DAY}")
         for file in _files(opened)
@@ -191,13 +192,13 @@ def _files(opened: DeltaTable) -> list[dict[str, Any]]:
 
 
 def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
-    """Delete files that neither the current version nor the pinned one is made of.
+    """Delete files that neither the current version nor the pinned version needs.
 
-    VACUUM names them. Files that Delta's log names as removed go after the table's retention. A
-    file that the log does not name may belong to a commit under way, whose duration nothing bounds
-    but the fence: it stays for at least an hour. Such files are left behind by killed writers and
-    by checkpoints of Delta's log, which forget removed files that may be deleted. delta-rs names
-    files that are deleted already, too.
+    VACUUM lists them. Files that the Delta log names as removed are deleted after the table's
+    retention. A file that the log does not name may belong to a commit in progress, which only the
+    fence limits in time; it is kept for at least an hour. Such files come from killed writers, and
+    from checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files
+    that are already deleted.
     """
     epoch.last_write(opened)
     retention = snapshot_retention(opened.metadata().configuration) or DEFAULT_SNAPSHOT_RETENTION
@@ -212,10 +213,10 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
         ),
     }
     folder = file_system(opened.table_uri)
-    there = [file for file in folder.get_file_info(sorted(named)) if file.is_file] if named else []
-    if there:
-        _delete(folder, there)
-    return len(there)
+    found = [file for file in folder.get_file_info(sorted(named)) if file.is_file] if named else []
+    if found:
+        _delete(folder, found)
+    return len(found)
 
 
 def _delete(folder: FileSystem, files: Iterable[FileInfo]) -> None:

@@ -1,12 +1,11 @@
-"""Writes to the Delta tables of a folder, by delta-rs: a commit takes a few milliseconds.
+"""Writes to the Delta tables of a folder with delta-rs: a commit takes a few milliseconds.
 
-Spark's own MERGE of a thousand rows takes most of a second, and its smallest write half a second,
-however warm the JVM is. A planned micro-batch is on the driver anyway. docs/speed.md has the
-figures.
+Spark's MERGE of a thousand rows takes most of a second, and its smallest write half a second, even
+with a warm JVM. The rows of a micro-batch are on the driver anyway. docs/speed.md has the figures.
 
-Every write has a number of its own, which its commit carries as a Delta transaction id
-(`writer_epoch.WRITER`). A write that was committed although it reported a failure is recognised by
-it and not repeated.
+Every write has its own number, and its commit carries the number as a Delta transaction id
+(`writer_epoch.WRITER`). A write may be committed although it reported a failure. The number tells
+this, and the write is not repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from coordinator_state.apply.merge import columns_of, merged
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows
-from streaming.tables.schemas import GONE, LOST, Table
+from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, Table
 from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, committed
 
 Action = Callable[[DeltaTable, CommitProperties], object]
@@ -33,7 +32,7 @@ Action = Callable[[DeltaTable, CommitProperties], object]
 class Writer:
     """The one writer of a folder, under its epoch.
 
-    Every write returns the table's version after it.
+    Every write returns the new version of the table.
 
     Raises:
         WriterFenced: from every write, if a newer writer has taken over.
@@ -54,7 +53,7 @@ class Writer:
         return self.epoch.tables
 
     def next_number(self) -> int:
-        """The number of a write that `append` may be asked for more than once."""
+        """A write number, for an append that the caller may repeat."""
         return next(self._numbers)
 
     def merge(
@@ -69,20 +68,20 @@ class Writer:
         """MERGE rows into a table by its key.
 
         A source row replaces or deletes the table's row of the same key, unless the table's row has
-        a greater record offset.
+        a greater record offset than the guard offset of the source row.
 
         Args:
-            table: the table, which has a `record_offset`.
-            source: at most one row for each key, with the table's columns and those that are named
-                here; columns of the table that it lacks become null.
-            guard: the column that the `record_offset` of the table's row must not be greater than.
-            deletes: the Boolean column that says whether a row only deletes, if any; null is false.
-            replaced: log partitions of which the table keeps nothing but the rows of `source`.
+            table: the table, which has a column `record_offset`.
+            source: at most one row for each key, with the table's columns, and those named by
+                `guard` and `deletes`; columns of the table that it lacks become null.
+            guard: the column with the guard offset.
+            deletes: the Boolean column that says whether a row only deletes; null means False.
+            replaced: log partitions whose rows in the table are all replaced by those of `source`.
         """
 
         def action(opened: DeltaTable, properties: CommitProperties) -> None:
             if delta.has_change_data_feed(opened):
-                # Only a deletion must know which keys exist.
+                # Only deletions need the existing keys.
                 keys = None if deletes is None else self._rows(opened, table, list(table.key))
                 merge_rows(
                     opened, table, source, guard, deletes, replaced, keys, properties=properties
@@ -90,9 +89,10 @@ class Writer:
                 return
             target = self._rows(opened, table)
             if replaced:
-                is_theirs = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
-                target = target.filter(pc.invert(is_theirs))
-            # delta-rs's own MERGE (1.6) writes strings as views, by which pyarrow 26 cannot filter.
+                is_replaced = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
+                target = target.filter(pc.invert(is_replaced))
+            # The MERGE of delta-rs 1.6 writes strings as views, and pyarrow 26 cannot filter by
+            # views.
             rows = merged(target, source, key=table.key, guard=guard, deletes=deletes)
             write_deltalake(opened, rows, mode="overwrite", commit_properties=properties)
 
@@ -101,8 +101,7 @@ class Writer:
     def append(self, table: Table, rows: pa.Table, *, number: int | None = None) -> int:
         """Append rows.
 
-        A caller that repeats an append after a failure gives each attempt the same `number`, from
-        `next_number`.
+        To repeat an append after a failure, pass the same `number` each time, from `next_number`.
         """
         written = columns_of(rows, table.schema)
         return self._commit(
@@ -124,7 +123,7 @@ class Writer:
         )
 
     def restore(self, table: Table, version: int) -> int:
-        """Give a table the rows that it had at a version; its properties stay as they are now."""
+        """Restore the rows that a table had at a version; its current properties stay."""
         kept: dict[str, str] = {}
 
         def action(opened: DeltaTable, properties: CommitProperties) -> None:
@@ -133,16 +132,16 @@ class Writer:
 
         version = self._commit(table, action)
         found = properties_of(self.tables, table)
-        lost = {name: value for name, value in kept.items() if found.get(name) != value}
-        return set_properties(self.epoch, table, lost) if lost else version
+        changed = {name: value for name, value in kept.items() if found.get(name) != value}
+        return set_properties(self.epoch, table, changed) if changed else version
 
     def delete_from(self, table: Table, from_offsets: Mapping[int, int]) -> int:
-        """Delete the rows at or past a record offset of each log partition.
+        """Delete the rows at or after a record offset of each log partition.
 
         Rows about lost records stay.
 
-        An append is a file of its own, which is deleted as a whole. The rest of a file that was
-        compacted since is rewritten, with strings as views.
+        Each append has its own file, which is deleted as a whole. A file that was compacted since
+        is rewritten without the rows, with strings as views.
         """
         predicate = _from_offsets(table, from_offsets)
         return self._commit(
@@ -151,9 +150,9 @@ class Writer:
         )
 
     def mark_lost(self, table: Table, from_offsets: Mapping[int, int]) -> int:
-        """Give the rows at or past a record offset of each log partition the outcome `lost`.
+        """Set the outcome `lost` in the rows at or after a record offset of each log partition.
 
-        Strings of the files that are rewritten for it are views.
+        The rewritten files have strings as views.
         """
         predicate = _from_offsets(table, from_offsets)
         return self._commit(
@@ -164,7 +163,7 @@ class Writer:
         )
 
     def _commit(self, table: Table, action: Action, number: int | None = None) -> int:
-        """Commit a write once; a conflict is retried."""
+        """Commit a write exactly once; conflicts are retried."""
         number = self.next_number() if number is None else number
 
         def write_once(opened: DeltaTable) -> None:
@@ -179,18 +178,18 @@ class Writer:
 
 
 def _from_offsets(table: Table, from_offsets: Mapping[int, int]) -> str:
-    """The rows that were appended when the log was read at or past these record offsets."""
+    """The predicate for rows that were appended at or after these record offsets of the log."""
     names = table.schema.names
     column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
     rows = " OR ".join(
         f"(log_partition = {log_partition} AND {column} >= {from_offset})"
         for log_partition, from_offset in sorted(from_offsets.items())
     )
-    return f"({rows}) AND {_in_log(table)}"
+    return f"({rows}) AND {_is_not_lost(table)}"
 
 
-def _in_log(table: Table) -> str:
-    """The rows that are not about lost records."""
+def _is_not_lost(table: Table) -> str:
+    """The predicate for rows that are not about lost records."""
     if "reason" in table.schema.names:
-        return f"reason NOT LIKE '{GONE}%'"
+        return f"reason NOT LIKE '{LOST_REASON_PREFIX}%'"
     return f"(outcome IS NULL OR outcome <> '{LOST}')"

@@ -1,7 +1,8 @@
 """The writer epoch of a tables folder: only its newest writer can commit.
 
-Whoever opens a folder for writing takes the next epoch. It commits the epoch to `load_progress`
-first and then to every other table: the fence. Every later commit checks the epoch.
+A process that opens a folder for writing takes the next epoch. It commits the epoch to
+`load_progress` first and then to every other table; such a commit is a fence. Every later commit
+checks the epoch.
 
 * A commit that is prepared after the fence finds the newer epoch in the table.
 * A commit that was prepared before the fence conflicts with it, because both carry the same Delta
@@ -36,19 +37,19 @@ from streaming.tables.schemas import LOAD_PROGRESS, Table
 WRITER: Final = "coordinator-state/writer"
 """Transaction id of fences and of commits that change rows.
 
-Its version is `epoch << NUMBER_BITS`, plus the number of the write within the epoch; a fence is
+Its version is `epoch << NUMBER_BITS` plus the number of the write in the epoch; a fence is
 write 0."""
 MAINTENANCE: Final = "coordinator-state/maintenance"
 """Transaction id of fences and of commits that change no rows: compaction, properties, old days.
 
-Its version is the epoch. It differs from `WRITER`, or each of them would conflict with the writes
-of the micro-batch that runs at the same time."""
+Its version is the epoch. With the id `WRITER` they would conflict with every write of a micro-batch
+at the same time."""
 ROWS: Final = "coordinator-state/rows"
-"""Transaction id of fences: the last write before the fence that changed rows."""
+"""Transaction id of fences; its version is the last write before the fence that changed rows."""
 NUMBER_BITS: Final = 32
 
 _HOLDER: Final = "coordinator_state.writer"
-"""Where the commit info of a fence says who wrote it."""
+"""The field in the commit info of a fence that names its writer."""
 _COMMITS_SEARCHED: Final = 100
 _ATTEMPTS: Final = 10
 _MOST_PAUSE_S: Final = 0.1
@@ -58,7 +59,7 @@ _MOST_PAUSE_S: Final = 0.1
 class WriterEpoch:
     """The epoch under which a process writes to a folder.
 
-    `is_fenced` is set when a newer epoch is found; the process must end then.
+    `is_fenced` is set when a newer epoch is found; the process must then stop.
     """
 
     tables: str
@@ -73,9 +74,10 @@ class WriterEpoch:
 
         Args:
             tables: the tables folder.
-            holder: the command that takes it, for the message of the writer that is fenced.
-            first: the table whose fence decides between two that take an epoch at the same time.
-            at_least: an epoch that was taken before; the next one is greater.
+            holder: the command that takes the epoch; the fenced writer names it in its message.
+            first: the table whose fence decides between two writers that take an epoch at the same
+                time.
+            at_least: a known earlier epoch; the new epoch is greater.
 
         Raises:
             TablesUnavailable: the table cannot be written.
@@ -92,7 +94,7 @@ class WriterEpoch:
 
     @classmethod
     def current(cls, tables: str) -> WriterEpoch:
-        """The epoch that a folder has now, for work beside its writer that changes no rows.
+        """The current epoch of a folder, for work beside its writer that changes no rows.
 
         Raises:
             TablesUnavailable: `load_progress` cannot be read.
@@ -130,7 +132,7 @@ class WriterEpoch:
         """Check that no newer writer has fenced a table.
 
         Raises:
-            WriterFenced: one has.
+            WriterFenced: a newer writer has fenced the table.
             TablesUnavailable: the table cannot be read.
         """
         self.last_write(delta.open_table(self.tables, table))
@@ -146,10 +148,10 @@ class WriterEpoch:
 
 
 def committed(tables: str, table: Table, action: Callable[[DeltaTable], object]) -> int:
-    """Open a table and commit an action; return the version after it.
+    """Open a table and commit an action; return the new version.
 
-    A commit that conflicts with another one is retried on the newer version of the table. That is
-    usual: upkeep compacts files and deletes old days while the query writes.
+    A commit that conflicts with another commit is retried on the newer version of the table.
+    Conflicts are normal: maintenance compacts files and deletes old days while the query writes.
 
     Raises:
         TablesUnavailable: the table cannot be written.
@@ -174,10 +176,10 @@ def epoch_of(opened: DeltaTable) -> int:
 
 
 def last_row_write(opened: DeltaTable) -> int:
-    """The last write that changed rows, up to an opened version of a table.
+    """The last write that changed rows, up to the opened version of a table.
 
-    Two versions of a table with the same value have the same rows. It is the `WRITER` version of
-    that write, or the table version if no writer with an epoch has written yet.
+    Two versions of a table with the same value have the same rows. The value is the `WRITER`
+    version of that write, or the table version if no writer with an epoch has written yet.
     """
     last: int | None = opened.transaction_version(WRITER)
     if last is None:
@@ -191,7 +193,7 @@ def _writer_version(opened: DeltaTable) -> int:
 
 
 def _write_fence(opened: DeltaTable, table: Table, epoch: int, holder: str) -> None:
-    """Commit an epoch without any file."""
+    """Commit an epoch without files."""
     transactions = [
         Transaction(WRITER, epoch << NUMBER_BITS),
         Transaction(MAINTENANCE, epoch),
@@ -210,13 +212,13 @@ def _write_fence(opened: DeltaTable, table: Table, epoch: int, holder: str) -> N
 
 
 def _holder_of(opened: DeltaTable) -> str:
-    """Who fenced a table last, and when."""
+    """The writer that fenced a table last, and when."""
     try:
         for commit in opened.history(_COMMITS_SEARCHED):
             if _HOLDER in commit:
                 at = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
                 return f"{commit[_HOLDER]}, at {at:%Y-%m-%dT%H:%M:%SZ}"
     except (DeltaError, OSError):
-        # The store fails between two requests; the epoch itself was read.
+        # The store failed after the epoch was read; only the name of the writer is missing.
         pass
     return "unknown"

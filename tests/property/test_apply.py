@@ -33,7 +33,7 @@ from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import APPEND_TABLES, GONE, LOAD_PROGRESS, LOST, TABLES
+from streaming.tables.schemas import APPEND_TABLES, LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
@@ -215,7 +215,9 @@ def _reload(
         is_truncated = choose.random() < 0.7
         other = drawn[choose.choice(sorted(drawn))] if is_truncated else drawn[p][len(kept) :]
         kept_below = segment(kept)[1] if is_truncated else segments[p][1]
-        doubts[p] = Doubt(reason="a test", kept_below=kept_below, gone=f"{GONE}{kept_below}")
+        doubts[p] = Doubt(
+            reason="a test", kept_below=kept_below, gone=f"{LOST_REASON_PREFIX}{kept_below}"
+        )
         segments[p] = segment([*kept, *other])
     apply = _start(tables, history)
     begin_reload(apply.writer, apply.progress, doubts, topic)
@@ -253,7 +255,7 @@ def _reload(
         if not again:
             break
     said = TableReader(tables).read("quarantine")["reason"].to_pylist()
-    said = [reason for reason in said if reason.startswith(GONE)]
+    said = [reason for reason in said if reason.startswith(LOST_REASON_PREFIX)]
     assert len(said) == len(doubts), "what is gone is said once"
 
 

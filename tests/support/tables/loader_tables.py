@@ -12,7 +12,7 @@ from coordinator_state.records.member_json import assignment_json, subscription_
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.loader import ReferenceLoader
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GONE, LOST, TABLES
+from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, TABLES
 from tests.support.tables.plan_tables import OFFSET_VALUES
 
 Row = dict[str, Any]
@@ -90,7 +90,7 @@ def differences(
             [
                 {name: row[name] for name in _PLACE}
                 for row in found["quarantine"]
-                if not row["reason"].startswith(GONE)
+                if not row["reason"].startswith(LOST_REASON_PREFIX)
             ],
             [
                 {"log_partition": p, "record_offset": warning.record_offset}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GONE, LOAD_PROGRESS, LOST, TABLES
+from streaming.tables.schemas import LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES
 from tests.support.clients.installed_command import command_of
 
 _AS_IT_CAME = frozenset(
@@ -55,7 +55,9 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
     for table in TABLES:
         rows: list[Row] = [row for row in reader.read(table.name).to_pylist() if keeps(row)]
         rows = [row for row in rows if row.get("outcome") != LOST]
-        rows = [row for row in rows if not str(row.get("reason", "")).startswith(GONE)]
+        rows = [
+            row for row in rows if not str(row.get("reason", "")).startswith(LOST_REASON_PREFIX)
+        ]
         if table is LOAD_PROGRESS:
             rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
         found[table.name] = Counter(map(repr, rows))

@@ -116,7 +116,10 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         ("rules:\n- {name: a, status: BAD}\n", "alerts.yaml:2: rules.a.status.0: Input should be"),
         ("rules:\n- {name: a, lagg: '> 1'}\n", "alerts.yaml:2: rules.a.lagg: unknown key"),
         ("rules:\n- {name: 'a b', lag: '> 1'}\n", "alerts.yaml:2: rules.a b.name: String should"),
-        ("rules:\n- {name: a, lag: '> 1', for: 5}\n", "alerts.yaml:2: rules.a.for: '5' is no dur"),
+        (
+            "rules:\n- {name: a, lag: '> 1', for: 5}\n",
+            "alerts.yaml:2: rules.a.for: '5' is not a dur",
+        ),
         (
             "rules:\n- {name: a, lag: '> 1'}\n- {name: a, lag: '> 2'}\n",
             "alerts.yaml:1: two rules have the name a",
@@ -154,7 +157,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
             "status_rules: {stop: 1m}\nrules: [{name: a, lag: '> 1'}]",
             "status_rules: unknown key stop",
         ),
-        ("status_rules: {stop_after: 1}\nrules: [{name: a, lag: '> 1'}]", "'1' is no duration"),
+        ("status_rules: {stop_after: 1}\nrules: [{name: a, lag: '> 1'}]", "'1' is not a duration"),
         (
             "interval: 0s\nrules: [{name: a, lag: '> 1'}]",
             "alerts.yaml:1: interval: must be from 0.1s",

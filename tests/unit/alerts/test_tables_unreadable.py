@@ -49,7 +49,7 @@ def test_it_fires_and_ends(
     assert told_last["cluster_id"] == "cluster"
     assert told_last["note"] == "runbook"
     assert told_last["reason"] == (
-        f"the tables cannot be read: there is no folder {tables}: coordinator-state run makes it"
+        f"the tables cannot be read: there is no folder {tables}: coordinator-state run creates it"
     )
     # Nothing is made where the volume is missing.
     assert not Path(tables).exists()

@@ -210,7 +210,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(1, "cannot be migrated"), (7, "which a newer release made")]
+    ("version", "said"), [(1, "cannot be migrated"), (7, "which a newer release created")]
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]

@@ -274,7 +274,7 @@ def test_a_data_file_that_was_damaged_before_is_refused(tables: str) -> None:
     for entry in sorted(log_of(tables, LOAD_PROGRESS).glob("*.json"))[:-1]:
         os.utime(entry, ns=(before_ns, before_ns))
     refused = call("redecode", "--tables", tables, exit_code=2)
-    assert "is damaged, and it is too old" in refused.stderr
+    assert "is damaged, and is too old" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
