@@ -1,4 +1,4 @@
-"""The work of `foreachBatch`: one micro-batch planned and written, table by table.
+"""The work of `foreachBatch`: a micro-batch is planned, and written table by table.
 
 Imports `tables` and `kafka`; not `source`, `reload` or `lag`.
 """

@@ -1,4 +1,4 @@
-"""What the tables about groups hold: read where a micro-batch depends on it."""
+"""Reads of the tables about groups, for the parts that a micro-batch depends on."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _IDENTITY = ["log_partition", "group_id"]
 
 @dataclass(frozen=True, slots=True)
 class GroupTables:
-    """The tables of a folder, with what the micro-batch has merged so far."""
+    """The tables of a folder, including the rows that the current micro-batch has merged."""
 
     tables: str
 
     def groups(self, versions: Mapping[str, int]) -> dict[GroupId, GroupState]:
-        """Every group as of these versions of the tables."""
+        """Every group at these versions of the tables."""
 
         def rows_of(table: Table, columns: list[str]) -> pa.Table:
             return delta.read(self.tables, table, columns, version=versions[table.name])
@@ -71,8 +71,8 @@ class GroupTables:
             found[row["log_partition"], row["group_id"]].append(row["record_offset"])
         return found
 
-    def offset_places(self, groups: set[GroupId]) -> dict[tuple[Any, ...], int]:
-        """The record offset of each key of `group_offsets` of the groups."""
+    def record_offset_by_key(self, groups: set[GroupId]) -> dict[tuple[Any, ...], int]:
+        """The record offset of each row of the groups in `group_offsets`, by key."""
         rows = self._rows_of(GROUP_OFFSETS, groups, [*GROUP_OFFSETS.key, "record_offset"])
         return {
             tuple(row[name] for name in GROUP_OFFSETS.key): row["record_offset"]
@@ -80,12 +80,12 @@ class GroupTables:
         }
 
     def simple_groups(self, groups: set[GroupId]) -> set[GroupId]:
-        """Which of the groups are known from their offsets alone."""
+        """The simple groups among these groups."""
         is_simple = pc.field("record_offset") == NO_RECORD_OFFSET
         return set(group_ids(self._rows_of(GROUPS, groups, [], is_simple)))
 
     def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
-        """Which of the groups have a tombstone as their last GroupMetadata, and where."""
+        """The groups whose last GroupMetadata is a tombstone, with its record offset."""
         if not groups:
             return {}
         is_deleted = (pc.field("record_type") == GROUP_METADATA_TYPE) & pc.field("is_tombstone")
@@ -102,7 +102,7 @@ class GroupTables:
         columns: Sequence[str],
         where: pc.Expression | None = None,
     ) -> pa.Table:
-        """Rows of groups, with their log partition and id beside the columns asked for."""
+        """Rows of groups: the given columns, with log partition and group id."""
         is_theirs = pc.field("group_id").isin(pa.array({name for _, name in groups}, pa.string()))
         found = delta.read(
             self.tables,
@@ -114,7 +114,7 @@ class GroupTables:
 
 
 def _as_rows(groups: Collection[GroupId]) -> pa.Table:
-    """Groups as rows to join with."""
+    """Groups as rows for a join."""
     return pa.Table.from_pylist(
         [{"log_partition": p, "group_id": group_id} for p, group_id in groups],
         schema=pa.schema([("log_partition", pa.int32()), ("group_id", pa.string())]),

@@ -1,17 +1,17 @@
-"""What `foreachBatch` does: one micro-batch of log rows into the tables.
+"""The function for `foreachBatch`: it applies one micro-batch of log rows to the tables.
 
-`coordinator_state.apply` makes the changes of all tables out of the rows. They are written table by
-table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
-`group_events`, `quarantine`, `pending_offsets`, last `load_progress`. A table without changes is
-left alone.
+`coordinator_state.apply` computes the changes of all tables from the rows. They are written table
+by table: `group_offsets`, `coordinator_records`, `groups`, `group_members`, `offset_commits`,
+`group_events`, `quarantine`, `pending_offsets`, and last `load_progress`. A table without changes
+is not written.
 
-A log partition that is reloaded is held back until all of its log is read (`reloading`). Its rows
-then replace those of the tables, in the same one commit per table.
+The rows of a log partition in a reload are held in memory until its log is read to the end
+(`reloading`). They then replace those of the tables, in the same single commit per table.
 
 After a crash between any two writes, `load_progress` still names the snapshot before the
 micro-batch. The next start rolls the tables back to it (`streaming.tables.unfinished`) and applies
-the records again, possibly in other micro-batches. Rows below `next_offset` of their log partition
-are left out, and every MERGE is guarded by record offsets.
+the records again, possibly in other micro-batches. Rows below the next offset of their log
+partition are skipped, and every MERGE has a guard offset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, unpack
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.progress import OnProgress, ProgressEvent
-from streaming.engine.reloading import Reloading, Taken
+from streaming.engine.reloading import ReadyRows, Reloading
 from streaming.engine.table_writes import TableWrites
 from streaming.engine.tables_state import TablesState
 from streaming.tables.columns import with_timestamps
@@ -63,10 +63,10 @@ logger = logging.getLogger(__name__)
 class MicroBatchApply:
     """Applies micro-batches, one after the other, to one tables folder.
 
-    `progress` is that of the folder's newest snapshot; no table has rows after it. `topic_names`
-    gives the names of the cluster's topics by topic id, as far as it can. `offsets_retention_ms` is
-    the brokers' `offsets.retention.minutes`: by it an event says that an offset expired. `fault` is
-    called with the name of each table right after it is written; tests crash there.
+    `progress` is that of the newest snapshot; no table has rows after it. `topic_names` returns
+    known topic names by topic id. `offsets_retention_ms` is the brokers'
+    `offsets.retention.minutes`; events use it to tell that an offset expired. `fault` is called
+    with the name of each table right after its write; tests crash there.
     """
 
     writer: Writer
@@ -86,7 +86,7 @@ class MicroBatchApply:
         self._reloading = Reloading(compacts=self.history_mode != "all")
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Apply one micro-batch of a query, whose rows are packed."""
+        """Apply one micro-batch of a query; its rows are packed."""
         started = time.monotonic()
         rows = unpack(batch.toArrow())
         self.apply(rows, batch_id, _query_id(batch.sparkSession), started=started)
@@ -102,17 +102,17 @@ class MicroBatchApply:
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         self.progress.require_no_gap(reports)
         rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
-        taken = self._reloading.take(rows, reports, self.progress)
-        rows = self._not_applied(taken)
-        state.forget(taken.replaced)
-        applied = self._planned(rows, state, taken)
-        writes = TableWrites(self.writer, self.progress, frozenset(taken.replaced), self.fault)
+        ready = self._reloading.hold(rows, reports, self.progress)
+        rows = self._not_applied(ready)
+        state.forget(ready.replaced)
+        applied = self._changes(rows, state, ready)
+        writes = TableWrites(self.writer, self.progress, frozenset(ready.replaced), self.fault)
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
-        self._write(writes, applied, taken, is_pending_changed=is_pending_changed)
+        self._write(writes, applied, ready, is_pending_changed=is_pending_changed)
         state.update(applied)
-        self.progress.finish_reload(taken.replaced, read_at)
+        self.progress.finish_reload(ready.replaced, read_at)
         read = self.progress.advance(
-            taken.reports,
+            ready.reports,
             applied.counts,
             kept=by_log_partition(rows),
             pending=by_log_partition(applied.pending_offsets),
@@ -126,7 +126,7 @@ class MicroBatchApply:
         self._report(batch_id, applied.counts, read, writes.rows, started)
 
     def _begin(self, query_id: str) -> TablesState:
-        """Read the state of the snapshot from which the query continues."""
+        """Read the state of the snapshot where the query continues."""
         self.progress.query_id = query_id
         self._state = TablesState.read(
             self.writer.tables,
@@ -137,23 +137,23 @@ class MicroBatchApply:
         self._unnamed_topics = self._state.unnamed_topics()
         return self._state
 
-    def _not_applied(self, taken: Taken) -> pa.Table:
-        """Leave out records below the next offset of their log partition."""
+    def _not_applied(self, ready: ReadyRows) -> pa.Table:
+        """The rows without those below the next offset of their log partition."""
         applied = is_below(
-            taken.rows,
+            ready.rows,
             "record_offset",
             {
                 p: row.next_offset
                 for p, row in self.progress.rows.items()
-                if p not in taken.replaced
+                if p not in ready.replaced
             },
         )
-        return taken.rows.filter(pc.invert(applied)) if pc.any(applied).as_py() else taken.rows
+        return ready.rows.filter(pc.invert(applied)) if pc.any(applied).as_py() else ready.rows
 
-    def _planned(self, rows: pa.Table, state: TablesState, taken: Taken) -> Applied:
-        """The changes of a micro-batch."""
+    def _changes(self, rows: pa.Table, state: TablesState, ready: ReadyRows) -> Applied:
+        """The changes that a micro-batch makes to the tables."""
         collected = collect(rows)
-        before = state.before(collected, taken.replaced)
+        before = state.before(collected, ready.replaced)
         applied = apply_collected(
             collected,
             before,
@@ -177,16 +177,16 @@ class MicroBatchApply:
         return applied
 
     def _names(self, collected: Collected) -> Mapping[str, str]:
-        """The names of all topics that records named by id, as far as they are known."""
+        """The known names of all topics that records name by topic id."""
         wanted = (collected.topic_ids | self._unnamed_topics) - self._topic_names.keys()
         self._topic_names.update(self.topic_names(wanted) if wanted else {})
         self._unnamed_topics = wanted - self._topic_names.keys()
         return self._topic_names
 
     def _write(
-        self, writes: TableWrites, applied: Applied, taken: Taken, *, is_pending_changed: bool
+        self, writes: TableWrites, applied: Applied, ready: ReadyRows, *, is_pending_changed: bool
     ) -> None:
-        """Write the changes table by table."""
+        """Write the changes, table by table."""
         writes.merge(
             GROUP_OFFSETS, applied.group_offsets, guard=GUARD_OFFSET, deletes="is_tombstone"
         )
@@ -196,11 +196,11 @@ class MicroBatchApply:
             (OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset"),
             (GROUP_EVENTS, applied.group_events, "record_offset"),
         ):
-            writes.append(table, _with_day(_lacking(history, column, taken)))
+            writes.append(table, _with_day(_missing_history(history, column, ready)))
         writes.quarantine(
-            applied.quarantine, {r["log_partition"]: r["from_offset"] for r in taken.reports}
+            applied.quarantine, {r["log_partition"]: r["from_offset"] for r in ready.reports}
         )
-        if is_pending_changed or taken.replaced:
+        if is_pending_changed or ready.replaced:
             writes.overwrite(PENDING_OFFSETS, applied.pending_offsets)
         self.fault(PENDING_OFFSETS.name)
 
@@ -251,14 +251,14 @@ class MicroBatchApply:
 
 
 def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
-    """Rows with a record offset in the column below the bound of their log partition."""
+    """Whether each row's record offset in the column is below the bound of its log partition."""
     places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
     bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
     return pc.fill_null(pc.less(rows[column], bound), False)
 
 
 def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
-    """The newest timestamp of the records of each log partition."""
+    """The newest record timestamp of each log partition."""
     found = with_timestamps(rows.select(["log_partition", "record_timestamp_ms"]))
     newest = found.group_by("log_partition").aggregate([("record_timestamp", "max")])
     columns = [newest[name].to_pylist() for name in ("log_partition", "record_timestamp_max")]
@@ -266,19 +266,19 @@ def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
 
 
 def _query_id(session: SparkSession) -> str:
-    """The id of the running query: its checkpoint's, the same after every restart on it."""
+    """The id of the query, from its checkpoint: it stays the same after a restart."""
     query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
     if query_id is None:
-        raise RuntimeError(f"a micro-batch without {QUERY_ID_PROPERTY}")
+        raise RuntimeError(f"Spark did not set {QUERY_ID_PROPERTY} for the micro-batch")
     return str(query_id)
 
 
-def _lacking(history: pa.Table, column: str, taken: Taken) -> pa.Table:
-    """What the tables of history lack of log partitions that were loaded again."""
-    return history.filter(pc.invert(is_below(history, column, taken.replaced)))
+def _missing_history(history: pa.Table, column: str, ready: ReadyRows) -> pa.Table:
+    """The rows of history without those of reloaded log partitions that the tables have."""
+    return history.filter(pc.invert(is_below(history, column, ready.replaced)))
 
 
 def _with_day(history: pa.Table) -> pa.Table:
-    """Rows of history with the day by which their table is partitioned."""
+    """Rows of history with `day`, the partition column of their table."""
     at = with_timestamps(history.select(["record_timestamp_ms"]))["record_timestamp"]
     return history.append_column("day", at.cast(pa.date32()))

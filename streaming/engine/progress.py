@@ -1,4 +1,4 @@
-"""How far the query is: what a micro-batch reports when it is done."""
+"""The progress report of a finished micro-batch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 class ProgressEvent:
     """One finished micro-batch, with the totals over all log partitions after it.
 
-    `records_read` and `records_read_total` count records of this micro-batch and since the log
-    start, superseded ones included; `offsets_read` is by how much the next offsets advanced,
-    which is more where a compacted log has gaps. `records_unaccounted_total` is by how much the
-    counts of micro-batches did not add up since the log start. `next_offset_total` and
+    `records_read` counts the records of this micro-batch, `records_read_total` those since the log
+    start; both include superseded records. `offsets_read` is the advance of the next offsets, which
+    is larger than `records_read` if a compacted log has gaps. `records_unaccounted_total` counts
+    the records since the log start under no outcome, or under two. `next_offset_total` and
     `high_watermark_total` are sums over the log partitions. `states` maps each log partition to
-    `loading`, `current` or `failed`, as `load_progress` does; `rows_merged` maps a table to the
-    rows this micro-batch merged or appended.
+    `loading`, `current` or `waiting`, as in `load_progress`. `rows_merged` maps each table to the
+    number of rows that this micro-batch merged or appended.
     """
 
     batch_id: int
@@ -33,7 +33,7 @@ class ProgressEvent:
 
     @property
     def offsets_left(self) -> int:
-        """Record offsets between what is applied and the high watermarks."""
+        """The number of record offsets between the next offsets and the high watermarks."""
         return max(0, self.high_watermark_total - self.next_offset_total)
 
 

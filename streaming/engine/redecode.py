@@ -1,13 +1,13 @@
-"""Quarantined records that can be decoded now, put where they belong.
+"""Second decoding of quarantined records, which moves them to their tables.
 
-A release that knows more record types decodes what an older one could not. Their groups are built
-again from `coordinator_records`, which has the last record of each key, and from the offsets that
-are there: it is what a coordinator makes of the log once it is compacted.
+A newer release may know more record types and decode records that an older release could not. It
+builds their groups again from `coordinator_records`, which has the last record of each key, and
+from the offsets in the tables. A coordinator builds the same groups from the compacted log.
 
-What became of an offset afterwards the tables do not say in every case: whether a later tombstone
-took it away is known to `offset_commits` only where that reaches back, and how a transaction of
-that time ended to nobody. So a quarantined offset leaves the quarantine only where a later record
-of its key is in `group_offsets`; any other needs its log partition to be loaded again.
+The outcome of a quarantined offset is not always known. `offset_commits` has a later tombstone of
+its key only if the history reaches back that far, and no table has the marker of an old
+transaction. So an offset leaves the quarantine only if `group_offsets` has a later record of its
+key. For any other offset, its log partition must be reloaded.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ _MAX_OFFSET = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redecoded:
-    """What became of the quarantined records.
+    """The numbers of quarantined records by result.
 
-    `applied` and `superseded` have left the quarantine. `waiting` are offsets that can be decoded
-    but whose fate is not known, by log partition; `undecodable` are the others, by reason.
+    `applied` and `superseded` records have left the quarantine. `waiting` counts offsets that can
+    be decoded but whose outcome is unknown, by log partition; they need a reload. `undecodable`
+    counts all other records, by reason. `groups` is the number of groups that were built again.
     """
 
     applied: int = 0
@@ -69,15 +70,15 @@ def redecode_quarantine(
     progress: LoadProgress,
     topic_names: AskTopicNames = lambda _topic_ids: {},
 ) -> Redecoded:
-    """Decode the quarantine of a folder again and move the records that can be decoded.
+    """Decode the quarantine of a folder again, and move the records that can be decoded.
 
     `load_progress` is written last. After a crash before that, the next writer rolls the other
     tables back.
 
     Args:
         writer: the writer of the tables, which have no unfinished micro-batch.
-        progress: that of the newest snapshot; it is changed.
-        topic_names: gives topic names by topic id, as far as it can.
+        progress: the progress of the newest snapshot; it is modified.
+        topic_names: returns known topic names by topic id.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -120,7 +121,7 @@ def _quarantined(tables: str) -> list[Row]:
 
 
 def _decoded(quarantined: list[Row]) -> pa.Table:
-    """The records that can be decoded now, as rows of the log."""
+    """The records that can be decoded now, as log rows."""
     batches: dict[int, list[bytes]] = defaultdict(list)
     for row in sorted(quarantined, key=_place):
         if row["raw_key"] is None:
@@ -171,9 +172,9 @@ def _unnamed_topics(changes: Mapping[GroupId, GroupChange]) -> set[str]:
 
 
 def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
-    """The places of offsets of which a later record of the same key took part."""
+    """The places of offsets whose key has a later record in `group_offsets`."""
     groups = {(row["log_partition"], row["group_id"]) for row in offsets}
-    newest = stored.offset_places(groups)
+    newest = stored.record_offset_by_key(groups)
     return {
         _place(row)
         for row in offsets
@@ -184,9 +185,9 @@ def _superseded(stored: GroupTables, offsets: list[Row]) -> set[Place]:
 def _account(
     progress: LoadProgress, quarantined: list[Row], moved: set[Place], applied: set[Place]
 ) -> None:
-    """Move the counts of records along with the records.
+    """Move the counts of the records that leave the quarantine to their new outcomes.
 
-    Records that were lost from the log before a reload are quarantined, but not counted.
+    Rows of records that left the log before a reload are still in the quarantine, but not counted.
     """
     rows = Counter(row["log_partition"] for row in quarantined)
     applied_rows = Counter(log_partition for log_partition, _ in applied)

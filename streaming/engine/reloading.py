@@ -1,7 +1,7 @@
-"""Log partitions that are loaded again: their rows wait until the log is read to its end.
+"""Reload of log partitions: their rows are held in memory until the log is read to its end.
 
-Until then the tables keep what they had, and `load_progress` says `loading`. What was read is lost
-when the process ends, and the load begins anew with the next one.
+Until then the tables keep the old rows, and `load_progress` says `loading`. The held rows are lost
+when the process stops; the next run then starts the reload again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What is to be applied of a micro-batch.
+class ReadyRows:
+    """The rows of a micro-batch that can be applied now.
 
-    `rows` are without the `progress` rows, which are `reports`. The rows of the log partitions of
-    `replaced` are all that their log has; the value is the record offset from which on the tables
-    of history lack it.
+    `rows` exclude the `progress` rows, which are in `reports`. `replaced` has the log partitions
+    whose reload is complete: `rows` has all rows of their log. Its value is the record offset from
+    which the tables of history lack the log partition.
     """
 
     rows: pa.Table
@@ -38,7 +38,7 @@ class Taken:
 
 @dataclass(slots=True)
 class _Held:
-    """What was read of a log partition so far."""
+    """The rows and reports of a log partition that the reload has read so far."""
 
     rows: HeldRows
     reports: list[Report] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Held:
         self.reports.append(report)
 
     def report(self) -> Report:
-        """One report of all that was read."""
+        """All reports of the reload as one."""
         reports = self.reports
         summed = ("records_read", "records_superseded", "bytes_read")
         found = {
@@ -63,21 +63,21 @@ class _Held:
 
 
 class Reloading:
-    """Holds rows back; `compacts` where the tables need not tell of every commit."""
+    """Holds the rows of reloads; with `compacts` it drops superseded commits."""
 
     def __init__(self, *, compacts: bool) -> None:
         self._compacts = compacts
         self._held: dict[int, _Held] = {}
 
-    def take(self, rows: pa.Table, reports: Iterable[Report], progress: LoadProgress) -> Taken:
-        """Hold what is being loaded again, and give what has been read to the end."""
+    def hold(self, rows: pa.Table, reports: Iterable[Report], progress: LoadProgress) -> ReadyRows:
+        """Hold the rows of unfinished reloads, and return all other rows and finished reloads."""
         reports = list(reports)
         under_way = {p for p, row in progress.rows.items() if row.is_reloading}
         held_now = [report for report in reports if report["log_partition"] in under_way]
         if not held_now:
-            return Taken(rows=rows, reports=reports)
+            return ReadyRows(rows=rows, reports=reports)
         is_held = pc.is_in(rows["log_partition"], pa.array(under_way, pa.int32()))
-        theirs = rows.filter(is_held)
+        held_rows = rows.filter(is_held)
         applied = [rows.filter(pc.invert(is_held))]
         reports = [report for report in reports if report["log_partition"] not in under_way]
         replaced: dict[int, int] = {}
@@ -86,10 +86,11 @@ class Reloading:
             row = progress.rows[log_partition]
             row.high_watermark = report["high_watermark"]
             held = self._held.setdefault(log_partition, _Held(HeldRows(self._compacts)))
-            held.add(theirs.filter(pc.equal(theirs["log_partition"], log_partition)), report)
+            own_rows = held_rows.filter(pc.equal(held_rows["log_partition"], log_partition))
+            held.add(own_rows, report)
             if report["record_offset"] < report["high_watermark"]:
                 logger.info(
-                    "log partition %(log_partition)s: loaded again up to record offset "
+                    "log partition %(log_partition)s: reload has read up to record offset "
                     "%(record_offset)s of %(high_watermark)s",
                     {
                         "log_partition": log_partition,
@@ -102,4 +103,4 @@ class Reloading:
             applied.append(pa.Table.from_batches(held.rows.release(), rows.schema))
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
-        return Taken(rows=pa.concat_tables(applied), reports=reports, replaced=replaced)
+        return ReadyRows(rows=pa.concat_tables(applied), reports=reports, replaced=replaced)

@@ -1,4 +1,4 @@
-"""What a micro-batch writes, and the versions of the tables that it leaves behind."""
+"""The writes of a micro-batch, and the new versions of the tables."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from streaming.tables.writer import Writer
 class TableWrites:
     """Writes to the tables of a folder; `progress` keeps their versions.
 
-    Rows of the log partitions `replaced` take the place of all that a table of keys, or the
-    quarantine, has of them. `rows` counts by table what was written. `fault` is called with the
-    name of each table right after it is written; tests crash there.
+    In tables of keys and the quarantine, the written rows replace all rows of the log partitions in
+    `replaced`. `rows` has the number of written rows by table. `fault` is called with the name of
+    each table right after its write; tests crash there.
     """
 
     writer: Writer
@@ -48,10 +48,10 @@ class TableWrites:
         self.fault(table.name)
 
     def quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
-        """Records that could not be decoded; `from_offsets` is where each log begins."""
-        again = {p: from_offsets[p] for p in self.replaced}
-        if again:
-            version = self.writer.delete_from(QUARANTINE, again)
+        """Append quarantined records; `from_offsets` has the first record offset of each log."""
+        replaced_from = {p: from_offsets[p] for p in self.replaced}
+        if replaced_from:
+            version = self.writer.delete_from(QUARANTINE, replaced_from)
             self.progress.table_versions[QUARANTINE.name] = version
         self.append(QUARANTINE, rows)
 
@@ -61,11 +61,11 @@ class TableWrites:
         self._wrote(table, version, rows.num_rows)
 
     def records(self, rows: pa.Table) -> None:
-        """The last record of each key into `coordinator_records`."""
+        """MERGE the last record of each key into `coordinator_records`."""
         self.merge(COORDINATOR_RECORDS, rows, guard="record_offset")
 
     def groups(self, groups: pa.Table, members: pa.Table) -> None:
-        """Changes of groups into `groups` and `group_members`."""
+        """MERGE the changes of groups into `groups` and `group_members`."""
         self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_deleted")
         self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_deleted")
 

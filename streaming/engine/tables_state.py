@@ -25,8 +25,8 @@ from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
 class TablesState:
     """The state after the newest micro-batch.
 
-    `keeps_committed` says whether committed offsets are kept: with history, each micro-batch is
-    compared with them, and reading the whole table each time would take long.
+    `keeps_committed` says whether committed offsets are kept in memory. With history, each
+    micro-batch is compared with them, and reading the whole table each time would be slow.
     """
 
     tables: str
@@ -45,7 +45,7 @@ class TablesState:
         *,
         keeps_committed: bool,
     ) -> TablesState:
-        """Read the state of a snapshot, which is given by the versions of its tables."""
+        """Read the state of a snapshot, given by the versions of its tables."""
         committed = COMMITTED_SCHEMA.empty_table()
         if keeps_committed:
             columns, version = stored_names(COMMITTED_SCHEMA), versions[GROUP_OFFSETS.name]
@@ -62,7 +62,7 @@ class TablesState:
         )
 
     def unnamed_topics(self) -> set[str]:
-        """The topics that groups know by id only."""
+        """The ids of topics that groups know only by id."""
         groups = (state for state in self._groups.values() if isinstance(state, ModernGroup))
         return set[str]().union(*(group.unnamed_topic_ids() for group in groups))
 
@@ -79,7 +79,7 @@ class TablesState:
         state = ApplyState(committed=self._committed, pending=self.pending, groups=self._groups)
         if self.semantics is Semantics.COORDINATOR:
             return state
-        # Under `scala` semantics a group without GroupMetadata exists as long as it has offsets.
+        # With `scala` semantics a group without GroupMetadata exists as long as it has offsets.
         with_pending = set(group_ids(self.pending)) | collected.transactional_groups
         touched = with_pending | collected.groups_with_offsets | collected.records_of_groups.keys()
         stored = GroupTables(self.tables)
@@ -94,7 +94,7 @@ class TablesState:
         )
 
     def update(self, applied: Applied) -> None:
-        """Go on to the state after a micro-batch."""
+        """Advance to the state after a micro-batch."""
         self.pending = applied.pending_offsets
         if self.keeps_committed:
             self._committed = committed_after(self._committed, applied.group_offsets)

@@ -1,4 +1,4 @@
-"""Reload of log partitions: its reasons, requests for it, and its first step.
+"""Reload of log partitions: its reasons, its requests and its first step.
 
 Imports `tables` and `kafka`.
 """

@@ -1,11 +1,11 @@
-"""The start of a reload: the tables say that it is under way before anything is read.
+"""The start of a reload: it is recorded in the tables before the log is read.
 
-History rows that are no longer of this log get the outcome `lost`. A row of `quarantine` says which
-records are lost. `load_progress` moves the log partitions back to the record offset up to which
-their history is right, in state `loading`.
+History rows of records that the log no longer has get the outcome `lost`. A row of `quarantine`
+says which records are lost. `load_progress` moves each log partition back to the record offset up
+to which its history is still right, in state `loading`.
 
-After a crash before that last write, the next start rolls the other tables back and finds the doubt
-again. After it, the reload starts from the beginning, however far it was.
+After a crash before that last write, the next start rolls the other tables back and finds the
+reason again. After a later crash, the reload starts again from the log start.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ logger = logging.getLogger(__name__)
 def begin_reload(
     writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt], topic: LogDescription
 ) -> None:
-    """Record in the tables that log partitions are reloaded.
+    """Record in the tables that the reload of log partitions begins.
 
-    Log partitions that the topic no longer has lose their rows at once.
+    Rows of log partitions that the topic no longer has are deleted at once.
 
     Args:
         writer: the writer of the tables, which have no unfinished micro-batch.
-        progress: how far they are; it is moved back.
-        doubts: the log partitions, and why.
-        topic: as it is now.
+        progress: the progress of the tables; it is moved back.
+        doubts: the log partitions to reload, with the reasons.
+        topic: the current description of the topic.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -58,7 +58,7 @@ def begin_reload(
     """
     for reason, log_partitions in _by_reason(doubts).items():
         logger.warning(
-            "loaded again from the log start on: log partitions %(log_partitions)s, %(reason)s",
+            "reloading log partitions %(log_partitions)s from the log start: %(reason)s",
             {"log_partitions": log_partitions, "reason": reason},
         )
     lost = {
@@ -75,14 +75,14 @@ def begin_reload(
         row = progress.rows[log_partition]
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
-    _quarantine_gone(writer, progress, doubts)
+    _quarantine_lost(writer, progress, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.updated_at = datetime.now(timezone.utc)
     is_other_topic = progress.topic_id != topic.topic_id
     progress.topic_id = topic.topic_id
     progress.write(writer)
     if is_other_topic:
-        # Last, because the old topic id is the doubt.
+        # Last, because the old topic id is the reason that a restart must find again.
         set_properties(writer.epoch, LOAD_PROGRESS, {PROPERTY_TOPIC_ID: topic.topic_id})
 
 
@@ -105,15 +105,15 @@ def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
     return found
 
 
-def _quarantine_gone(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
-    """Say which records are gone; a reload that starts again says it once."""
+def _quarantine_lost(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
+    """Add rows about lost records; a reload that starts again adds them once."""
     is_lost = pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
     known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
-    said = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
+    written = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
     rows = [
-        {"log_partition": p, "record_offset": NO_RECORD_OFFSET, "reason": doubt.gone}
+        {"log_partition": p, "record_offset": NO_RECORD_OFFSET, "reason": doubt.lost}
         for p, doubt in doubts.items()
-        if doubt.gone and (p, doubt.gone) not in said
+        if doubt.lost and (p, doubt.lost) not in written
     ]
     if rows:
         version = writer.append(QUARANTINE, pa.Table.from_pylist(rows))

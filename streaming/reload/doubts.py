@@ -1,9 +1,10 @@
-"""What the log says of the rows that were loaded from it: whether they can be gone on with.
+"""The reasons for a reload: cases in which the rows of a log partition cannot be extended.
 
-They cannot where the log does not go on where the tables end: the topic was created again, the log
-was truncated, or records were deleted before they were read. And not where Kafka's cleaner may have
-removed tombstones before they were read, which it does `delete.retention.ms` after it first saw
-them: keys that were deleted would stay for ever.
+A log partition is reloaded if the log does not continue where its rows end: the topic was
+recreated, the log was truncated, or records were deleted before they were read. It is also reloaded
+if Kafka's cleaner may have removed tombstones before they were read, because rows of deleted keys
+would then stay for ever. The cleaner removes a tombstone `delete.retention.ms` after it first saw
+it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ REQUESTED = "requested"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """The log as it is now.
+    """The current log starts and ends of the log partitions that have a leader.
 
-    Only log partitions with a leader are in it. `newest_at` is the newest timestamp of a log
-    partition's records, for brokers that tell it (3.0 and later). `epoch_ends` is where the leader
-    epoch ended under which a log partition was read last, for those whose leader tells (KIP-320).
+    `newest_at` has the newest record timestamp of each log partition, from brokers that return it
+    (3.0 and later). `epoch_ends` has the end offset of the leader epoch under which each log
+    partition was last read, from leaders that return it (KIP-320).
     """
 
     description: LogDescription
@@ -42,7 +43,7 @@ class LogEnds:
 
         Raises:
             ConfigurationError: see `LogClient`.
-            TimeoutError: they do not answer.
+            TimeoutError: the leaders do not answer.
         """
         description = client.describe()
         epochs = {
@@ -62,28 +63,28 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Why a log partition must be loaded again.
+    """The reason to reload a log partition.
 
-    `kept_below` is the record offset up to which its rows of history are still those of the log.
-    `gone` says which records nobody can read any more, and is empty where there are none.
+    Rows of history below the record offset `kept_below` still match the log. `lost` says which
+    records are lost, and is empty if none are.
     """
 
     reason: str
     kept_below: int
-    gone: str = ""
+    lost: str = ""
 
 
 def find_doubts(
     progress: LoadProgress, log: LogEnds, *, delete_retention_ms: int, now: datetime
 ) -> dict[int, Doubt]:
-    """The log partitions of the tables that must be loaded again; those without leader come later.
+    """The log partitions that must be reloaded; leaderless ones are checked later.
 
-    How long a log partition was not read follows from the brokers' clock, and from ours where that
-    gives longer: an idle log has no new timestamps.
+    The time since a log partition was last read to its end is measured by the brokers' clock, or by
+    ours if that gives a longer time: an idle log has no new timestamps.
 
     Args:
-        progress: how far the tables are.
-        log: the log now.
+        progress: the progress of the tables.
+        log: the current log.
         delete_retention_ms: the topic's `delete.retention.ms`.
         now: the current time.
     """
@@ -103,7 +104,7 @@ def _doubts(
     delete_retention_ms: int,
     now: datetime,
 ) -> Iterator[Doubt]:
-    """At most one; a load that was begun and not finished is begun anew."""
+    """At most one reason; an unfinished reload starts again."""
     if not row.is_begun:
         return
     topic = log.description
@@ -115,37 +116,38 @@ def _doubts(
             f"topic {topic.topic} was deleted and created again (its id was {progress.topic_id} "
             f"and is {topic.topic_id})"
         )
-        yield Doubt(reason=reason, kept_below=0, gone=_gone(0, row.next_offset, reason))
+        yield Doubt(reason=reason, kept_below=0, lost=_lost_after_read(0, row.next_offset, reason))
     elif truncated_to < row.next_offset:
         reason = f"the log was truncated to {truncated_to}"
-        gone = _gone(truncated_to, row.next_offset, reason)
-        yield Doubt(reason=reason, kept_below=truncated_to, gone=gone)
+        lost = _lost_after_read(truncated_to, row.next_offset, reason)
+        yield Doubt(reason=reason, kept_below=truncated_to, lost=lost)
     elif row.is_reloading:
         reason = row.reload_reason or ""
-        yield Doubt(reason=reason, kept_below=row.next_offset, gone=_unread(row, log_start))
+        yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
     elif row.next_offset < log_start:
-        reason = f"the log starts at {log_start}, behind record offset {row.next_offset}"
-        yield Doubt(reason=reason, kept_below=row.next_offset, gone=_unread(row, log_start))
+        reason = f"the log starts at {log_start}, after the next offset {row.next_offset}"
+        yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
     elif row.next_offset < log_end:
-        # Tables of an earlier release only say when they were written last.
+        # Tables of an earlier release only have the time of their last write.
         latest = max(now, log.newest_at.get(log_partition, now))
-        away = latest - (row.current_at or progress.updated_at)
-        if away > timedelta(milliseconds=delete_retention_ms):
+        not_read_for = latest - (row.current_at or progress.updated_at)
+        if not_read_for > timedelta(milliseconds=delete_retention_ms):
+            retention = timedelta(milliseconds=delete_retention_ms)
             reason = (
-                f"it was read to its end {_hours(away)} ago; delete.retention.ms is "
-                f"{_hours(timedelta(milliseconds=delete_retention_ms))}, so tombstones may be gone"
+                f"the log was last read to its end {_hours(not_read_for)} ago, which is longer "
+                f"than delete.retention.ms ({_hours(retention)}), so tombstones may be lost"
             )
             yield Doubt(reason=reason, kept_below=row.next_offset)
 
 
-def _unread(row: Progress, log_start: int) -> str:
+def _lost_unread(row: Progress, log_start: int) -> str:
     if row.next_offset >= log_start:
         return ""
     lost = _range(row.next_offset, log_start)
     return f"{LOST_REASON_PREFIX}{lost} were deleted before they were read"
 
 
-def _gone(first: int, end: int, reason: str) -> str:
+def _lost_after_read(first: int, end: int, reason: str) -> str:
     if first >= end:
         return ""
     return (

@@ -1,6 +1,6 @@
-"""What was asked to be loaded again: a file for each log partition in a folder beside the tables.
+"""Requests for reloads: a file for each log partition, in a folder beside the tables.
 
-They are files and no rows, for only the query writes the tables while it runs.
+They are files, not rows, because only the query writes the tables while it runs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ REQUESTS = "_coordinator_state.reload"
 
 
 def request_reload(tables: str, log_partitions: Collection[int] | None = None) -> list[int]:
-    """Ask for log partitions to be loaded again, for all of the tables where None.
+    """Request the reload of log partitions; of all log partitions of the tables if None.
 
-    A query that runs takes it up within seconds, else the next one that reads them does. Returns
-    what is asked for now, by earlier requests too.
+    A running query starts the reload within seconds; otherwise the next run that reads the log
+    partition does. Returns all requested log partitions, with those of earlier requests.
 
     Raises:
-        ConfigurationError: there are no tables, they have no such log partition, or the folder
-            cannot be written.
+        ConfigurationError: there are no tables, they lack a log partition, or the folder cannot be
+            written.
     """
     known = TableReader(tables).load_states
     wanted = set(known if log_partitions is None else log_partitions)
     if not known:
-        raise ConfigurationError(f"{tables} has no rows of any log partition yet")
+        raise ConfigurationError(
+            f"{tables} has no rows of any log partition yet, so there is nothing to reload"
+        )
     unknown = sorted(wanted - set(known))
     if unknown:
         raise ConfigurationError(
@@ -47,7 +49,7 @@ def request_reload(tables: str, log_partitions: Collection[int] | None = None) -
 
 
 def requested(tables: str) -> set[int]:
-    """The log partitions that are asked for.
+    """The log partitions whose reload is requested.
 
     Raises:
         TablesUnavailable: the folder cannot be read.
@@ -58,7 +60,7 @@ def requested(tables: str) -> set[int]:
 
 
 def forget_requests(tables: str, log_partitions: Collection[int]) -> None:
-    """They are taken up.
+    """Delete the requests of log partitions whose reload has begun.
 
     Raises:
         TablesUnavailable: the folder cannot be written.
@@ -84,7 +86,7 @@ def _accessing(tables: str) -> Iterator[None]:
 
 
 def _ranges(numbers: Collection[int]) -> str:
-    """Numbers in words, runs of them as ranges.
+    """Numbers as text, with runs as ranges.
 
     >>> _ranges({0, 1, 2, 7})
     '0 to 2, 7'

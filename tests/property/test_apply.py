@@ -216,7 +216,7 @@ def _reload(
         other = drawn[choose.choice(sorted(drawn))] if is_truncated else drawn[p][len(kept) :]
         kept_below = segment(kept)[1] if is_truncated else segments[p][1]
         doubts[p] = Doubt(
-            reason="a test", kept_below=kept_below, gone=f"{LOST_REASON_PREFIX}{kept_below}"
+            reason="a test", kept_below=kept_below, lost=f"{LOST_REASON_PREFIX}{kept_below}"
         )
         segments[p] = segment([*kept, *other])
     apply = _start(tables, history)
@@ -245,7 +245,7 @@ def _reload(
         states = {p: row.state for p, row in progress.rows.items()}
         assert not is_last or set(states.values()) == {"current"}
         again = {
-            p: Doubt(reason=doubt.reason, kept_below=progress.rows[p].next_offset, gone=doubt.gone)
+            p: Doubt(reason=doubt.reason, kept_below=progress.rows[p].next_offset, lost=doubt.lost)
             for p, doubt in doubts.items()
             if progress.rows[p].is_reloading
         }

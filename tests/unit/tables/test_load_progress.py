@@ -25,5 +25,7 @@ def test_a_log_may_begin_anywhere() -> None:
 
 
 def test_records_that_nobody_read_are_not_passed_over() -> None:
-    with pytest.raises(ConfigurationError, match=r"log partition 7: .* before record offset 10,"):
+    with pytest.raises(
+        ConfigurationError, match=r"log partition 7: .* continue at record offset 10,"
+    ):
         _progress(10).require_no_gap([{"log_partition": 7, "from_offset": 11}])
