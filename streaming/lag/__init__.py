@@ -1,4 +1,4 @@
-"""Lag and status of groups, from the tables and from samples of the logs of user topics.
+"""Lag and status of groups, from the tables and from offset samples of user topics.
 
 Imports `tables` and `kafka`.
 """

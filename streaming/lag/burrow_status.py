@@ -1,8 +1,9 @@
-"""The status of every group by Burrow's rules, from commits and samples instead of a poller.
+"""The status of every group by Burrow's rules, from the tables instead of a poller.
 
-What Burrow gathers as it runs is looked up: the last commits of each committed offset, the log end
-by the sample before each of them, and the log ends of the last ten refreshes of ten seconds.
-Commits older than seven days, its `expire-group`, are not looked at; `min-distance` is 0.
+Burrow collects its data while it runs; here it is read from the tables: the last commits of each
+committed offset, the log end in the sample before each commit, and the log ends at the last ten
+refreshes of ten seconds. Commits older than seven days (Burrow's `expire-group`) are ignored, and
+`min-distance` is 0.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from streaming.tables.reader import TableReader, of_groups
 
 EXPIRE_GROUP = timedelta(days=7)
 OFFSET_REFRESH = timedelta(seconds=10)
-# Most groups commit often: what is older is read for the others only.
+# Most groups commit often, so older commits are read only if the newer ones are not enough.
 _WINDOWS = (timedelta(minutes=10), timedelta(hours=6), EXPIRE_GROUP)
 
 Row = dict[str, Any]
@@ -40,7 +41,7 @@ def burrow_partition_statuses(
     group_ids: Collection[str] | None = None,
     allowed_lag: int = 0,
 ) -> pa.Table:
-    """The status of each committed offset; one whose log is not known is OK, as Burrow says."""
+    """The status of each committed offset; OK if its log end is unknown, as in Burrow."""
     rows = _judged(reader, at or reader.moment, group_ids, allowed_lag)
     return pa.Table.from_pylist(rows, PARTITION_STATUS)
 
@@ -52,7 +53,7 @@ def burrow_group_statuses(
     group_ids: Collection[str] | None = None,
     allowed_lag: int = 0,
 ) -> pa.Table:
-    """The status of each group with committed offsets: OK, WARN or ERR, by its worst partition."""
+    """The status of each group with committed offsets, by its worst partition: OK, WARN or ERR."""
     partitions: dict[str, list[Row]] = defaultdict(list)
     for row in _judged(reader, at or reader.moment, group_ids, allowed_lag):
         partitions[row["group_id"]].append(row)
@@ -115,7 +116,7 @@ _REFRESH_S = OFFSET_REFRESH.total_seconds()
 def _last_commits(
     reader: TableReader, now: datetime, wanted: pc.Expression | None, lags: pa.Table
 ) -> tuple[pa.Table, timedelta]:
-    """The last commits of each key, by key and order, and how far back they were looked for."""
+    """The last commits of each key, sorted by key and record offset, and the window they are in."""
     for window in _WINDOWS:
         commits = recent_commits(reader, now - window, now, wanted)
         keys = commits.group_by(KEY, use_threads=False).aggregate([("record_offset", "count")])
@@ -127,14 +128,14 @@ def _last_commits(
     codes = groups.astype(np.int64) * max(len(logs), 1) + logs.of_rows
     order = np.lexsort((commits["record_offset"].to_numpy(), codes))
     codes = codes[order]
-    # How many of the same key follow.
+    # The number of commits from each one to the last of its key.
     ends = np.searchsorted(codes, codes, side="right")
     is_last = ends - np.arange(codes.size) <= INTERVALS
     return commits.take(pa.array(order[is_last])), window
 
 
 def _with_lags(commits: pa.Table, log_ends: Any) -> dict[tuple[Any, ...], list[Commit]]:
-    """Commits by key, with the lag that each had when it arrived."""
+    """Commits by key, each with the lag at its time."""
     found: dict[tuple[Any, ...], list[Commit]] = defaultdict(list)
     columns = [commits[name].to_pylist() for name in (*KEY, "committed_offset")]
     for group_id, topic, partition, offset, at_ms, end in zip(

@@ -1,4 +1,4 @@
-"""When each committed offset of the tables would expire: the view `expiring_offsets`."""
+"""The expiry time of each committed offset: the view `expiring_offsets`."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def expiring_offsets(
     group_ids: Collection[str] | None = None,
     until: datetime | None = None,
 ) -> pa.Table:
-    """Every committed offset with the time at which it expires, soonest first, never last.
+    """Every committed offset with its expiry time: the soonest first, those that never expire last.
 
     Args:
-        reader: one state of the tables.
-        retention_ms: in place of the `offsets.retention.minutes` that the cluster told.
-        group_ids: only of these groups.
-        until: leave out those that cannot expire up to then.
+        reader: the snapshot.
+        retention_ms: overrides the cluster's `offsets.retention.minutes`.
+        group_ids: only these groups.
+        until: skip offsets that cannot expire before this time.
     """
     if retention_ms is None:
         retention_ms = reader.offsets_retention_ms
@@ -62,7 +62,7 @@ def expiring_offsets(
     }
     offsets = reader.read("group_offsets", None, wanted)
     if until is not None:
-        # Retention counts from the commit, or from later.
+        # The retention begins at the commit or later.
         latest = until - timedelta(milliseconds=retention_ms)
         may = pc.less_equal(offsets["commit_timestamp"], pa.scalar(latest, TIMESTAMP))
         offsets = offsets.filter(pc.or_(may, pc.is_valid(offsets["expire_timestamp"])))

@@ -1,8 +1,8 @@
-"""How far every group is behind the logs that it reads: the view `group_lag`.
+"""The lag of every group in each partition: the view `group_lag`.
 
-Offsets, groups, members and pending offsets are those of one snapshot; the logs are known by the
-samples of `log_offsets` up to the same moment. Rates compare with the snapshot and the samples of
-some minutes before. Only groups in their own log partition count, as a coordinator has them.
+Offsets, groups, members and pending offsets are those of one snapshot. Log ends come from the
+samples in `log_offsets` up to the same time. Rates compare with the snapshot and the samples some
+minutes earlier. Only groups in their own log partition count, as a coordinator has them.
 """
 
 from __future__ import annotations
@@ -57,24 +57,28 @@ GROUP_LAG = pa.schema(
         ("known_until", TIMESTAMP),
     ]
 )
-"""`lag` and what is computed beside it is null where the log is not known; `time_lag_unknown` says
-why `time_lag_ms` is null. `topic_state` is that of the newest sample, null where there is none.
+"""`lag` and the columns derived from the log end are null if the log end is unknown.
 
-The rates are offsets per second, by which the committed offset and the log end went on in the last
-minutes, null where the tables do not reach back that far; `time_to_catch_up_ms` is null unless the
-group is the faster of the two. The member is the one that the partition is assigned to.
+`time_lag_unknown` is the reason why `time_lag_ms` is null. `topic_state` is that of the newest
+sample, null without a sample.
 
-`known_until` is the moment up to which the tables have the commits of the group's log partition,
-null where the log end of that is not known, or was already past them when samples began."""
+The rates are the growth of the committed offset and of the log end over the last minutes, in
+offsets per second. They are null if the tables do not reach back that far. `time_to_catch_up_ms` is
+null unless the committed offset grows faster than the log end, or the lag is 0. The member is the
+one to which the partition is assigned.
+
+`known_until` is the time up to which the tables have the commits of the group's log partition. It
+is null if the end of that log partition is unknown, or if the tables were already behind its first
+sample."""
 
 DEFAULT_HISTORY = timedelta(days=7)
 RATE_WINDOWS = (timedelta(minutes=5), timedelta(minutes=1))
-"""Rates are over the first of them that the tables reach back to."""
+"""Rates are over the first of these windows that the tables reach back to."""
 
-# Most groups wait for little: samples that are older are read for the logs of the others only.
-# What did not change is sampled again every CONFIRM_EVERY.
-_SETTLED = 1.5 * CONFIRM_EVERY
-_WINDOWS = (_SETTLED, timedelta(minutes=10), timedelta(hours=6))
+# An unchanged log end is sampled again every CONFIRM_EVERY.
+_MAX_SAMPLE_AGE = 1.5 * CONFIRM_EVERY
+# Most groups have a small time lag, so older samples are read only for the logs of the others.
+_WINDOWS = (_MAX_SAMPLE_AGE, timedelta(minutes=10), timedelta(hours=6))
 _KEY = ["group_id", "topic", "partition"]
 _LOG = ["topic", "partition"]
 
@@ -86,17 +90,17 @@ def group_lag(
     group_ids: Collection[str] | None = None,
     history: timedelta = DEFAULT_HISTORY,
 ) -> pa.Table:
-    """A row for each committed offset, by group, topic and partition.
+    """The lag of each committed offset, sorted by group, topic and partition.
 
     Args:
         reader: the snapshot.
-        at: the moment, in place of the snapshot's; samples and ages are as of then.
+        at: the time of samples and ages; by default that of the snapshot.
         group_ids: only these groups.
-        history: how far back samples are looked at; what waits longer has no time lag.
+        history: how far back samples are read; a longer time lag is null.
     """
     now = at or reader.moment
     committed = _committed(reader, group_ids)
-    # The tables are behind their own log as groups are behind theirs.
+    # The lag of the tables behind `__consumer_offsets` is measured in the same way.
     progress = reader.read("load_progress", ["log_partition", "next_offset"])
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
@@ -111,9 +115,9 @@ def group_lag(
         rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
         if not rows.size:
             break
-        some = Logs.of(committed.take(rows))
-        found = some.histories(reader, since=now - window, until=now)
-        measures.measure(rows, found, some.of_rows, offsets[rows], _ms(now))
+        remaining = Logs.of(committed.take(rows))
+        found = remaining.histories(reader, since=now - window, until=now)
+        measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
     places = pc.index_in(committed["log_partition"], progress["log_partition"])
     arrays = {
         "known_until": known_until.take(places),
@@ -141,15 +145,15 @@ _TOTALS = (
 
 
 def lag_totals(lags: pa.Table, by: str) -> pa.Table:
-    """Rows of `group_lag` put together: sums, maxima and minima by "group" or group and "topic".
+    """Sums, maxima and minima of `group_lag` rows, by "group" or by group and "topic".
 
-    Partitions whose lag is not known count in `partitions_unknown` and nowhere else; a sum of
-    nothing known is null.
+    A partition with unknown lag counts in `partitions_unknown` and not in the lag. A sum is null if
+    all its values are unknown.
     """
     key = TOTALS_BY[by]
     state = lags.group_by(key).aggregate([("group_state", "min")])
-    told = lags.append_column("is_unknown", pc.cast(pc.is_null(lags["lag"]), pa.int64()))
-    found = told.group_by(key).aggregate([(source, function) for _, source, function in _TOTALS])
+    rows = lags.append_column("is_unknown", pc.cast(pc.is_null(lags["lag"]), pa.int64()))
+    found = rows.group_by(key).aggregate([(source, function) for _, source, function in _TOTALS])
     found = found.rename_columns([*key, *(name for name, _, _ in _TOTALS)])
     found = found.add_column(len(key), "group_state", state["group_state_min"])
     return found.sort_by([(name, "ascending") for name in key])
@@ -157,7 +161,7 @@ def lag_totals(lags: pa.Table, by: str) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Measures:
-    """Columns that samples tell, filled row by row as they are found."""
+    """The columns that come from samples; rows are filled as their samples are found."""
 
     offsets: dict[str, Int64s]
     topic_state: Any
@@ -172,7 +176,7 @@ class _Measures:
     def measure(
         self, rows: Int64s, logs: LogHistories, log: Int64s, committed: Int64s, now_ms: int
     ) -> None:
-        """Fill rows by what is known of their logs."""
+        """Fill rows from the samples of their logs."""
         self.topic_state[rows] = logs.state[log]
         for name in (*_OF_LOG, "sampled_at_ms"):
             self.offsets[name][rows] = getattr(logs.newest, name)[log]
@@ -184,7 +188,7 @@ class _Measures:
         self.time_lag_unknown[rows] = why
 
     def columns(self) -> dict[str, pa.Array]:
-        """The columns, null where nothing is known."""
+        """The columns, with null for unknown values."""
         found = {name: _nullable(values) for name, values in self.offsets.items()}
         found["sampled_at"] = pc.cast(found.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
         found["topic_state"] = pa.array(self.topic_state, pa.string())
@@ -193,10 +197,10 @@ class _Measures:
 
 
 def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Table:
-    """Log partitions with `known_until`, the moment up to which the tables have their records.
+    """Log partitions with `known_until`, the time up to which the tables have their records.
 
-    It is looked for in the samples of some hours, where the newest ones do not tell. `is_sampled`
-    says whether the log has been sampled of late.
+    If the newest samples are not enough, samples of up to six hours are read. `is_sampled` says
+    whether the log partition has a recent sample.
     """
     now = at or reader.moment
     progress = reader.read("load_progress", ["log_partition", "next_offset"])
@@ -206,11 +210,11 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
         found = logs.histories(reader, since=now - window, until=now)
         is_sampled = found.is_known[logs.of_rows] if is_sampled is None else is_sampled
         moments = _known_until(found, logs.of_rows, progress, _ms(now))
-        # Older samples tell more of those only that are sampled and behind.
+        # Older samples only help log partitions that have recent samples and are behind.
         if not (pc.is_null(moments).to_numpy() & is_sampled).any():
             break
-    told = progress.select(["log_partition"]).append_column("known_until", moments)
-    return told.append_column("is_sampled", pa.array(is_sampled))
+    rows = progress.select(["log_partition"]).append_column("known_until", moments)
+    return rows.append_column("is_sampled", pa.array(is_sampled))
 
 
 def _own_logs(progress: pa.Table) -> pa.Table:
@@ -221,7 +225,7 @@ def _own_logs(progress: pa.Table) -> pa.Table:
 def _known_until(
     logs: LogHistories, log: Int64s, progress: pa.Table, now_ms: int
 ) -> pa.ChunkedArray:
-    """The moment up to which each log partition is in the tables, null where none is known."""
+    """The time up to which the tables have each log partition; null if unknown."""
     behind = logs.lags(log, progress["next_offset"].to_numpy(), now_ms)
     sampled_at_ms = UNKNOWN if logs.sampled_at_ms is None else logs.sampled_at_ms
     moments = np.where(behind.lag == 0, sampled_at_ms, now_ms - behind.time_lag_ms)
@@ -233,7 +237,7 @@ _OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
 def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
-    """Committed offsets of groups that are there, with the group, the owner and what is pending."""
+    """Committed offsets of existing groups, with the group, the owner and the pending offset."""
     wanted = of_groups(group_ids)
     groups = reader.own("groups", ["log_partition", "group_id", "group_type", "state"], group_ids)
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
@@ -258,7 +262,7 @@ def _rates(
     logs: Logs,
     measures: _Measures,
 ) -> dict[str, pa.Array]:
-    """How fast committed offsets and log ends went on, and how long it takes until they meet."""
+    """The growth rates of committed offsets and log ends, and the time to catch up."""
     commit_rate = np.full(committed.num_rows, np.nan)
     produce_rate = commit_rate.copy()
     for window in RATE_WINDOWS:
@@ -267,7 +271,7 @@ def _rates(
             continue
         moved = committed["committed_offset"].to_numpy() - _committed_in(before, wanted, committed)
         commit_rate = moved / window.total_seconds()
-        then = logs.histories(reader, since=now - window - _SETTLED, until=now - window)
+        then = logs.histories(reader, since=now - window - _MAX_SAMPLE_AGE, until=now - window)
         of_rows = logs.of_rows[: committed.num_rows]
         grown = measures.offsets["log_end_offset"] - then.newest.log_end_offset[of_rows]
         took_ms = measures.offsets["sampled_at_ms"] - then.newest.sampled_at_ms[of_rows]
@@ -290,7 +294,7 @@ def _rates(
 def _committed_in(
     before: TableReader, wanted: pc.Expression | None, committed: pa.Table
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The committed offsets of the same keys in a snapshot of before, NaN where it has none."""
+    """The committed offsets of the same keys in an earlier snapshot; NaN if it has none."""
     key = ["log_partition", *_KEY]
     loaded = [p for p, log in before.load_states.items() if log.state == STATE_CURRENT]
     then = before.read("group_offsets", [*key, "committed_offset"], wanted)

@@ -1,4 +1,4 @@
-"""In what state every group is, and why: the views `partition_status` and `group_status`."""
+"""The status of every group and its reason: the views `partition_status` and `group_status`."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ GROUP_STATUS = pa.schema(
         ("max_time_lag_ms", pa.int64()),
     ]
 )
-"""`topic` and `partition` are those that the status is of, null where it is the group's own."""
+"""`topic` and `partition` have the status; they are null for a status of the group itself."""
 
 COMMITS_WITHIN = timedelta(minutes=10)
-_WELL = frozenset({Status.OK, Status.IDLE})
+_OK_STATUSES = frozenset({Status.OK, Status.IDLE})
 _FACTS = tuple(field.name for field in fields(PartitionFacts))
 
 _WINDOW = ("commits", "first_commit", "least_offset", "greatest_offset")
@@ -65,7 +65,7 @@ def partition_statuses(
     group_ids: Collection[str] | None = None,
     rules: StatusRules | None = None,
 ) -> pa.Table:
-    """The status of each group with each partition it has committed an offset of."""
+    """The status of each group in each partition with a committed offset."""
     rows = judged_partitions(reader, at or reader.moment, group_ids, rules or StatusRules())
     return pa.Table.from_pylist(rows, PARTITION_STATUS)
 
@@ -82,10 +82,10 @@ def group_statuses(
 
     Args:
         reader: the snapshot.
-        at: the moment, in place of the snapshot's.
+        at: the time of the status; by default that of the snapshot.
         group_ids: only these groups.
-        rules: the limits, in place of the defaults.
-        lags: `group_lag` of the same, where it is known already.
+        rules: the limits; by default those of `StatusRules`.
+        lags: the result of `group_lag` for the same arguments, if the caller has it.
     """
     now, rules = at or reader.moment, rules or StatusRules()
     partitions = judged_partitions(reader, now, group_ids, rules, lags)
@@ -100,7 +100,7 @@ def judged_groups(
     rules: StatusRules,
     of_partitions: Iterable[Row],
 ) -> list[Row]:
-    """Rows of `group_status` from those that `judged_partitions` gives."""
+    """Rows of `group_status`, from the rows of `judged_partitions`."""
     partitions: dict[str, list[Row]] = defaultdict(list)
     for row in of_partitions:
         partitions[row["group_id"]].append(row)
@@ -124,7 +124,7 @@ def _of_group(group: Row, partitions: list[Row], loop: Verdict | None) -> Row:
         "status": verdict.status.value,
         "reason": verdict.reason,
         "partitions": len(partitions),
-        "partitions_not_ok": sum(Status(row["status"]) not in _WELL for row in partitions),
+        "partitions_not_ok": sum(Status(row["status"]) not in _OK_STATUSES for row in partitions),
         "lag": sum(lags) if lags or not partitions else None,
         "max_time_lag_ms": max(
             (row["time_lag_ms"] for row in partitions if row["time_lag_ms"] is not None),
@@ -158,9 +158,9 @@ def judged_partitions(
     rules: StatusRules,
     lags: pa.Table | None = None,
 ) -> list[Row]:
-    """Rows of `group_lag` with `status`, `reason` and how far the tables are behind, `behind_ms`.
+    """Rows of `group_lag` with `status`, `reason` and `behind_ms`, the time the tables are behind.
 
-    Of the other columns they have those that tell the status.
+    They have only those other columns that the status depends on.
     """
     if lags is None:
         lags = group_lag(reader, at=now, group_ids=group_ids)
@@ -195,7 +195,7 @@ def _facts_of(row: Row) -> Row:
 
 
 def _as_of_the_tables(row: Row, now: datetime) -> Row:
-    """Ages at the moment up to which the tables have commits: what came since is not known."""
+    """Ages at the time up to which the tables have commits; later commits are unknown."""
     behind_ms = _ms_since(row["known_until"], now)
     time_lag_ms = row["time_lag_ms"]
     return {
@@ -206,7 +206,7 @@ def _as_of_the_tables(row: Row, now: datetime) -> Row:
 
 
 def _window(row: Row, now: datetime) -> Row:
-    """The commits of the last minutes; where there are none, the one that is the newest."""
+    """The commits of the last minutes, or only the newest commit if there are none."""
     if row["commits"]:
         first_ms = _ms_since(row["first_commit"], now)
         return {
@@ -228,7 +228,7 @@ def _ms_since(moment: datetime | None, now: datetime) -> int | None:
 
 
 def _loops(reader: TableReader, now: datetime, rules: StatusRules) -> dict[str, Verdict]:
-    """Groups that go from one rebalance to the next."""
+    """Groups in a loop of rebalances."""
     since = now - timedelta(milliseconds=rules.rebalances_within_ms)
     during = [
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),

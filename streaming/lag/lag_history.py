@@ -1,4 +1,4 @@
-"""How the lag and the rates of a group went, for a chart."""
+"""The lag and the rates of a group over time, for a chart."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, TIMESTAMP
 Floats: TypeAlias = npt.NDArray[np.float64]
 TopicPartition: TypeAlias = tuple[str, int]
 
-_HELD_FOR = 2 * CONFIRM_EVERY
-"""After so long without a sample the log end is not known any more."""
+_KNOWN_FOR = 2 * CONFIRM_EVERY
+"""The log end counts as unknown after this time without a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """Sums over the partitions of a group at moments; None where nothing is known of any of them.
+    """Sums over the partitions of a group at points in time; None if all values are unknown.
 
-    Rates are offsets per second since the moment before.
+    Rates are offsets per second since the previous point.
     """
 
     at: Sequence[datetime]
@@ -41,10 +41,10 @@ class LagHistory:
 def lag_history(
     reader: TableReader, group_id: str, *, since: datetime, until: datetime, points: int = 120
 ) -> LagHistory:
-    """The lag of a group at moments from one to another, evenly apart.
+    """The lag of a group at `points` evenly spaced points from `since` to `until`.
 
-    A committed offset stands until the next one (`--history sampled` keeps the last of each
-    micro-batch), the log end goes evenly from one sample to the next.
+    A committed offset holds until the next commit (`--history sampled` keeps the last commit of
+    each micro-batch). The log end is interpolated between two samples.
     """
     grid = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
     committed = _committed(reader, group_id, since, until, grid)
@@ -61,7 +61,7 @@ def lag_history(
 def _committed(
     reader: TableReader, group_id: str, since: datetime, until: datetime, grid: Floats
 ) -> dict[TopicPartition, Floats]:
-    """Committed offsets at the moments of a grid; none where one was deleted."""
+    """Committed offsets at the points of a grid; NaN while an offset is deleted."""
     columns, of_group = ["topic", "partition", "committed_offset"], [group_id]
     history = reader.read(
         OFFSET_COMMITS.name,
@@ -106,8 +106,8 @@ def _ends(
     until: datetime,
     grid: Floats,
 ) -> dict[TopicPartition, tuple[Floats, Floats]]:
-    """Log ends and the markers at them at the moments of a grid."""
-    first = since - _HELD_FOR
+    """Log ends, and the markers right before them, at the points of a grid."""
+    first = since - _KNOWN_FOR
     rows = reader.read(
         LOG_OFFSETS.name,
         ["topic", "partition", "sampled_at", "log_end_offset", "end_markers"],
@@ -123,13 +123,13 @@ def _ends(
         if place in places:
             times = epoch_ms(samples["sampled_at"]).astype(np.float64)
             end = np.interp(grid, times, _floats(samples["log_end_offset"]), left=np.nan)
-            end[grid > times[-1] + _HELD_FOR / timedelta(milliseconds=1)] = np.nan
+            end[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
             found[place] = end, _step(samples, "sampled_at", "end_markers", grid)
     return found
 
 
 def _thinned(rows: pa.Table, grid: Floats) -> pa.Table:
-    """The last sample of each topic partition between two moments of a grid."""
+    """The last sample of each partition between two points of a grid."""
     step_ms = max((grid[-1] - grid[0]) / (grid.size - 1), 1)
     bucket = pa.array((epoch_ms(rows["sampled_at"]) // step_ms).astype(np.int64))
     values = ("sampled_at", "log_end_offset", "end_markers")
@@ -143,7 +143,7 @@ def _thinned(rows: pa.Table, grid: Floats) -> pa.Table:
 
 
 def _by_place(rows: pa.Table, time: str) -> Iterator[tuple[TopicPartition, pa.Table]]:
-    """Rows of each topic partition, by time."""
+    """The rows of each partition, sorted by time."""
     rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", time)])
     places = list(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
     first = 0
@@ -154,7 +154,7 @@ def _by_place(rows: pa.Table, time: str) -> Iterator[tuple[TopicPartition, pa.Ta
 
 
 def _step(rows: pa.Table, time: str, value: str, grid: Floats) -> Floats:
-    """The last value before each moment of a grid."""
+    """The last value at or before each point of a grid."""
     at = np.searchsorted(epoch_ms(rows[time]), grid, side="right") - 1
     values = _floats(rows[value])
     return np.where(at < 0, np.nan, values[np.maximum(at, 0)])
@@ -162,12 +162,12 @@ def _step(rows: pa.Table, time: str, value: str, grid: Floats) -> Floats:
 
 def _lag(committed: Floats, end: Floats, markers: Floats) -> Floats:
     behind = np.maximum(end - committed, 0)
-    # Nothing but the markers of transactions is left to read.
+    # If only transaction markers are left to read, the lag is 0.
     return np.where(behind <= np.nan_to_num(markers), behind * 0, behind)
 
 
 def _rate(values: Sequence[Floats], grid: Floats) -> Floats:
-    """Change per second of what is known at both ends of each step."""
+    """The change per second over each step whose values at both ends are known."""
     per_s = [np.concatenate([[np.nan], np.diff(one) / np.diff(grid) * 1000]) for one in values]
     return _sum(per_s, grid)
 

@@ -1,4 +1,4 @@
-"""Samples of `log_offsets`, read for the logs that somebody asks for."""
+"""Reads of the samples in `log_offsets`, for given partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = ("topic", "partition", "sampled_at", "state", "topic_id", *_OFFSETS)
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Topic partitions, each once, by number; `of_rows` are those of the rows they came from."""
+    """Distinct partitions, each with a number; `of_rows` has the number for each source row."""
 
     topics: pa.Array
     codes: Int64s
@@ -28,7 +28,7 @@ class Logs:
 
     @classmethod
     def of(cls, rows: pa.Table) -> Logs:
-        """The topic partitions of rows."""
+        """The distinct partitions of rows."""
         topics = pc.unique(rows["topic"])
         codes, of_rows = np.unique(_codes(topics, rows), return_inverse=True)
         return cls(topics, codes, of_rows)
@@ -37,7 +37,7 @@ class Logs:
         return self.codes.size
 
     def numbers(self, rows: pa.Table) -> Int64s:
-        """The number of each row's topic partition, `UNKNOWN` for any other."""
+        """The number of each row's partition; `UNKNOWN` for other partitions."""
         if not len(self):
             return np.full(rows.num_rows, UNKNOWN)
         codes = _codes(self.topics, rows)
@@ -46,7 +46,7 @@ class Logs:
         return np.where(is_known & (codes >= 0), found, UNKNOWN)
 
     def histories(self, reader: TableReader, *, since: datetime, until: datetime) -> LogHistories:
-        """What was sampled of them from one moment to another."""
+        """The samples of the partitions between two times."""
         if not len(self):
             return LogHistories(_as_samples(LOG_OFFSETS.schema.empty_table(), self.codes), 0)
         during = [("sampled_at", ">=", since), ("sampled_at", "<=", until)]
@@ -60,7 +60,7 @@ class Logs:
 
 
 def _codes(topics: pa.Array, rows: pa.Table) -> Int64s:
-    """Topic and partition as one number, a negative one for other topics."""
+    """Topic and partition as one number; negative for other topics."""
     topic = pc.fill_null(pc.index_in(rows["topic"], topics), UNKNOWN).to_numpy()
     return (topic.astype(np.int64) << 32) + rows["partition"].to_numpy()
 
@@ -86,7 +86,7 @@ def _offsets(column: pa.ChunkedArray) -> Int64s:
 
 
 def _texts(column: pa.ChunkedArray) -> Any:
-    """Few different texts as objects, each made once."""
+    """A column of few distinct texts as objects; equal texts share one object."""
     encoded = column.combine_chunks().dictionary_encode()
     values = np.array([*encoded.dictionary.to_pylist(), None], object)
     return values[pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)]

@@ -1,4 +1,4 @@
-"""Which member of a group has a topic partition: exploded from the assignments."""
+"""The member of a group to which each partition is assigned, from the assignments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OWNERS = pa.schema(
 
 
 def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Table:
-    """A row for each topic partition that a member has; tasks of streams groups name no topics.
+    """A row for each assigned partition; streams groups have none, as their tasks name no topics.
 
-    Where two members say that they have it (one of them has yet to hear of its loss), it is the one
-    whose member id comes last.
+    Two members may have the same partition until one of them learns that it was revoked. The row
+    then has the member with the greater member id.
     """
     columns = ["log_partition", "group_id", *_OWNER, "assignment"]
     members = reader.read("group_members", columns, condition).combine_chunks()

@@ -1,4 +1,4 @@
-"""Commits of the last minutes, from the history."""
+"""Recent commits, from the history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.tables.schemas import OFFSET_COMMITS, TIMESTAMP
 
 KEY = ["group_id", "topic", "partition"]
 _COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp"]
-# A commit's record is written a moment after the time that it carries.
+# The record of a commit is written shortly after its commit timestamp.
 _SLACK = timedelta(minutes=1)
 
 
@@ -23,7 +23,7 @@ def recent_commits(
     until: datetime,
     wanted: pc.Expression | None = None,
 ) -> pa.Table:
-    """Commits that took part, from one moment to another; in no order."""
+    """Commits that were applied, with a commit timestamp between two times; unsorted."""
     during = [
         ("day", ">=", (since - _SLACK).date()),
         ("record_timestamp", ">=", since - _SLACK),
@@ -48,7 +48,7 @@ COMMIT_WINDOWS = pa.schema(
 
 
 def commit_windows(commits: pa.Table) -> pa.Table:
-    """A row for each committed offset: how many commits, since when, and between which offsets."""
+    """The number, first time, and least and greatest offset of the commits of each key."""
     found = commits.group_by(KEY).aggregate(
         [
             ("record_offset", "count"),

@@ -1,8 +1,8 @@
-"""Which samples of a log to keep: of a run of equal ones the first and the last.
+"""Selection of the samples to keep: of a run of identical samples, only the first and last.
 
-Between two samples that were kept nothing else was seen, so any moment can be told from the table
-as it could from all the samples. A run that does not end is confirmed from time to time: how old
-the newest sample is says how fresh the table is, and a crash forgets no more than that.
+The dropped samples equal the kept samples around them, so no information is lost. A run that does
+not end is confirmed every `CONFIRM_EVERY`. The age of the newest sample then shows how fresh the
+table is, and a crash loses no more than that time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONFIRM_EVERY: Final = timedelta(seconds=60)
 
 
 class Sample(NamedTuple):
-    """What was seen when."""
+    """The offsets of a log at a time."""
 
     sampled_at: datetime
     offsets: LogOffsets
@@ -32,12 +32,12 @@ class _Run(NamedTuple):
 
 @dataclass(slots=True)
 class SampleRuns:
-    """The run of each topic partition that goes on."""
+    """The current run of each partition."""
 
     _runs: dict[TopicPartition, _Run] = field(default_factory=dict)
 
     def keep(self, sampled_at: datetime, offsets: Iterable[LogOffsets]) -> list[Sample]:
-        """Take note of one round of samples; give those to keep, in order of time."""
+        """Add one round of samples; return the samples to keep, in order of time."""
         ended: list[Sample] = []
         begun: list[Sample] = []
         runs: dict[TopicPartition, _Run] = {}

@@ -1,4 +1,4 @@
-"""Since when groups are in the state that they are in."""
+"""The times since which groups have their current status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from streaming.lag.group_status import group_statuses
 from streaming.tables.reader import TableReader
 
-_LOOKS_BACK: Final = (
+_STEPS_BACK: Final = (
     *(timedelta(minutes=minutes) for minutes in (1, 5, 15)),
     *(timedelta(hours=hours) for hours in (1, 6, 24)),
 )
@@ -18,14 +18,15 @@ _LOOKS_BACK: Final = (
 def standing_since(
     reader: TableReader, statuses: Mapping[str, str], at: datetime
 ) -> dict[str, datetime]:
-    """The earliest of some past moments since which each group has had its status at all of them.
+    """For each group, the earliest of the checked times since which its status is unchanged.
 
-    It had it for at least so long; a status that came and went between two of these moments is not
-    seen. One that a group did not have a minute before is from `at`.
+    The checked times are the steps before `at`. The group has had its status for at least that
+    long, but a change between two checked times is not noticed. If the status differs at the first
+    step, one minute before, the result is `at`.
     """
     found = dict.fromkeys(statuses, at)
     left = dict(statuses)
-    for ago in _LOOKS_BACK:
+    for ago in _STEPS_BACK:
         before = reader.before(at - ago) if left else None
         if before is None:
             break

@@ -1,8 +1,8 @@
-"""Samples on their way into `log_offsets`.
+"""Samples that are not yet written to `log_offsets`.
 
-A write that reported a failure may have been committed all the same. Its rows are therefore kept as
-they are and written again under the same write number, which a commit carries at most once. Later
-samples wait behind it, up to a bound.
+A write that reported a failure may still have been committed. Its rows are therefore kept unchanged
+and written again with the same write number, which is committed at most once. Later samples are
+queued behind it, up to a limit.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from streaming.lag.sample_runs import Sample
 from streaming.tables.schemas import LOG_OFFSETS
 from streaming.tables.writer import Writer
 
-MOST_WAITING: Final = 100_000
-"""Samples, about 40 MB. As many may be in the write that is retried."""
+MOST_QUEUED: Final = 100_000
+"""In samples, about 40 MB. The write that is retried may have as many."""
 
 
 class _Write(NamedTuple):
@@ -29,32 +29,32 @@ class _Write(NamedTuple):
 
 @dataclass(slots=True)
 class UnwrittenSamples:
-    """Samples in the order of time, until they are written."""
+    """A queue of samples in order of time, until they are written."""
 
-    _waiting: deque[Sample] = field(default_factory=deque)
-    _begun: _Write | None = None
+    _queued: deque[Sample] = field(default_factory=deque)
+    _in_progress: _Write | None = None
 
     def add(self, samples: Collection[Sample]) -> int:
-        """Take samples in; return how many were dropped, the oldest ones, since too many wait."""
-        self._waiting.extend(samples)
-        dropped = max(0, len(self._waiting) - MOST_WAITING)
+        """Queue samples; drop the oldest if the queue is full, and return how many were dropped."""
+        self._queued.extend(samples)
+        dropped = max(0, len(self._queued) - MOST_QUEUED)
         for _ in range(dropped):
-            self._waiting.popleft()
+            self._queued.popleft()
         return dropped
 
     def write(self, writer: Writer) -> None:
-        """Write all of them, each once.
+        """Write all samples, each once.
 
         Raises:
             WriterFenced: a newer writer has taken over.
-            TablesUnavailable: the table cannot be written; the next call tries again.
+            TablesUnavailable: the table cannot be written; the next call retries.
         """
-        while self._begun or self._waiting:
-            if self._begun is None:
-                self._begun = _Write(writer.next_number(), rows_of(self._waiting))
-                self._waiting.clear()
-            writer.append(LOG_OFFSETS, self._begun.rows, number=self._begun.number)
-            self._begun = None
+        while self._in_progress or self._queued:
+            if self._in_progress is None:
+                self._in_progress = _Write(writer.next_number(), rows_of(self._queued))
+                self._queued.clear()
+            writer.append(LOG_OFFSETS, self._in_progress.rows, number=self._in_progress.number)
+            self._in_progress = None
 
 
 def rows_of(samples: Collection[Sample]) -> pa.Table:

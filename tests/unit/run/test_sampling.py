@@ -313,7 +313,7 @@ def test_samples_are_written_once_whatever_a_commit_reports(
 def test_samples_that_cannot_be_written_are_bounded(
     tables: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(unwritten_samples, "MOST_WAITING", 3)
+    monkeypatch.setattr(unwritten_samples, "MOST_QUEUED", 3)
     caplog.set_level(logging.WARNING, "streaming.run.sampling")
     sampling = sampling_of(tables)
     growing_log(sampling, monkeypatch)
@@ -321,7 +321,7 @@ def test_samples_that_cannot_be_written_are_bounded(
         fail(monkeypatch, BEFORE)
         for _ in range(6):
             sampling.sample()
-        assert len(sampling._unwritten._waiting) == 3
+        assert len(sampling._unwritten._queued) == 3
         heal(monkeypatch)
         sampling.sample()
     sampling.close()
