@@ -6,6 +6,8 @@ Imports `kafka`; not `tables`.
 from typing import Final
 
 MOST_RECORDS_PER_TRIGGER: Final = 20_000_000
-"""Lets a long backfill show its progress; as many are read at once where few rows come of them."""
+"""The most record offsets of a micro-batch, a limit that lets a long load show its progress.
+
+A micro-batch reaches it if its records leave few rows."""
 OFFSET_FORMAT_VERSION: Final = 1
-"""Of the offsets in a checkpoint: changes when a program of before cannot read those of after."""
+"""The format version of offsets in a checkpoint; it changes if older releases cannot read them."""

@@ -1,16 +1,17 @@
 """The streaming data source `coordinator_log`: the log of `__consumer_offsets` as rows.
 
-Spark's own Kafka source cannot read this topic: it leaves internal topics out, and hides producer
-ids and control records. This one plans on the driver, in one long-lived process per query, and
-reads in worker processes; the rows are those of `coordinator_state.log.log_rows`.
+Spark's own Kafka source cannot read this topic: it skips internal topics, and hides producer ids
+and markers. This source plans on the driver, in one long-lived process per query, and reads in
+worker processes. Its rows are described in `coordinator_state.log.log_rows`.
 
-A micro-batch ends at high watermarks, as far as admission control lets it, and holds every log
-partition of the query: one without news costs no fetch but has its `progress` row too. Offsets are
+A micro-batch ends at the high watermarks, or earlier if admission control limits it. It has every
+log partition of the query: one without new records costs no fetch, but has a `progress` row, too.
+Offsets are
 
     {"v": 1, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...}}
 
-with the epoch of the leader whose high watermark was not below the offset. When a later leader says
-that the epoch ended below the offset, the log was truncated (KIP-320).
+with the epoch of a leader whose high watermark was at or above the offset. If a later leader
+answers that the epoch ended below the offset, the log was truncated (KIP-320).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class CoordinatorLogDataSource(DataSource):
-    """Spark's handle on the source; `spark.dataSource.register` makes it known by its name."""
+    """The data source for Spark; `spark.dataSource.register` registers it by its name."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +63,7 @@ class CoordinatorLogDataSource(DataSource):
         return "coordinator_log"
 
     def schema(self) -> StructType:
-        """`LOG_ROW_SCHEMA` in Spark's types, or that of packed rows."""
+        """`LOG_ROW_SCHEMA` or the schema of packed rows, in Spark's types."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         is_packed = SourceOptions.read(self.options).packed
@@ -85,7 +86,7 @@ class LogRangeGroup(InputPartition):
 class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their ranges in workers.
 
-    Pickled, it is its options: connections belong to the process that made them.
+    It is pickled as its options: connections belong to the process that opened them.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -99,44 +100,44 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return type(self), (self._options,)
 
     def initialOffset(self) -> dict[str, Any]:
-        """The log start of every log partition, or where `start_offsets` says to go on."""
+        """The log start of every log partition, or its entry in `start_offsets`."""
         client, starts = self._connected(), self._options.start_offsets
         client.expect(starts)
         wanted = self._log_partitions(client.describe())
         earliest, log_ends = client.earliest_offsets(wanted), self._ends()
-        positions = {}
+        next_offsets = {}
         for log_partition in wanted:
             log_start, log_end = earliest[log_partition], log_ends[log_partition].offset
-            position = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
-            if not log_start <= position <= log_end:
-                raise self._truncated(log_partition, position, log_start, log_end)
-            positions[log_partition] = position
-        return self._offset(positions)
+            next_offset = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
+            if not log_start <= next_offset <= log_end:
+                raise self._truncated(log_partition, next_offset, log_start, log_end)
+            next_offsets[log_partition] = next_offset
+        return self._offset(next_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` is on top of it."""
+        """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` limits it further."""
         return ReadMaxRows(self._options.max_records_per_trigger or MOST_RECORDS_PER_TRIGGER)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` itself when there is nothing new for a while."""
+        """The end of the next micro-batch; `start` if no new records arrive for `long_poll_ms`."""
         self._connected().expect(_seen(start))
-        positions = self._positions(start)
-        left = self._left(positions)
+        next_offsets = self._next_offsets(start)
+        left = self._left(next_offsets)
         is_live = not self._is_available_now
-        if not any(left.values()) and is_live and self._wait_for_records(positions):
-            left = self._left(positions)
+        if not any(left.values()) and is_live and self._wait_for_records(next_offsets):
+            left = self._left(next_offsets)
         if not any(left.values()):
             return start
-        shares = share_out(left, self._budget(limit, positions, left))
-        return self._offset({p: position + shares[p] for p, position in positions.items()})
+        shares = share_out(left, self._budget(limit, next_offsets, left))
+        return self._offset({p: next_offset + shares[p] for p, next_offset in next_offsets.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Have the query end at the present high watermarks."""
+        """End the query at the current high watermarks."""
         self._refresh_log_ends()
         self._is_available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The high watermarks last seen, for the query's progress."""
+        """The last known high watermarks, for the progress of the query."""
         if not self._log_ends:
             return None
         log_partitions = self._log_partitions(self._connected().describe())
@@ -144,8 +145,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return self._offset({p: self._log_ends[p].offset for p in known})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Group the ranges into at most `tasks` tasks, alike in offsets to read."""
-        from_offsets, to_offsets = self._positions(start), self._positions(end)
+        """Group the ranges into at most `tasks` tasks, evenly by offsets to read."""
+        from_offsets, to_offsets = self._next_offsets(start), self._next_offsets(end)
         if not self._log_ends:
             self._refresh_log_ends()
         ranges = []
@@ -184,13 +185,14 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             retry_timeout_ms,
         )
         unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
-        # A later leader must have all that the planner saw, lest two logs be mixed.
+        # A later leader must have all records that the planning saw; otherwise the micro-batch
+        # could mix two logs.
         client.expect(
             {r.log_partition: OffsetAndEpoch(r.to_offset, r.leader_epoch) for r in unread}
         )
         known = client.describe().leaders if unread else {}
         if any(log_range.log_partition not in known for log_range in unread):
-            # The topic got more partitions since this process asked last.
+            # The topic got more partitions since the last metadata request of this process.
             client.refresh()
         if unread:
             client.describe().require_same_log(
@@ -229,7 +231,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         return self._log_ends
 
     def _ends(self) -> dict[int, OffsetAndEpoch]:
-        """Return how far the query may read now."""
+        """Return the log ends up to which the query may read now."""
         return self._log_ends if self._is_available_now else self._refresh_log_ends()
 
     def _log_partitions(self, description: LogDescription) -> list[int]:
@@ -237,90 +239,92 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         missing = [p for p in wanted if p not in description.leaders]
         if missing:
             raise ConfigurationError(
-                f"topic {description.topic} has {len(description.leaders)} partitions, "
-                f"log partition {missing[0]} is none of them"
+                f"topic {description.topic} has {len(description.leaders)} partitions, but no log "
+                f"partition {missing[0]}: name log partitions from 0 to "
+                f"{len(description.leaders) - 1}"
             )
         return list(wanted)
 
-    def _positions(self, offset: Mapping[str, Any]) -> dict[int, int]:
-        """Read an offset; refuse one of another format, cluster, topic or set of partitions."""
+    def _next_offsets(self, offset: Mapping[str, Any]) -> dict[int, int]:
+        """Read an offset; refuse another format version, cluster, topic or other log partitions."""
         if offset.get("v") != OFFSET_FORMAT_VERSION:
             raise ConfigurationError(
-                f"the checkpoint's offsets have format version {offset.get('v')}, this program "
+                f"the checkpoint has offsets of format version {offset.get('v')}, but this release "
                 f"reads {OFFSET_FORMAT_VERSION}: name a new folder with --checkpoint"
             )
         description = self._connected().describe()
         description.require_same_log(cluster_id=offset["cluster_id"], topic_id=offset["topic_id"])
-        positions = {int(p): position for p, (position, _) in offset["p"].items()}
-        if sorted(positions) != self._log_partitions(description):
+        next_offsets = {int(p): next_offset for p, (next_offset, _) in offset["p"].items()}
+        if sorted(next_offsets) != self._log_partitions(description):
             raise LogChanged(
-                f"the checkpoint has {len(positions)} log partitions, this query "
-                f"{len(self._log_partitions(description))} or other ones: use a new checkpoint"
+                f"the checkpoint has {len(next_offsets)} log partitions, but this query reads "
+                f"{len(self._log_partitions(description))} or others: name a new folder with "
+                "--checkpoint"
             )
-        return positions
+        return next_offsets
 
-    def _left(self, positions: Mapping[int, int]) -> dict[int, int]:
-        """Return how many offsets each log partition has up to where the query may read."""
+    def _left(self, next_offsets: Mapping[int, int]) -> dict[int, int]:
+        """Return the number of unread offsets of each log partition, up to its log end."""
         log_ends = self._ends()
-        for log_partition, position in positions.items():
-            if log_ends[log_partition].offset < position:
+        for log_partition, next_offset in next_offsets.items():
+            if log_ends[log_partition].offset < next_offset:
                 raise self._truncated(
                     log_partition,
-                    position,
+                    next_offset,
                     self._connected().earliest_offsets([log_partition])[log_partition],
                     log_ends[log_partition].offset,
                 )
-        return {p: log_ends[p].offset - position for p, position in positions.items()}
+        return {p: log_ends[p].offset - next_offset for p, next_offset in next_offsets.items()}
 
     def _truncated(
-        self, log_partition: int, position: int, log_start: int, log_end: int
+        self, log_partition: int, next_offset: int, log_start: int, log_end: int
     ) -> LogTruncated:
         return LogTruncated(
             topic=self._options.topic,
             log_partition=log_partition,
-            record_offset=position,
+            record_offset=next_offset,
             log_start=log_start,
             log_end=log_end,
         )
 
-    def _offset(self, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions at or below the log ends, which are proof of them."""
+    def _offset(self, next_offsets: Mapping[int, int]) -> dict[str, Any]:
+        """The source offset for these next offsets, with the leader epochs of the log ends."""
         description = self._connected().describe()
         return {
             "v": OFFSET_FORMAT_VERSION,
             "cluster_id": description.cluster_id,
             "topic_id": description.topic_id,
             "p": {
-                str(log_partition): [position, self._log_ends[log_partition].leader_epoch]
-                for log_partition, position in sorted(positions.items())
+                str(log_partition): [next_offset, self._log_ends[log_partition].leader_epoch]
+                for log_partition, next_offset in sorted(next_offsets.items())
             },
         }
 
-    def _wait_for_records(self, positions: Mapping[int, int]) -> bool:
-        """Wait up to `long_poll_ms` for a leader that has something new; return whether one has.
+    def _wait_for_records(self, next_offsets: Mapping[int, int]) -> bool:
+        """Wait up to `long_poll_ms` for new records; return whether a leader has some.
 
-        A single leader holds a fetch back until it has records. Several do that each for itself, so
-        the waits are short there: the first to have records must not wait for the others.
+        A leader holds a fetch until it has records. With several leaders each fetch is short, so
+        that records of one leader do not have to wait for the others.
         """
         client = self._connected()
         leaders = client.describe().leaders
-        is_single = len({leaders[p][0] for p in positions}) == 1
+        is_single = len({leaders[p][0] for p in next_offsets}) == 1
         deadline = time.monotonic() + self._options.long_poll_ms / 1000
         while (left_ms := int((deadline - time.monotonic()) * 1000)) > 0:
             answers = client.fetch(
-                positions,
+                next_offsets,
                 max_bytes=1,
                 max_partition_bytes=1,
                 max_wait_ms=left_ms if is_single else min(left_ms, _MULTI_LEADER_POLL_MS),
             )
-            if any(answer.high_watermark > positions[p] for p, answer in answers.items()):
+            if any(answer.high_watermark > next_offsets[p] for p, answer in answers.items()):
                 return True
         return False
 
     def _budget(
-        self, limit: ReadLimit, positions: Mapping[int, int], left: Mapping[int, int]
+        self, limit: ReadLimit, next_offsets: Mapping[int, int], left: Mapping[int, int]
     ) -> int | None:
-        """How many offsets a micro-batch may span; None for all there are."""
+        """The most offsets that a micro-batch may span; None means no limit."""
         if isinstance(limit, ReadAllAvailable):
             return None
         options = self._options
@@ -330,12 +334,12 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         client = self._connected()
         if options.max_records_per_trigger is None:
             fitting = offsets_that_fit(
-                client, positions, left, is_compacted=options.history != "all"
+                client, next_offsets, left, is_compacted=options.history != "all"
             )
             offsets = min(offsets, fitting)
         if options.max_bytes_per_trigger is not None:
             by_bytes = options.max_bytes_per_trigger / self._density.bytes_per_offset(
-                client, positions, {p: end.offset for p, end in self._log_ends.items()}
+                client, next_offsets, {p: end.offset for p, end in self._log_ends.items()}
             )
             offsets = min(offsets, max(1, int(by_bytes)))
         return offsets
@@ -346,5 +350,5 @@ def _seen(offset: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
 
 
 def _log_like_run() -> None:
-    """Give warnings the form that `run` gives them: Spark's Python processes configure no log."""
+    """Format log lines as `run` does: Spark's Python processes do not configure logging."""
     logging.basicConfig(format=_LOG_FORMAT)

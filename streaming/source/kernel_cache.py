@@ -1,7 +1,7 @@
-"""A folder for the compiled loops of the kernel where the usual ones cannot be written.
+"""A cache folder for the compiled loops of the kernel, if the default folders are not writable.
 
-An executor may have no home and a program that it cannot write beside. Each of its Python workers
-would then compile for itself.
+An executor may have no home folder and a read-only installation. Each of its Python workers would
+then compile the loops again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _VARIABLE: Final = "NUMBA_CACHE_DIR"
 
 
 def ensure_kernel_cache() -> None:
-    """Name a temporary folder in `NUMBA_CACHE_DIR` if neither that nor the user's cache will do.
+    """Set `NUMBA_CACHE_DIR` to a temporary folder if the configured cache is not writable.
 
-    Call it before the kernel is imported. Where nothing can be written, the process compiles for
+    Call it before the kernel is imported. If no folder is writable, the process compiles the loops
     itself.
     """
     named = os.environ.get(_VARIABLE)
     user_cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(named) if named else Path(os.path.expanduser(user_cache), "numba")  # noqa: PTH111
-    # The home folder of a user id without a name is not known.
+    # A user id without a name has no known home folder.
     if folder.parts[:1] == ("~",) or not _is_writable(folder):
         with suppress(OSError):
             os.environ[_VARIABLE] = str(_temporary_folder())
@@ -41,7 +41,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _temporary_folder() -> Path:
-    """One for all processes of this user; nobody else may write there, because loops are code."""
+    """One folder for all processes of this user; others must not write there: it has code."""
     folder = Path(tempfile.gettempdir(), f"coordinator-state-kernel-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

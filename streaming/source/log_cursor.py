@@ -1,18 +1,20 @@
-"""The place in the log where a range is read on, also past damaged bytes.
+"""A cursor over the fetches of a range, which also reads past damaged bytes.
 
-A broker finds an offset by the headers of the batches before it, and answers from the batch that
-holds the offset, or else from the next one, to the end of the segment or to the limit. A damaged
-header hides the batches behind it from this lookup, but not from an answer that began earlier.
+A broker finds an offset by the headers of the batches before it. It answers from the batch that
+contains the offset, or else from the next batch, up to the end of the segment or the limit. A
+damaged header hides the batches after it from this lookup, but not from an answer that began
+earlier.
 
-1. A fetch asks for the batch before the position (the anchor). The answer then has the bytes behind
-   it in file order. At the end of a segment the fetch asks for the position itself.
-2. If the anchor is gone, the cursor tries earlier ones, up to 1,024 offsets back.
+1. A fetch asks for the batch before the next offset (the anchor). The answer then has the bytes
+   after it in file order. At the end of a segment the fetch asks for the next offset itself.
+2. If the anchor is not in the log, the cursor tries earlier ones, up to 1,024 offsets back.
 3. A gap before the last batch of a segment may be a damaged base offset. A fetch of the last offset
    of that batch must lead to the same batch.
-4. If a segment ends with damaged bytes, or the broker cannot find the position, the cursor searches
-   for the smallest offset that leads to a sound batch. One row says which offsets are lost.
+4. If a segment ends with damaged bytes, or the broker cannot find the next offset, the cursor
+   searches for the smallest offset that leads to a sound batch. One row says which offsets are
+   lost.
 
-Every answer moves the position, or goes one step down this list, or asks for a larger answer.
+Every answer moves the next offset, or goes one step down this list, or asks for a larger answer.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from coordinator_state.log.record_set import (
 from streaming.kafka.fetch import FetchedRecords
 
 _MOST_OFFSETS_BACK: Final = 1024
-"""More records than a broker has between two entries of its index (4 KiB) as a rule."""
+"""Usually more records than a broker has between two entries of its index (4 KiB)."""
 _NOT_FOUND: Final = "the broker cannot find this offset: a batch header before it is damaged"
 _MISPLACED: Final = "a base offset that does not fit"
 
@@ -42,7 +44,7 @@ _MISPLACED: Final = "a base offset that does not fit"
 class Answer(NamedTuple):
     """The answer to a fetch.
 
-    `is_whole`: the log or the segment ends there; a larger answer would hold no more.
+    `is_whole`: the answer ends where the log or the segment ends; a larger one would have no more.
     """
 
     fetched: FetchedRecords
@@ -51,9 +53,9 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    """For the smallest offset above `low` that leads to a sound batch.
+    """A search for the smallest offset above `low` that leads to a sound batch.
 
-    `high` leads to `frame` of `answer`; without an answer, it is the end of the log.
+    `high` leads to `frame` of `answer`; without an answer, it is the log end.
     """
 
     low: int
@@ -74,7 +76,7 @@ class _Search:
         return self.high - self.low <= 1
 
     def note(self, answer: Answer, frame: Frame | None) -> None:
-        """Take the answer to a fetch of `offset`, and the sound batch in it."""
+        """Record the answer to a fetch of `offset`, and the sound batch in it, if any."""
         if frame is None:
             self.low = self.offset
             self.step *= 2
@@ -86,13 +88,14 @@ class LogCursor:
     """Decodes the answers to fetches of `fetch_offset` until the range is read.
 
     Attributes:
-        position: the next offset to read; every offset before it is read or has a row.
-        fetch_offset: the offset that the next fetch asks for.
-        needs_more: only a larger answer helps.
+        next_offset: the next offset to read; every offset before it is read, or a row says that it
+            is lost.
+        fetch_offset: the offset for the next fetch.
+        needs_more: whether only a larger answer helps.
     """
 
     def __init__(self, offsets: OffsetRange, *, high_watermark: int, compact: bool) -> None:
-        self.position = offsets.from_offset
+        self.next_offset = offsets.from_offset
         self.fetch_offset = max(offsets.from_offset - 1, 0)
         self.needs_more = False
         self._log_partition = offsets.log_partition
@@ -108,14 +111,14 @@ class LogCursor:
     @property
     def is_done(self) -> bool:
         """Whether the range is read to its end."""
-        return self.position >= self._to_offset
+        return self.next_offset >= self._to_offset
 
     def leave_anchor(self) -> None:
-        """Ask for the position itself."""
-        self.fetch_offset = self.position
+        """Fetch the next offset itself."""
+        self.fetch_offset = self.next_offset
 
     def take(self, answer: Answer) -> list[DecodedRecordSet]:
-        """Decode the part of the answer that lies in the range, from the position on."""
+        """Decode the part of the answer that lies in the range, from the next offset on."""
         self.needs_more = False
         self._log_end = max(self._log_end, answer.fetched.high_watermark)
         if _is_behind(answer.fetched, self.fetch_offset):
@@ -126,10 +129,10 @@ class LogCursor:
             return self._take_confirmation(answer)
         if self._cut is not None:
             return self._take_behind_cut(*self._cut, answer)
-        if self.fetch_offset < self.position and not self._is_anchored(answer.fetched):
+        if self.fetch_offset < self.next_offset and not self._is_anchored(answer.fetched):
             self._go_back()
             return []
-        if answer.fetched.records and self.fetch_offset <= self.position:
+        if answer.fetched.records and self.fetch_offset <= self.next_offset:
             return self._decode(answer)
         if answer.fetched.records or answer.fetched.is_unreadable:
             return self._begin_search()
@@ -138,30 +141,30 @@ class LogCursor:
     # --- a sound log
 
     def _is_anchored(self, fetched: FetchedRecords) -> bool:
-        """Whether the answer begins before the position. Damaged bytes may begin anywhere."""
+        """Whether the answer begins before the next offset. Damaged bytes may begin anywhere."""
         if not fetched.records:
             return False
         first = self._first_frame(fetched)
-        return first is None or first.base_offset < self.position
+        return first is None or first.base_offset < self.next_offset
 
     def _go_back(self) -> None:
-        offsets_back = 2 * (self.position - self.fetch_offset)
+        offsets_back = 2 * (self.next_offset - self.fetch_offset)
         is_last = self.fetch_offset == 0 or offsets_back > _MOST_OFFSETS_BACK
-        self.fetch_offset = self.position if is_last else max(self.position - offsets_back, 0)
+        self.fetch_offset = self.next_offset if is_last else max(self.next_offset - offsets_back, 0)
 
     def _decode(self, answer: Answer) -> list[DecodedRecordSet]:
         decoded = self._decoded(answer.fetched, is_cut=True)
-        if decoded.next_offset > self.position:
+        if decoded.next_offset > self.next_offset:
             return self._advance(answer, decoded)
         rest = decoded.rest
         if not answer.is_whole:
             self.needs_more = True
-        elif rest.unconfirmed is not None and rest.unconfirmed.last_offset >= self.position:
+        elif rest.unconfirmed is not None and rest.unconfirmed.last_offset >= self.next_offset:
             self._is_confirming = True
             self._damage = self._damaged(answer, Rest(rest.start, _MISPLACED))
             self.fetch_offset = min(rest.unconfirmed.last_offset, self._log_end - 1)
-        elif rest.is_cut and self.fetch_offset < self.position:
-            # A quota may have shortened the answer. Asked for alone, a batch comes whole.
+        elif rest.is_cut and self.fetch_offset < self.next_offset:
+            # A quota may have shortened the answer. The first batch of an answer comes whole.
             self._cut = answer, rest.start
             self.needs_more = True
             self.leave_anchor()
@@ -170,19 +173,19 @@ class LogCursor:
         return []
 
     def _decode_to_end(self, answer: Answer) -> list[DecodedRecordSet]:
-        """Decode an answer behind which nothing follows in its segment."""
+        """Decode an answer that ends with its segment."""
         decoded = self._decoded(answer.fetched, is_cut=False)
-        if decoded.next_offset > self.position:
+        if decoded.next_offset > self.next_offset:
             return self._advance(answer, decoded)
         if decoded.rest.damage:
             self._damage = self._damaged(answer, decoded.rest)
-        elif self.fetch_offset < self.position:
+        elif self.fetch_offset < self.next_offset:
             self.leave_anchor()
             return []
         return self._begin_search()
 
     def _take_behind_cut(self, cut: Answer, start: int, answer: Answer) -> list[DecodedRecordSet]:
-        """Read on if the batch that was cut is whole now; else its length is damaged."""
+        """Continue if the batch that was cut is whole now; otherwise its length is damaged."""
         self._cut = None
         header = cut.fetched.records[start : start + BATCH_HEADER_BYTES]
         if answer.fetched.records.startswith(header) and self._first_frame(answer.fetched):
@@ -190,9 +193,9 @@ class LogCursor:
         return self._decode_to_end(cut)
 
     def _take_nothing(self, high_watermark: int) -> list[DecodedRecordSet]:
-        """Compaction may remove the last records before the high watermark.
+        """Handle an answer without records: compaction may have removed the last ones of the log.
 
-        A damaged header may hide them, too, so the cursor asks for the last offset first.
+        A damaged header may also hide them, so the cursor fetches the last offset first.
         """
         if high_watermark < self._to_offset:
             return []
@@ -208,24 +211,24 @@ class LogCursor:
         self._follows_segment = is_at_end
         return [decoded]
 
-    def _move(self, position: int, anchor: int | None = None) -> None:
-        self.position = position
-        self.fetch_offset = position if anchor is None else min(anchor, position)
+    def _move(self, next_offset: int, anchor: int | None = None) -> None:
+        self.next_offset = next_offset
+        self.fetch_offset = next_offset if anchor is None else min(anchor, next_offset)
         self._follows_segment = False
         self._damage = self._search = None
 
     def _decoded(
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
     ) -> DecodedRecordSet:
-        # Only workers decode; planning a query need not wait for the compiler to load.
+        # Only workers decode, so planning does not wait until the compiler is loaded.
         from coordinator_state.log import kernel
 
         return kernel.decode_record_set(
             memoryview(fetched.records)[start:],
             log_partition=self._log_partition,
-            from_offset=self.position,
+            from_offset=self.next_offset,
             to_offset=self._to_offset,
-            before=self.position - 1 if self._follows_segment else -1,
+            before=self.next_offset - 1 if self._follows_segment else -1,
             log_end=self._log_end,
             compact=self._compacts,
             is_cut=is_cut,
@@ -234,19 +237,19 @@ class LogCursor:
     # --- a damaged one
 
     def _take_confirmation(self, answer: Answer) -> list[DecodedRecordSet]:
-        """Believe the gap before a batch if its last offset leads to it."""
+        """Accept the gap before a batch if a fetch of its last offset leads to it."""
         self._is_confirming = False
         first = self._first_frame(answer.fetched)
         if first is None or not self._is_in_damage(answer, first):
             return self._begin_search()
         self._damage = None
-        self.position = min(max(first.base_offset, self.position), self._to_offset)
+        self.next_offset = min(max(first.base_offset, self.next_offset), self._to_offset)
         if self.is_done:
             return []
         return self._decode_found(answer, first)
 
     def _begin_search(self) -> list[DecodedRecordSet]:
-        self._search = _Search(low=self.position - 1, high=self._log_end)
+        self._search = _Search(low=self.next_offset - 1, high=self._log_end)
         self.fetch_offset = self._search.offset
         return []
 
@@ -266,16 +269,16 @@ class LogCursor:
         return lost if self.is_done else lost + self._decode_found(search.answer, search.frame)
 
     def _next_sound_frame(self, answer: Answer) -> Frame | None:
-        """The first sound batch of an answer that reaches the position, if it is in its place."""
+        """The first sound batch that reaches the next offset, unless it is in damaged bytes."""
         frames, rest = frame_record_set(
             memoryview(answer.fetched.records),
-            from_offset=self.position,
-            to_offset=self.position + 1,
+            from_offset=self.next_offset,
+            to_offset=self.next_offset + 1,
             log_end=self._log_end,
             is_cut=not answer.is_whole,
         )
         for frame in (*frames, rest.unconfirmed):
-            if frame and not frame.damage and frame.last_offset >= self.position:
+            if frame and not frame.damage and frame.last_offset >= self.next_offset:
                 return None if self._is_in_damage(answer, frame) else frame
         return None
 
@@ -283,32 +286,32 @@ class LogCursor:
         return self._damage is not None and _header(answer.fetched, frame) in self._damage.raw
 
     def _decode_found(self, answer: Answer, frame: Frame) -> list[DecodedRecordSet]:
-        """Decode from a sound batch on that reaches the position, which is moved past it."""
+        """Decode from a sound batch that reaches the next offset, and move past it."""
         self._follows_segment = False
         decoded = self._decoded(answer.fetched, is_cut=not answer.is_whole, start=frame.start)
         self._move(decoded.next_offset, decoded.last_base_offset)
         return [decoded]
 
     def _lose_to(self, next_offset: int) -> list[DecodedRecordSet]:
-        """The row of the lost offsets from the position on; the position moves behind them."""
-        if next_offset <= self.position:
+        """The row of the offsets lost before `next_offset`; the cursor moves past them."""
+        if next_offset <= self.next_offset:
             return []
         lost = self._damage or CorruptBatch(
-            base_offset=self.position, last_offset=None, size_bytes=0, reason=_NOT_FOUND, raw=b""
+            base_offset=self.next_offset, last_offset=None, size_bytes=0, reason=_NOT_FOUND, raw=b""
         )
         offsets = OffsetRange(
             log_partition=self._log_partition,
-            from_offset=self.position,
+            from_offset=self.next_offset,
             to_offset=self._to_offset,
         )
         self._move(min(next_offset, self._to_offset))
         return [decode_corrupt_batch(replace(lost, last_offset=next_offset - 1), offsets)]
 
     def _damaged(self, answer: Answer, rest: Rest) -> CorruptBatch:
-        return read_rest(memoryview(answer.fetched.records), rest, self.position)
+        return read_rest(memoryview(answer.fetched.records), rest, self.next_offset)
 
     def _first_frame(self, fetched: FetchedRecords) -> Frame | None:
-        """The first batch of an answer, from its first record on; None if it is damaged or cut."""
+        """The first batch of an answer, from its first record; None if it is damaged or cut."""
         view = memoryview(fetched.records)
         try:
             frame = sound_frame(view, 0)
@@ -320,7 +323,7 @@ class LogCursor:
 
 
 def _is_behind(fetched: FetchedRecords, fetch_offset: int) -> bool:
-    """Whether the leader's high watermark is not there yet, as after an election: ask again."""
+    """Whether the leader's high watermark lags, as after an election; then the fetch is retried."""
     has_answer = fetched.records or fetched.is_unreadable
     return not has_answer and fetched.high_watermark <= fetch_offset
 

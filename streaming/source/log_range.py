@@ -1,10 +1,10 @@
-"""Reading ranges of log partitions: raw batches in, rows of `LOG_ROW_SCHEMA` out.
+"""Reads of ranges of log partitions: from raw batches to rows of `LOG_ROW_SCHEMA`.
 
-Several ranges are read at once, each by its `LogCursor`, and the next fetch is in flight while the
-last one is decoded. Leaders fill the ranges in their order, so few of them are half-read at any
-time. Superseded commits of a range are dropped across fetches too: the surviving rows are held,
-compacted again as they grow, and given up early if they would take too much memory, which costs
-rows but no correctness.
+Several ranges are read at once, each by its `LogCursor`. The next fetch is in flight while the last
+one is decoded. Leaders fill the ranges in order, so few ranges are half-read at any time.
+Superseded commits of a range are dropped across fetches, too: rows are held in memory and compacted
+again as they grow. If they take too much memory, they are released early. This returns more rows,
+but the result is the same.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from streaming.kafka.fetch import (
 )
 from streaming.source.log_cursor import Answer, LogCursor
 
-# Everything in a range is below the high watermark, so a leader has nothing to wait for but its own
-# recovery.
+# A range ends at or below the high watermark, so a leader only waits while it recovers.
 _MAX_WAIT_MS: Final = 500
 _MAX_HELD_BYTES: Final = 128 << 20
 _BATCH_ROWS: Final = 20_000
@@ -40,9 +39,9 @@ _BATCH_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRange:
-    """What one micro-batch reads of one log partition: offsets `from_offset` to `to_offset` - 1.
+    """The range that a micro-batch reads of a log partition: `from_offset` to `to_offset` - 1.
 
-    `high_watermark` and `leader_epoch` are those of the planning, for the progress row.
+    `high_watermark` and `leader_epoch` come from the planning, for the progress row.
     """
 
     log_partition: int
@@ -53,16 +52,17 @@ class LogRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read."""
+        """Whether the range has no offsets."""
         return self.from_offset >= self.to_offset
 
 
 class Fetcher(Protocol):
-    """What is needed of a `LogClient`."""
+    """The method of `LogClient` that reading needs."""
 
     def fetch(
         self,
-        positions: Mapping[int, int],
+        fetch_offsets: Mapping[int, int],
+        /,
         max_bytes: int = ...,
         max_partition_bytes: int = ...,
         max_wait_ms: int = ...,
@@ -71,7 +71,7 @@ class Fetcher(Protocol):
 
 
 class _RangeReading:
-    """How far one range is read, and the rows of it that are still held."""
+    """The progress of reading one range, and its rows that are held."""
 
     def __init__(self, log_range: LogRange, *, compact: bool) -> None:
         self.range = log_range
@@ -90,17 +90,17 @@ class _RangeReading:
         self._bytes_read = 0
 
     def take(self, answer: Answer) -> bool:
-        """Hold the rows of an answer; return whether anything was learnt from it."""
-        before = self.cursor.position, self.cursor.fetch_offset
+        """Hold the rows of an answer; return whether it moved the cursor."""
+        before = self.cursor.next_offset, self.cursor.fetch_offset
         for decoded in self.cursor.take(answer):
             self._records_read += decoded.records_read
             self._records_superseded += decoded.records_superseded
             self._bytes_read += decoded.bytes_read
             self.held.add(decoded.rows)
-        return before != (self.cursor.position, self.cursor.fetch_offset)
+        return before != (self.cursor.next_offset, self.cursor.fetch_offset)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give away the last rows and the `progress` row."""
+        """Release the last rows, then the `progress` row."""
         self.held.compact()
         yield from self.held.release()
         row: dict[str, Any] = {
@@ -118,7 +118,7 @@ class _RangeReading:
 
 
 class _FetchAhead:
-    """One fetch in flight, on a thread of its own, while the last one is decoded."""
+    """One fetch in flight, on its own thread, while the last answer is decoded."""
 
     def __init__(self, fetcher: Fetcher, retry_timeout_ms: int) -> None:
         self._fetcher = fetcher
@@ -129,27 +129,27 @@ class _FetchAhead:
         self._advanced_at = time.monotonic()
 
     def begin(self, readings: Collection[_RangeReading]) -> None:
-        """Fetch for these readings, unless a fetch is in flight or there are none.
+        """Start a fetch for these readings, unless a fetch is in flight or there are none.
 
-        Those that only a larger answer helps come last.
+        Readings that need a larger answer are fetched only when no others are left.
         """
         asking = [r for r in readings if not r.cursor.needs_more] or readings
-        positions = {r.range.log_partition: r.cursor.fetch_offset for r in asking}
-        if positions and self._in_flight is None:
+        fetch_offsets = {r.range.log_partition: r.cursor.fetch_offset for r in asking}
+        if fetch_offsets and self._in_flight is None:
             self._granted = self._limits
             self._in_flight = self._thread.submit(
                 self._fetcher.fetch,
-                positions,
+                fetch_offsets,
                 max_bytes=self._limits.max_bytes,
                 max_partition_bytes=self._limits.max_partition_bytes,
                 max_wait_ms=_MAX_WAIT_MS,
             )
 
     def finish(self) -> dict[int, Answer]:
-        """Wait for the fetch in flight; give the answers that tell something.
+        """Wait for the fetch in flight; return the useful answers.
 
-        A leader fills its answer as far as the limits allow, so only where no log partition has
-        records are there none.
+        A leader fills its response up to the limits. An empty answer therefore says something about
+        its log partition only if no log partition has records.
         """
         if self._in_flight is None:
             return {}
@@ -163,10 +163,10 @@ class _FetchAhead:
         }
 
     def note(self, *, has_advanced: bool, needs_more: bool) -> None:
-        """Grow the limits where a batch did not fit; give up where nothing helps.
+        """Double the limits if a batch did not fit; give up after the retry timeout.
 
         Raises:
-            TimeoutError: no fetch has moved any range on for the retry timeout.
+            TimeoutError: no range has advanced for the retry timeout.
         """
         if has_advanced:
             self._advanced_at = time.monotonic()
@@ -175,17 +175,18 @@ class _FetchAhead:
             self._limits = self._limits.doubled()
         if time.monotonic() - self._advanced_at > self._retry_timeout_s:
             raise TimeoutError(
-                f"no records for {self._retry_timeout_s:g} s below what was the high watermark"
+                f"no records for {self._retry_timeout_s:g} s below the planned high watermark; the "
+                "leader may still be recovering"
             )
 
     def close(self) -> None:
-        """Do not wait for a fetch that nobody wants any more."""
+        """Stop without waiting for the fetch in flight."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """How much an answer may hold, of all log partitions and of one."""
+    """The most bytes of an answer, for all log partitions and for one."""
 
     max_bytes: int = field(default_factory=lambda: DEFAULT_MAX_BYTES)
     max_partition_bytes: int = field(default_factory=lambda: DEFAULT_MAX_PARTITION_BYTES)
@@ -197,7 +198,7 @@ class _Limits:
         )
 
     def are_above(self, size_bytes: int, total_bytes: int) -> bool:
-        """Whether a log partition's records end by themselves, or can be no more."""
+        """Whether an answer is not cut by the limits, or the limits cannot grow."""
         is_below = size_bytes < self.max_partition_bytes and total_bytes < self.max_bytes
         return is_below or self.max_partition_bytes >= LARGEST_MAX_BYTES
 
@@ -211,12 +212,13 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Read the ranges to their ends; the last row of each is its `progress` row.
 
-    Every record of a range is either a row or counted as superseded there. With `compact`, a plain
-    commit may be dropped that a later plain commit of its key within the range supersedes.
+    Every record of a range either has a row, or is counted as superseded in the `progress` row.
+    With `compact`, a plain commit may be dropped if a later plain commit of its key in the range
+    supersedes it.
 
     Raises:
-        LogTruncated: an offset of a range is not in the log any more.
-        TimeoutError: no range has moved on for `retry_timeout_ms`.
+        LogTruncated: the log no longer has an offset of a range.
+        TimeoutError: no range has advanced for `retry_timeout_ms`.
     """
     reading = _read(fetcher, ranges, compact=compact, retry_timeout_ms=retry_timeout_ms)
     yield from _rebatch(reading)
@@ -256,15 +258,15 @@ def _finished(fetches: _FetchAhead, unread: Mapping[int, _RangeReading]) -> dict
         return fetches.finish()
     except LogTruncated as truncated:
         cursor = unread[truncated.log_partition].cursor
-        if not truncated.record_offset < truncated.log_start <= cursor.position:
+        if not truncated.record_offset < truncated.log_start <= cursor.next_offset:
             raise
-        # Only records that were read before are gone.
+        # Only records that are already read were deleted from the log.
         cursor.leave_anchor()
         return {}
 
 
 def _limit_held_bytes(readings: list[_RangeReading], max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Compact, then give away the rows of the largest readings, until the rest fits."""
+    """Compact the largest readings, then release their rows, until the rest fits."""
     held = [reading.held for reading in readings]
     for shrink in (HeldRows.compact, HeldRows.release):
         held.sort(key=lambda rows: rows.size_bytes, reverse=True)
@@ -275,22 +277,22 @@ def _limit_held_bytes(readings: list[_RangeReading], max_bytes: int) -> Iterator
 
 
 def _rebatch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches and cut large ones: what crosses to the JVM is of moderate size."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_rows = waiting_bytes = 0
+    """Join small batches and cut large ones, for batches of moderate size on the way to the JVM."""
+    parts: list[pa.RecordBatch] = []
+    joined_rows = joined_bytes = 0
     for batch in batches:
         for piece in _cut(batch):
-            if waiting and (
-                waiting_rows + piece.num_rows > _BATCH_ROWS
-                or waiting_bytes + piece.nbytes > _BATCH_BYTES
+            if parts and (
+                joined_rows + piece.num_rows > _BATCH_ROWS
+                or joined_bytes + piece.nbytes > _BATCH_BYTES
             ):
-                yield _join(waiting)
-                waiting, waiting_rows, waiting_bytes = [], 0, 0
-            waiting.append(piece)
-            waiting_rows += piece.num_rows
-            waiting_bytes += piece.nbytes
-    if waiting:
-        yield _join(waiting)
+                yield _join(parts)
+                parts, joined_rows, joined_bytes = [], 0, 0
+            parts.append(piece)
+            joined_rows += piece.num_rows
+            joined_bytes += piece.nbytes
+    if parts:
+        yield _join(parts)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

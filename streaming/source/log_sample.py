@@ -1,12 +1,12 @@
-"""How much of the log fits in a micro-batch, estimated from a sample of the unread log.
+"""An estimate of how much of the log fits in a micro-batch, from a sample of the unread log.
 
-All commits in transactions, tombstones and group records stay and go through the memory of the
-driver, group records with their keys and values. Of plain commits, the first and the last of each
-key stay. So a micro-batch may span many commits of few keys, but not many of as many keys.
+All transactional commits, tombstones and group records stay in the micro-batch and go through the
+memory of the driver, group records with their keys and values. Of plain commits, only the first and
+the last of each key stay. So a micro-batch may span many commits if they have few keys.
 
-The number of keys is estimated by capture and recapture (Chapman's estimator): from the number of
-keys at one place of the log, at another, and at both. Repetitions within a place do not count, so a
-burst of commits for one key does not hide the others.
+The number of keys is estimated by capture and recapture (Chapman's estimator), from the number of
+keys at one place of the log, at another place, and at both. Repetitions within a place do not
+count, so a burst of commits for one key does not hide other keys.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_range import Fetcher
 
 MOST_STAYING_BYTES: Final = 128 << 20
-"""Of rows; transactions are replayed as Python objects, which take ten times that."""
+"""The most bytes of rows; transactional commits become Python objects, ten times as large."""
 PLAIN_COMMIT_WEIGHT: Final = 0.25
-"""Of a byte of a plain commit, whose rows never become Python objects."""
-# Up to so many are not worth a look.
+"""The weight of a byte of a plain commit, whose rows never become Python objects."""
+# For so few offsets no sample is fetched.
 _FEW_OFFSETS: Final = 100_000
 _PLACES: Final = (0, 1)
 _PLACE_BYTES: Final = 64 << 10
 _PLACE_RECORDS: Final = 256
 _FEWEST_RECORDS: Final = 8192
-"""Of all log partitions in a place: enough to meet keys twice where there are 100,000."""
+"""Over all log partitions of a place; enough to find keys twice among 100,000 keys."""
 _ROW_BYTES: Final = 200
-"""Of a row without key and value, as Arrow holds it."""
+"""The size of a row in Arrow, without key and value."""
 _ROWS_PER_KEY: Final = 2
 """The first and the last commit."""
 
@@ -66,7 +66,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """Estimate of the records of a span of the log that stay, if it is like the samples."""
+    """Estimate of the records that stay in a span of the log, if it resembles the samples."""
 
     total_offsets: int
     staying_bytes: float
@@ -75,7 +75,7 @@ class _Estimate:
     keys: int
 
     def weighted_bytes(self, offsets: int) -> int:
-        """The bytes of the rows that stay, those of plain commits by their weight."""
+        """The bytes of the rows that stay; those of plain commits are weighted."""
         share = offsets / self.total_offsets
         found = share * self.staying_bytes
         if self.plain_commits:
@@ -86,24 +86,28 @@ class _Estimate:
 
 
 def offsets_that_fit(
-    fetcher: Fetcher, positions: Mapping[int, int], left: Mapping[int, int], *, is_compacted: bool
+    fetcher: Fetcher,
+    next_offsets: Mapping[int, int],
+    left: Mapping[int, int],
+    *,
+    is_compacted: bool,
 ) -> int:
-    """How many offsets a micro-batch may span for its rows to fit in memory.
+    """The number of offsets that a micro-batch may span if its rows have to fit in memory.
 
-    The sample is small: rare transactions may be missed, and if few keys have most of the commits,
-    the number of keys is underestimated.
+    The sample is small: it may miss rare transactions, and it underestimates the number of keys if
+    few keys have most of the commits.
 
     Args:
         fetcher: fetches the batches.
-        positions: where each log partition is read on.
-        left: how many offsets are to be read of each.
-        is_compacted: whether plain commits are dropped that later ones supersede.
+        next_offsets: the next offset of each log partition.
+        left: the number of unread offsets of each log partition.
+        is_compacted: whether superseded plain commits are dropped.
     """
     total = sum(left.values())
     if total <= _FEW_OFFSETS:
         return MOST_RECORDS_PER_TRIGGER
     samples: defaultdict[int, _Sample] = defaultdict(_Sample)
-    for log_partition, place, _, batch in sampled_batches(fetcher, positions, left):
+    for log_partition, place, _, batch in sampled_batches(fetcher, next_offsets, left):
         samples[log_partition].add(place, batch, is_compacted=is_compacted)
     estimate = _estimate({p: sample for p, sample in samples.items() if sample.records}, left)
     return max(
@@ -115,7 +119,7 @@ def offsets_that_fit(
 
 
 def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estimate:
-    # A log partition without a sample, as behind a batch larger than a place, is like the others.
+    # A log partition without a sample (a batch is larger than a place) counts like the others.
     unread = sum(left.values()) / max(1, sum(left[p] for p in samples))
     scaled = {p: unread * left[p] / sample.records for p, sample in samples.items()}
     first, second = (sum(len(s.keys[place]) for s in samples.values()) for place in _PLACES)
@@ -130,16 +134,16 @@ def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estim
 
 
 def sampled_batches(
-    fetcher: Fetcher, positions: Mapping[int, int], left: Mapping[int, int]
+    fetcher: Fetcher, next_offsets: Mapping[int, int], left: Mapping[int, int]
 ) -> Iterator[tuple[int, int, int, RecordBatch]]:
     """Batches of two places of each log partition: its number, the place, an offset, the batch.
 
-    From that offset on the log has nothing before the batch.
+    Between that offset and the batch the log has no records.
     """
     unread = {p: n for p, n in left.items() if n > 0}
     most_records = max(_PLACE_RECORDS, _FEWEST_RECORDS // max(1, len(unread)))
     for place in _PLACES:
-        starts = {p: positions[p] + n * place // len(_PLACES) for p, n in unread.items()}
+        starts = {p: next_offsets[p] + n * place // len(_PLACES) for p, n in unread.items()}
         fetched = fetcher.fetch(
             starts,
             max_bytes=_PLACE_BYTES * len(starts),

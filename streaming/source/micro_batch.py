@@ -1,4 +1,4 @@
-"""How much of the log a micro-batch takes, and how its tasks share it."""
+"""The size of a micro-batch, and its distribution over tasks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from streaming.kafka.fetch import LogClient
 from streaming.source.log_range import LogRange
 from streaming.source.log_sample import sampled_batches
 
-# Below this a second task costs more than it saves.
+# Below this size a second task costs more than it saves.
 _SMALL_BATCH_OFFSETS: Final = 20_000
-# A task may get this share of an even load more if that keeps a leader's log partitions together.
+# A task may get this fraction more than an even load, to keep a leader's log partitions together.
 _LEADER_TOLERANCE: Final = 0.05
 _DENSITY_MAX_AGE_S: Final = 60.0
 
 
 class LogDensity:
-    """An estimate of how many bytes one offset stands for, gaps of compaction included.
+    """An estimate of the bytes per record offset, including gaps of compaction.
 
-    It comes from the sizes of the log partitions, which DescribeLogDirs tells with the ACL Describe
-    on the cluster; without it, from some batches of what is to be read. It is
-    renewed every minute. A compacted log is thin at its beginning and dense at its end, so bytes of
-    a micro-batch may be off by that much.
+    It uses the sizes of the log partitions from DescribeLogDirs, which needs the ACL Describe on
+    the cluster. Without the ACL it uses a sample of the unread batches. It is renewed every minute.
+    A compacted log is sparse at its start and dense at its end, so the bytes of a micro-batch may
+    differ from the estimate.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class LogDensity:
         self._bytes_per_offset = 0.0
 
     def bytes_per_offset(
-        self, client: LogClient, positions: Mapping[int, int], high_watermarks: Mapping[int, int]
+        self, client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
     ) -> float:
-        """Return the estimate for the log partitions of `positions`."""
+        """Return the estimate for the log partitions of `next_offsets`."""
         now = time.monotonic()
         if self._estimated_at is None or now - self._estimated_at > _DENSITY_MAX_AGE_S:
-            size_bytes, offsets = _measured(client, positions, high_watermarks) or _sampled(
-                client, positions, high_watermarks
+            size_bytes, offsets = _measured(client, next_offsets, high_watermarks) or _sampled(
+                client, next_offsets, high_watermarks
             )
             self._bytes_per_offset = max(size_bytes, 1) / max(offsets, 1)
             self._estimated_at = now
@@ -45,7 +45,9 @@ class LogDensity:
 
 
 def share_out(left: Mapping[int, int], budget: int | None) -> dict[int, int]:
-    """Share offsets to read among log partitions, by what each has left and at least one each.
+    """Divide a budget of record offsets among log partitions.
+
+    Each gets a share in proportion to the offsets it has left, and at least one.
 
     >>> share_out({0: 600, 1: 300, 2: 0, 3: 1}, 90)
     {0: 60, 1: 29, 2: 0, 3: 1}
@@ -54,7 +56,7 @@ def share_out(left: Mapping[int, int], budget: int | None) -> dict[int, int]:
     if budget is None or total <= budget:
         return dict(left)
     shares = {p: min(n, max(1, budget * n // total)) for p, n in left.items()}
-    # What rounding leaves: a log that fits in so many micro-batches would need one more for it.
+    # The remainder of the rounding is used, too; otherwise the log might need one more micro-batch.
     spare = budget - sum(shares.values())
     for log_partition in sorted(left, key=lambda p: shares[p] - left[p])[: max(0, spare)]:
         shares[log_partition] += shares[log_partition] < left[log_partition]
@@ -64,10 +66,10 @@ def share_out(left: Mapping[int, int], budget: int | None) -> dict[int, int]:
 def group_ranges(
     ranges: Sequence[LogRange], leaders: Mapping[int, int], tasks: int
 ) -> list[list[LogRange]]:
-    """Group ranges for at most `tasks` tasks: alike in offsets, a leader's together where it can.
+    """Group ranges for at most `tasks` tasks, evenly by offsets, those of a leader together.
 
-    The largest range goes first, to the task with the least to read; among tasks that have about
-    as little, to the one that already reads from its leader.
+    Ranges are assigned from the largest to the smallest, each to a task with the least to read.
+    Among tasks with about the same load, the one that already reads from the leader gets the range.
     """
     total = sum(log_range.to_offset - log_range.from_offset for log_range in ranges)
     if total <= _SMALL_BATCH_OFFSETS:
@@ -91,28 +93,29 @@ def group_ranges(
 
 
 def _measured(
-    client: LogClient, positions: Mapping[int, int], high_watermarks: Mapping[int, int]
+    client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
 ) -> tuple[int, int] | None:
-    """Return the log's bytes and the offsets they span, if the brokers tell."""
+    """Return the bytes of the log and the offsets they span; None if the brokers refuse."""
     sizes = client.log_sizes()
     if not sizes:
         return None
-    earliest = client.earliest_offsets(positions)
+    earliest = client.earliest_offsets(next_offsets)
     return (
-        sum(sizes.get(log_partition, 0) for log_partition in positions),
+        sum(sizes.get(log_partition, 0) for log_partition in next_offsets),
         sum(
-            high_watermarks[log_partition] - earliest[log_partition] for log_partition in positions
+            high_watermarks[log_partition] - earliest[log_partition]
+            for log_partition in next_offsets
         ),
     )
 
 
 def _sampled(
-    client: LogClient, positions: Mapping[int, int], high_watermarks: Mapping[int, int]
+    client: LogClient, next_offsets: Mapping[int, int], high_watermarks: Mapping[int, int]
 ) -> tuple[int, int]:
-    """Look at some of what is to be read; return its bytes and the offsets they span."""
-    left = {p: high_watermarks[p] - position for p, position in positions.items()}
+    """Fetch a sample of the unread log; return its bytes and the offsets they span."""
+    left = {p: high_watermarks[p] - next_offset for p, next_offset in next_offsets.items()}
     size_bytes = offsets = 0
-    for _, _, start, batch in sampled_batches(client, positions, left):
+    for _, _, start, batch in sampled_batches(client, next_offsets, left):
         size_bytes += batch.size_bytes
         offsets += batch.last_offset + 1 - start
     return size_bytes, offsets

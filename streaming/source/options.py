@@ -1,4 +1,4 @@
-"""The options of the `coordinator_log` source, which Spark hands over as strings."""
+"""The options of the `coordinator_log` source, which Spark passes as strings."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What `readStream.option` set.
+    """The options set by `readStream.option`.
 
     Attributes:
         bootstrap_servers: option `kafka.bootstrap.servers`.
         kafka: options `kafka.<property>`, by their names without the prefix.
         topic: the topic to read.
-        max_records_per_trigger: the most offsets that a micro-batch spans; without it as many as
+        max_records_per_trigger: the most offsets that a micro-batch spans; by default as many as
             are estimated to fit in memory, see `streaming.source.log_sample`.
-        max_bytes_per_trigger: the most bytes, by an estimate of the bytes of an offset.
-        packed: rows come as `PACKED_ROW_SCHEMA`.
-        history: `all` has every commit come through, even one that is superseded at once.
+        max_bytes_per_trigger: the most bytes of a micro-batch, by an estimate of the bytes per
+            offset.
+        packed: whether rows have `PACKED_ROW_SCHEMA`.
+        history: with `all` the source returns every commit, even superseded ones.
         tasks: the most tasks of a micro-batch.
-        log_partitions: those to read; all when empty.
+        log_partitions: the log partitions to read; all if empty.
         start_offsets: log partition -> offset, or [offset, leader epoch under which it was seen];
-            records below are neither rows nor counted.
-        retry_timeout_ms: how long brokers that are away are waited for, from the first contact on;
-            without it ten minutes, and 15 seconds for the first contact.
-        long_poll_ms: how long planning waits for records before it says that there are none.
+            records below it are neither returned nor counted.
+        retry_timeout_ms: how long fetches from unreachable brokers are retried, including the first
+            contact; by default 10 minutes, and 15 seconds for the first contact.
+        long_poll_ms: how long planning waits for new records before it reports that there are none.
     """
 
     bootstrap_servers: str
@@ -73,12 +74,12 @@ class SourceOptions:
         """Read Spark's options.
 
         Raises:
-            ConfigurationError: an unknown option, or a value that is none of its kind.
+            ConfigurationError: an option is unknown or has a wrong value.
         """
         texts = {name.lower(): text for name, text in options.items()}
         bootstrap_servers = texts.pop(_BOOTSTRAP_SERVERS, "").strip()
         if not bootstrap_servers:
-            raise ConfigurationError(f"option {_BOOTSTRAP_SERVERS} is needed: HOST:PORT")
+            raise ConfigurationError(f"option {_BOOTSTRAP_SERVERS} is missing: set it to HOST:PORT")
         kafka = {
             name.removeprefix(_KAFKA): text
             for name, text in texts.items()
@@ -140,7 +141,7 @@ def _log_partitions(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(part) for part in text.split(",") if part.strip()}))
     except ValueError as error:
         raise ConfigurationError(
-            f"option log_partitions must be numbers with commas, not {text!r}"
+            f"option log_partitions must be a list of numbers such as '0,7', not {text!r}"
         ) from error
 
 

@@ -51,7 +51,7 @@ class TestDataSource:
     @pytest.mark.parametrize(
         ("options", "complaint"),
         [
-            ({"kafka.bootstrap.servers": ""}, r"kafka.bootstrap.servers is needed"),
+            ({"kafka.bootstrap.servers": ""}, r"kafka.bootstrap.servers is missing"),
             ({"kafka.securty.protocol": "SSL"}, "unknown Kafka setting"),
             ({"max_records": "1"}, "unknown option 'max_records'"),
             ({"max_records_per_trigger": "0"}, "whole number of at least 1"),
@@ -59,7 +59,7 @@ class TestDataSource:
             ({"max_bytes_per_trigger": "lots"}, "whole number of at least 1"),
             ({"tasks": "-1"}, "whole number of at least 1"),
             ({"history": "some"}, "one of off, sampled, all"),
-            ({"log_partitions": "1-3"}, "numbers with commas"),
+            ({"log_partitions": "1-3"}, "must be a list of numbers"),
             ({"start_offsets": "[1]"}, "must be JSON"),
             ({"start_offsets": '{"0": [1, 2, 3]}'}, "must be JSON"),
             ({"start_offsets": '{"a": 1}'}, "must be JSON"),
@@ -127,7 +127,7 @@ class TestPlanning:
         assert set(progress_of(rows_of(reader, reader.partitions(start, end)))) == {0, 2}
 
     def test_a_log_partition_that_is_not_there_is_refused(self) -> None:
-        with pytest.raises(ConfigurationError, match="has 3 partitions, log partition 3 is none"):
+        with pytest.raises(ConfigurationError, match="has 3 partitions, but no log partition 3"):
             reader_of(log_partitions="1,3").initialOffset()
 
     def test_a_limit_is_shared_by_what_is_left_and_reached_in_the_end(self) -> None:
@@ -234,7 +234,7 @@ class TestPlanning:
                 "deleted and created again .its id was older, now it is a-topic",
             ),
             ({"v": 2}, "format version 2"),
-            ({"p": {"0": [0, 5]}}, "use a new checkpoint"),
+            ({"p": {"0": [0, 5]}}, "name a new folder with --checkpoint"),
         ):
             with pytest.raises(ConfigurationError, match=complaint):
                 reader_of().latestOffset(start | change, ReadAllAvailable())

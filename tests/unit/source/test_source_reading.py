@@ -122,7 +122,7 @@ class TestReading:
         for log in client.logs.values():
             log.batches.clear()
             log.high_watermark = 0
-        with pytest.raises(TimeoutError, match=r"no records for 0\.05 s below what was the high"):
+        with pytest.raises(TimeoutError, match=r"no records for 0\.05 s below the planned high"):
             list(reader.read(partition))
 
     def test_the_next_fetch_is_for_what_is_not_being_decoded(
