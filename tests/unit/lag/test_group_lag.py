@@ -283,4 +283,4 @@ def test_the_command(tables: str) -> None:
     (row,) = json_lines(call(*arguments, "--by", "topic", "--output", "json"))
     assert (row["topic"], row["partitions"], row["lag"]) == ("t", 1, 20)
     refused = call("show", "groups", "--tables", tables, "--by", "group", exit_code=2)
-    assert "--by is for lag" in refused.stderr
+    assert "--by works only with lag" in refused.stderr
