@@ -235,7 +235,7 @@ def _await_leaders(
 
 def _record_leaderless(leaderless: Collection[int], progress: LoadProgress, writer: Writer) -> None:
     """Record the leaderless log partitions in `load_progress`."""
-    if not progress.wait_for(leaderless):
+    if not progress.set_leaderless(leaderless):
         return
     progress.updated_at = datetime.now(timezone.utc)
     progress.write(writer)

@@ -177,7 +177,7 @@ class LoadProgress:
             if row is not None and row.current_at is not None and not row.is_reloading:
                 row.current_at = max(row.current_at, at)
 
-    def wait_for(self, log_partitions: Collection[int]) -> bool:
+    def set_leaderless(self, log_partitions: Collection[int]) -> bool:
         """Set which log partitions are leaderless; return whether this changed."""
         before = {p for p, row in self.rows.items() if row.state == STATE_WAITING}
         for log_partition in before.difference(log_partitions):
