@@ -97,7 +97,10 @@ def _uniform_of_same_topics(members: Mapping[str, Subscriber]) -> Targets:
     given = iter(left)
     for member_id, quota in unfilled:
         for _, (topic_id, partition) in zip(range(quota), given, strict=False):
-            kept[member_id].setdefault(topic_id, set()).add(partition)
+            if topic_id not in kept[member_id]:
+                # HashMap.computeIfAbsent inserts at the head of a bucket.
+                kept[member_id] = {topic_id: set(), **kept[member_id]}
+            kept[member_id][topic_id].add(partition)
     return _frozen(kept)
 
 

@@ -156,7 +156,7 @@ class Duration(click.ParamType):
         except ValueError as error:
             self.fail(str(error), parameter, context)
         if not seconds:
-            self.fail(f"{value!r} is no duration: {DURATION_FORM}", parameter, context)
+            self.fail(f"{value!r} is not a duration such as {DURATION_FORM}", parameter, context)
         return seconds
 
 

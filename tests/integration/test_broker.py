@@ -234,5 +234,5 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
 def test_the_shared_broker_is_ready(broker: EmbeddedBroker) -> None:
     assert broker.is_running
     assert committed_offsets(broker, "nobody") == {}
-    with pytest.raises(BrokerError, match="runs already"):
+    with pytest.raises(BrokerError, match="is already running"):
         broker.start()

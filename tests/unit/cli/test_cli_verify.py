@@ -68,7 +68,7 @@ class TestVerify:
     @pytest.mark.parametrize("duration", ["60", "0s", "5 m", "1w", "-1s"])
     def test_a_duration_has_a_unit(self, duration: str, verify: Callable[..., Result]) -> None:
         result = verify(Verification(), "--every", duration, exit_code=2)
-        assert "is no duration: 60s, 5m, 1h or 7d" in result.stderr
+        assert "is not a duration such as 60s, 5m, 1h or 7d" in result.stderr
 
     def test_a_watch_goes_on_until_it_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A broker that does not answer for a while does not end it, a difference is remembered."""

@@ -64,6 +64,28 @@ def test_uniform_takes_partitions_away_in_the_order_of_a_java_hash_set() -> None
     assert uniform_assignor(members)["B"] == {T: frozenset({10, 11, 12, 13, 16, 17, 18, 19})}
 
 
+@pytest.mark.parametrize(
+    ("t", "u"),
+    [
+        ("a2bb5ba1-9094-4265-b7e3-28ab74b9ca55", "2e207dd6-7b2a-4d8f-87d5-303ed3607ad7"),
+        ("ffba6a35-4470-48a7-b252-4ba86662d25f", "5aeead2b-40a7-4574-a9d6-dc33d4a1115d"),
+        ("9806a9f4-e997-46e3-9e2d-051ed0da18d6", "7c3e7253-4512-4601-9ffa-285aa63b96cc"),
+    ],
+)
+def test_uniform_keeps_the_later_of_two_topics_in_one_bucket(t: str, u: str) -> None:
+    """Topic ids of a broker of 4.2.0, whose first member kept the topic u."""
+    topics = {UUID(t): 10, UUID(u): 10}
+    alone = uniform_assignor({"a": Subscriber(None, topics, {})})
+    both = uniform_assignor(
+        {"a": Subscriber(None, topics, alone["a"]), "b": Subscriber(None, topics, {})}
+    )
+    assert [*alone["a"]] == [UUID(u), UUID(t)]
+    assert both == {
+        "a": {UUID(u): frozenset(range(10))},
+        "b": {UUID(t): frozenset(range(10))},
+    }
+
+
 def test_the_order_of_a_java_hash_map() -> None:
     """As `new HashSet<>(List.of(...))` and the keys of a `HashMap` print themselves with JDK 17."""
     assert in_hash_order(["range", "roundrobin", "sticky"]) == ["sticky", "range", "roundrobin"]
