@@ -305,7 +305,7 @@ class TestVerifyCluster:
     ) -> None:
         tables = create_tables(tmp_path, cluster_id="another")
 
-        with pytest.raises(ConfigurationError, match="of cluster another"):
+        with pytest.raises(ConfigurationError, match="to cluster another"):
             verify_cluster(own_broker.bootstrap_servers, tables)
 
     def test_tables_of_a_smaller_topic_are_refused(
@@ -315,7 +315,7 @@ class TestVerifyCluster:
         ids = {"cluster_id": log.cluster_id, "topic_id": log.topic_id}
         tables = create_tables(tmp_path, **ids, log_partitions="2")
 
-        with pytest.raises(ConfigurationError, match="had 2 partitions, now it has 4"):
+        with pytest.raises(ConfigurationError, match="had 2 partitions; now it has 4"):
             verify_cluster(own_broker.bootstrap_servers, tables)
 
 

@@ -253,7 +253,7 @@ def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
     producer.begin_transaction()
     producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
     hanging = cluster.has_status("pending", "HANGING_TRANSACTION")
-    assert "waited for the end of its transaction" in hanging["reason"]
+    assert "transactional commit has been pending for" in hanging["reason"]
     producer.commit_transaction()
     cluster.is_well_again("pending", after="HANGING_TRANSACTION")
     consumer.close()

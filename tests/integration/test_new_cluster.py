@@ -66,7 +66,7 @@ def test_it_waits_for_the_first_group(
         finally:
             live.kill()
     assert MISSING not in rest
-    assert "loaded again" not in rest
+    assert "reloading log partitions" not in rest
     assert TableReader(str(tables)).topic_id
 
 
