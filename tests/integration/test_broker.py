@@ -153,7 +153,7 @@ def test_a_replaced_log_is_what_the_broker_serves(fresh_broker: FreshBroker) -> 
     log.end_transaction(1002, ABORT)
     log.commit("plain", 8)
 
-    with pytest.raises(BrokerError, match="stop the broker"):
+    with pytest.raises(BrokerError, match="stop it before"):
         broker.replace_log(log_partition, log.segment)
     broker.stop()
     with pytest.raises(BrokerError, match="__consumer_offsets-50 does not exist"):

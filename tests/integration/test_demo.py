@@ -266,7 +266,7 @@ def test_interrupts_end_the_traffic_and_then_everything(
             assert process.stderr is not None
             stderr = read_until(process.stderr, "until Ctrl-C")
             os.killpg(process.pid, signal.SIGINT)
-            stderr += read_until(process.stderr, "ending the traffic")
+            stderr += read_until(process.stderr, "stopping the traffic")
             os.killpg(process.pid, signal.SIGINT)
             stdout, rest = process.communicate()
         finally:
