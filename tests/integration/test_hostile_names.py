@@ -132,7 +132,7 @@ def tables(
             enable_auto_commit=False,
         )
         try:
-            eventually(lambda: consumer.poll(200) or consumer.assignment())
+            eventually(lambda: consumer.poll(200) or consumer.assignment(), 120)
             consumer.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(0, MEMBER, -1)})
             run_query(
                 RunSettings(

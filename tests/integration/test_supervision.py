@@ -69,7 +69,9 @@ def test_it_goes_on_once_they_can(
 
     assert not failures
     said = [one.getMessage() for one in caplog.records if one.name == "streaming.run.supervision"]
-    assert [re.findall(r"no space left for (\w+)|restarting it in (\S+) s", one) for one in said] == [
+    assert [
+        re.findall(r"no space left for (\w+)|restarting it in (\S+) s", one) for one in said
+    ] == [
         [("group_offsets", ""), ("", "0.1")],
         [("load_progress", ""), ("", "0.2")],
         [("load_progress", ""), ("", "0.4")],
