@@ -13,6 +13,7 @@ from coordinator_state.apply.schemas import GROUP_OFFSET_ROW, GUARD_OFFSET, OFFS
 
 _KEY = list(OFFSET_KEY)
 _VALUES = ["committed_offset", "record_offset", "commit_timestamp_ms", "expire_timestamp_ms"]
+_MOST_CHUNKS = 32
 COMMITTED_SCHEMA = pa.schema(
     [GROUP_OFFSET_ROW.field(name).with_nullable(True) for name in (*_KEY, *_VALUES)]
 )
@@ -30,7 +31,9 @@ def values_before(committed: pa.Table, keys: pa.Table) -> pa.Table:
 
 def committed_after(committed: pa.Table, changes: pa.Table) -> pa.Table:
     """Apply changes (`OFFSET_CHANGE_SCHEMA`) to committed offsets."""
-    return merged(committed, changes, key=_KEY, guard=GUARD_OFFSET, deletes="is_tombstone")
+    after = merged(committed, changes, key=_KEY, guard=GUARD_OFFSET, deletes="is_tombstone")
+    # Each MERGE adds a chunk. Over months of micro-batches they would slow every filter down.
+    return after.combine_chunks() if after["group_id"].num_chunks > _MOST_CHUNKS else after
 
 
 def without(rows: pa.Table, log_partitions: Iterable[int]) -> pa.Table:

@@ -25,6 +25,8 @@ def merged(
         guard: the column of the source to compare with the target's `record_offset`.
         deletes: the column of the source that marks deletions; None if there are none.
     """
+    if not source.num_rows:
+        return target
     of_source = _keys(source, key, "source", guard)
     of_target = _keys(target, key, "target", "record_offset")
     # A join hashes its whole right side, so filter it to the groups in `source` first.

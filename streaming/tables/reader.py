@@ -44,6 +44,8 @@ from streaming.tables.schemas import (
 AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
+_LOAD_STATE_COLUMNS = ["log_partition", "state", "next_offset", "high_watermark"]
+_LOAD_STATE_COLUMNS += ["reload_reason", "reloaded_at"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ class TableReader:
                 high_watermark=row["high_watermark"],
                 is_reloading=is_reloading(row["reload_reason"], row["reloaded_at"]),
             )
-            for row in self._progress.to_pylist()
+            for row in self._progress.select(_LOAD_STATE_COLUMNS).to_pylist()
         }
 
     @cached_property
