@@ -1,4 +1,4 @@
-"""The rules by which records create, change and delete groups of all types.
+"""Replays group records: they create, change and delete groups of every type.
 
 The rules of `coordinator`:
 

@@ -1,8 +1,7 @@
 """Groups and their members as their coordinator describes them.
 
 A group is created by a group record or, as a *simple* group, by an offset commit alone: a consumer
-with `assign()` commits without joining. `group_replay` has the rules by which records create and
-delete groups. `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` have the
+with `assign()` commits without joining. `group_replay` creates and deletes groups. `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` have the
 rules of each type.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group.java and

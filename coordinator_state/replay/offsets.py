@@ -1,4 +1,4 @@
-"""Committed and pending offsets, and the rules by which a log determines them.
+"""Committed and pending offsets, and the replay that computes them from a log.
 
 Theory
 ------

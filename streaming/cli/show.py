@@ -225,14 +225,20 @@ def show(
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
-    WHAT is groups, members, offsets, pending, lag, status (OK, WARN, STOP, ... with reasons),
-    events (changes of groups and their offsets), progress (per log partition), alerts (of alert
-    run), quarantine, records (last of each key, all types except offset commits) or history (of
-    commits). By default lag and status, which join several tables, read them from one snapshot. Two
-    commands with the same --as-of read the same snapshot. Text shows the most important columns,
-    JSON shows all. For a coordinator's answer, see the command offsets. Python API:
-    streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag, group_statuses and
-    burrow_group_statuses.
+    \b
+    WHAT selects the rows:
+      groups, members, offsets, pending, lag, quarantine
+      status    OK, WARN, STOP, ... with reasons
+      events    changes of groups and their offsets
+      progress  one row per log partition
+      alerts    of the command alert run
+      records   last record of each key, all types except offset commits
+      history   offset commits
+
+    By default all rows come from one snapshot. Two commands with the same --as-of read the same
+    snapshot. Text shows the most important columns, JSON shows all. For a coordinator's answer, see
+    the command offsets. Python API: streaming.tables.reader.TableReader.read and, in streaming.lag,
+    group_lag, group_statuses and burrow_group_statuses.
 
     \b
     Examples:
