@@ -19,7 +19,7 @@ from streaming.tables.schemas import GROUP_OFFSETS
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
-from tests.cluster_faults.__main__ import CLUSTER_PROPERTIES, LOG_PARTITIONS, Stage
+from tests.cluster_faults.stage import CLUSTER_PROPERTIES, LOG_PARTITIONS, Stage
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.brokers.running_query import running
 from tests.support.eventually import Eventually

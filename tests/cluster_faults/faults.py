@@ -1,0 +1,82 @@
+"""Faults of a cluster: brokers that are killed, stopped or cut off, and elections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from coordinator_state.replay.partitioner import partition_for
+from tests.cluster_faults.stage import LOG_PARTITIONS, Stage
+
+# The lengths of the faults themselves. Nothing can be polled for: the time has to pass.
+_STALL_S = 30.0
+_OUTAGE_S = 60.0
+_LEADERLESS_S = 15.0
+_LOST_S = 10.0
+"""For so long only one broker has the new commits. `run` has to read some of them in that time:
+otherwise it has no records that the next leader lacks."""
+
+
+def leader_moves(stage: Stage) -> None:
+    """Every log partition gets another leader, five times."""
+    for _ in range(5):
+        stage.move_leaders()
+        # The fault itself: the next election comes at once, or after the query has recovered.
+        time.sleep(stage.choose.uniform(0, 2))
+
+
+def broker_killed(stage: Stage) -> None:
+    """A leader is killed and comes back when others lead."""
+    node_id = stage.choose.choice(sorted(stage.leaders().values()))
+    stage.cluster.brokers[node_id].kill()
+    stage.await_leaders(but_not=node_id)
+    time.sleep(_LEADERLESS_S)
+    stage.whole()
+
+
+def broker_stalled(stage: Stage) -> None:
+    """A leader is stopped (SIGSTOP) and goes on when others lead."""
+    broker = stage.cluster.brokers[stage.choose.choice(sorted(stage.leaders().values()))]
+    broker.pause()
+    time.sleep(_STALL_S)
+    broker.resume()
+    stage.whole()
+
+
+def all_brokers_down(stage: Stage) -> None:
+    """Every broker is killed, and all come back after a minute."""
+    for broker in stage.cluster.brokers.values():
+        broker.kill()
+    time.sleep(_OUTAGE_S)
+    stage.whole()
+
+
+def coordinator_moved(stage: Stage) -> None:
+    """The coordinator is killed between the offsets of a transaction and its commit."""
+    stage.commit_across_a_move("moved", stage.choose.randrange(1_000_000))
+    stage.whole()
+
+
+def unclean_election(stage: Stage) -> None:
+    """The records of some seconds are lost: only the leader had them, and it is down."""
+    leader = stage.leaders()[partition_for("truncated", LOG_PARTITIONS)]
+    followers = [node_id for node_id in stage.cluster.brokers if node_id != leader]
+    stage.allow_unclean_election()
+    for node_id in followers:
+        stage.cluster.brokers[node_id].kill()
+    stage.await_in_sync({leader})
+    stage.commit("truncated", *range(1, 11))
+    time.sleep(_LOST_S)
+    stage.cluster.brokers[leader].kill()
+    stage.cluster.brokers[followers[0]].start()
+    stage.await_leaders(but_not=leader)
+
+
+FAULTS: Mapping[str, Callable[[Stage], None]] = {
+    "leader-moves": leader_moves,
+    "broker-killed": broker_killed,
+    "broker-stalled": broker_stalled,
+    "all-brokers-down": all_brokers_down,
+    "coordinator-moved": coordinator_moved,
+    "unclean-election": unclean_election,
+}
