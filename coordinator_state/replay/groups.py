@@ -1,8 +1,8 @@
 """Groups and their members as their coordinator describes them.
 
 A group is created by a group record or, as a *simple* group, by an offset commit alone: a consumer
-with `assign()` commits without joining. `group_replay` creates and deletes groups. `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` have the
-rules of each type.
+with `assign()` commits without joining. `group_replay` creates and deletes groups.
+`classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` have the rules by type.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group.java and
 classic/ClassicGroup.java at 4.2.0.

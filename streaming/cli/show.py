@@ -226,7 +226,7 @@ def show(
     """Show the rows of a table as of a finished micro-batch.
 
     \b
-    WHAT selects the rows:
+    The argument selects the rows:
       groups, members, offsets, pending, lag, quarantine
       status    OK, WARN, STOP, ... with reasons
       events    changes of groups and their offsets

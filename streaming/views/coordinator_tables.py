@@ -30,6 +30,7 @@ from streaming.tables import rows
 from streaming.tables.reader import AsOf, TableReader, parse_as_of
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
+from streaming.views import view_rows
 from streaming.views.offset_fetch import offset_fetch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
@@ -179,46 +180,48 @@ class CoordinatorTables:
         """The offset samples: log start and end of partitions over time."""
         return self._table("log_offsets", rows.LogSampleRow)
 
-    def lag(self, group: str | None = None) -> Rows[rows.GroupLagRow]:
+    def lag(self, group: str | None = None) -> Rows[view_rows.GroupLagRow]:
         """The lag of groups in each partition."""
-        return Rows(group_lag(self.reader, group_ids=_only(group)), rows.GroupLagRow)
+        return Rows(group_lag(self.reader, group_ids=_only(group)), view_rows.GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
-    ) -> Rows[rows.LagTotalsRow]:
+    ) -> Rows[view_rows.LagTotalsRow]:
         """The lag of groups in total, or per topic."""
         lags = group_lag(self.reader, group_ids=_only(group))
-        return Rows(lag_totals(lags, by), rows.LagTotalsRow)
+        return Rows(lag_totals(lags, by), view_rows.LagTotalsRow)
 
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[rows.GroupStatusRow]:
+    ) -> Rows[view_rows.GroupStatusRow]:
         """The status of each group, and its reason."""
         judged = burrow_group_statuses if rules == "burrow" else group_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), rows.GroupStatusRow)
+        return Rows(judged(self.reader, group_ids=_only(group)), view_rows.GroupStatusRow)
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[rows.PartitionStatusRow]:
+    ) -> Rows[view_rows.PartitionStatusRow]:
         """The status of each group in each partition, and its reason."""
         judged = burrow_partition_statuses if rules == "burrow" else partition_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), rows.PartitionStatusRow)
+        return Rows(judged(self.reader, group_ids=_only(group)), view_rows.PartitionStatusRow)
 
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None
-    ) -> Rows[rows.ExpiringOffsetRow]:
+    ) -> Rows[view_rows.ExpiringOffsetRow]:
         """When committed offsets expire, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
-        return Rows(found, rows.ExpiringOffsetRow)
+        return Rows(found, view_rows.ExpiringOffsetRow)
 
-    def simple_groups(self, group: str | None = None) -> Rows[rows.SimpleGroupRow]:
+    def simple_groups(self, group: str | None = None) -> Rows[view_rows.SimpleGroupRow]:
         """Groups known only from their offsets: consumers that use `assign()` and do not join."""
-        return self._view("simple_groups", rows.SimpleGroupRow, group)
+        return self._view("simple_groups", view_rows.SimpleGroupRow, group)
 
-    def hanging_transactions(self, group: str | None = None) -> Rows[rows.HangingTransactionRow]:
+    def hanging_transactions(
+        self, group: str | None = None
+    ) -> Rows[view_rows.HangingTransactionRow]:
         """Transactions whose offsets of a group are pending for more than 15 minutes."""
-        return self._view("hanging_transactions", rows.HangingTransactionRow, group)
+        return self._view("hanging_transactions", view_rows.HangingTransactionRow, group)
 
     def offset_fetch(
         self,

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
 from streaming.tables import rows
-from streaming.views import coordinator_tables
+from streaming.views import coordinator_tables, view_rows
 from streaming.views.coordinator_tables import CoordinatorTables, Rows
 from streaming.views.definitions import SCHEMAS
 from tests.support.clients.command_line import call, json_lines
@@ -29,21 +29,21 @@ from tests.support.tables.status_tables import NOW, VERSION, create_status_table
 ROWS = {
     "alerts": (rows.AlertRow, "alerts"),
     "coordinator_records": (rows.CoordinatorRecordRow, "records"),
-    "expiring_offsets": (rows.ExpiringOffsetRow, "expiring_offsets"),
+    "expiring_offsets": (view_rows.ExpiringOffsetRow, "expiring_offsets"),
     "group_events": (rows.GroupEventRow, "events"),
-    "group_lag": (rows.GroupLagRow, "lag"),
+    "group_lag": (view_rows.GroupLagRow, "lag"),
     "group_members": (rows.MemberRow, "members"),
     "group_offsets": (rows.CommittedOffsetRow, "offsets"),
-    "group_status": (rows.GroupStatusRow, "status"),
+    "group_status": (view_rows.GroupStatusRow, "status"),
     "groups": (rows.GroupRow, "groups"),
-    "hanging_transactions": (rows.HangingTransactionRow, "hanging_transactions"),
+    "hanging_transactions": (view_rows.HangingTransactionRow, "hanging_transactions"),
     "load_progress": (rows.LoadProgressRow, "progress"),
     "log_offsets": (rows.LogSampleRow, "log_samples"),
     "offset_commits": (rows.OffsetCommitRow, "history"),
-    "partition_status": (rows.PartitionStatusRow, "partition_status"),
+    "partition_status": (view_rows.PartitionStatusRow, "partition_status"),
     "pending_offsets": (rows.PendingOffsetRow, "pending_offsets"),
     "quarantine": (rows.QuarantinedRecordRow, "quarantine"),
-    "simple_groups": (rows.SimpleGroupRow, "simple_groups"),
+    "simple_groups": (view_rows.SimpleGroupRow, "simple_groups"),
 }
 OF_ARROW = [
     (pa.types.is_string, str),
@@ -83,15 +83,16 @@ def python_type(of: pa.DataType) -> type:
 
 def test_every_table_and_view_has_a_class() -> None:
     assert ROWS.keys() == SCHEMAS.keys()
-    classes = {one for one in vars(rows).values() if isinstance(one, type) and is_dataclass(one)}
-    assert classes == {row_type for row_type, _ in ROWS.values()} | {rows.LagTotalsRow}
+    named = [*vars(rows).values(), *vars(view_rows).values()]
+    classes = {one for one in named if isinstance(one, type) and is_dataclass(one)}
+    assert classes == {row_type for row_type, _ in ROWS.values()} | {view_rows.LagTotalsRow}
 
 
 @pytest.mark.parametrize(
     ("schema", "row_type"),
     [
         *((SCHEMAS[name], row_type) for name, (row_type, _) in ROWS.items()),
-        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, rows.LagTotalsRow),
+        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, view_rows.LagTotalsRow),
     ],
 )
 def test_a_class_has_the_columns(schema: pa.Schema, row_type: type) -> None:

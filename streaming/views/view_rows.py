@@ -1,0 +1,132 @@
+"""Rows of computed views as Python objects: one class per view, with the columns as attributes.
+
+The README and docs/ describe each column. None stands for null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLagRow:
+    """The lag of a group in a partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+    group_type: str
+    group_state: str
+    topic_state: str | None
+    committed_offset: int
+    pending_offset: int | None
+    pending_since: datetime | None
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lag_to_last_stable: int | None
+    markers: int | None
+    data_lost: int | None
+    time_lag_ms: int | None
+    time_lag_unknown: str | None
+    retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    time_to_catch_up_ms: int | None
+    commit_timestamp: datetime
+    commit_age_ms: int
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+    sampled_at: datetime | None
+    known_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagTotalsRow:
+    """The lag of a group over all its partitions, or those of a topic: sums, maxima, minima."""
+
+    group_id: str
+    topic: str | None = None
+    group_state: str
+    partitions: int
+    partitions_unknown: int
+    lag: int | None
+    max_lag: int | None
+    data_lost: int | None
+    lag_to_last_stable: int | None
+    max_time_lag_ms: int | None
+    min_retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    max_time_to_catch_up_ms: int | None
+    last_commit_timestamp: datetime
+    min_commit_age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatusRow:
+    """The status of a group, and its reason."""
+
+    group_id: str
+    group_type: str
+    group_state: str
+    status: str
+    reason: str
+    topic: str | None
+    partition: int | None
+    partitions: int
+    partitions_not_ok: int
+    lag: int | None
+    max_time_lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatusRow:
+    """The status of a group in a partition, and its reason."""
+
+    group_id: str
+    topic: str
+    partition: int
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiringOffsetRow:
+    """The time at which a committed offset expires."""
+
+    group_id: str
+    topic: str
+    partition: int
+    log_partition: int
+    group_type: str | None
+    state: str | None
+    committed_offset: int
+    commit_timestamp: datetime
+    expires_at: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleGroupRow:
+    """A group known only from its offsets: its consumers call `assign()` and never join."""
+
+    log_partition: int
+    group_id: str
+    offsets: int
+    last_commit_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransactionRow:
+    """A transaction that keeps offsets of a group pending for longer than any transaction may."""
+
+    log_partition: int
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    offsets: int
+    since: datetime
