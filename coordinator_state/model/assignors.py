@@ -96,11 +96,12 @@ def _uniform_of_same_topics(members: Mapping[str, Subscriber]) -> Targets:
         extras -= takes_extra
     given = iter(left)
     for member_id, quota in unfilled:
+        added: dict[UUID, set[int]] = {}
         for _, (topic_id, partition) in zip(range(quota), given, strict=False):
-            if topic_id not in kept[member_id]:
-                # HashMap.computeIfAbsent inserts at the head of a bucket.
-                kept[member_id] = {topic_id: set(), **kept[member_id]}
-            kept[member_id][topic_id].add(partition)
+            of_member = kept[member_id] if topic_id in kept[member_id] else added
+            of_member.setdefault(topic_id, set()).add(partition)
+        # HashMap.computeIfAbsent inserts at the head of a bucket.
+        kept[member_id] = {**dict(reversed(added.items())), **kept[member_id]}
     return _frozen(kept)
 
 
