@@ -39,10 +39,10 @@ class HeldRows:
 
     def compact(self) -> None:
         """Drop superseded commits."""
-        # Imported here: the kernel loads Numba, which only processes that compact need.
-        from coordinator_state.log.kernel import compact
-
         if self.compacts and len(self._batches) > 1:
+            # Imported here: the kernel loads Numba, which only processes that compact need.
+            from coordinator_state.log.kernel import compact
+
             rows, superseded = compact(pa.Table.from_batches(self._batches))
             self._batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
             self._row_count = sum(batch.num_rows for batch in self._batches)
