@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from coordinator_state.apply.stored import columns_of
 
 
 def merged(
@@ -42,19 +43,6 @@ def merged(
     if deletes is not None:
         rows = rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
     return pa.concat_tables([target.filter(pa.array(is_kept)), columns_of(rows, target.schema)])
-
-
-def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the columns of a schema; null for columns that the rows lack."""
-    columns = [column_of(rows, field).cast(field.type) for field in schema]
-    return pa.table(columns, schema=schema)
-
-
-def column_of(rows: pa.Table, field: pa.Field) -> Any:
-    """A column of the rows; all null if they lack it."""
-    if field.name in rows.schema.names:
-        return rows[field.name]
-    return pa.nulls(rows.num_rows, field.type)
 
 
 def _keys(rows: pa.Table, key: Sequence[str], name: str, offset: str) -> pa.Table:

@@ -17,11 +17,11 @@ from coordinator_state.apply.group_rows import (
     decoded_records,
     restored_groups,
 )
+from coordinator_state.apply.stored import in_ms, stored_names
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupRecord, GroupState
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.tables import delta
-from streaming.tables.columns import in_ms, stored_names
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_MEMBERS,

@@ -24,29 +24,23 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import Collected, collect
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.log_partitions import Applied, apply_collected
-from coordinator_state.apply.schemas import GUARD_OFFSET
 from coordinator_state.apply.state import ApplyContext
-from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, unpack
+from coordinator_state.apply.stored import timestamps
+from coordinator_state.log.log_rows import unpack
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.engine.reloading import ReadyRows, Reloading
 from streaming.engine.table_writes import TableWrites
 from streaming.engine.tables_state import TablesState
-from streaming.tables.columns import with_timestamps
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,
-    GROUP_EVENTS,
-    GROUP_OFFSETS,
     LOAD_PROGRESS,
-    OFFSET_COMMITS,
-    PENDING_OFFSETS,
 )
 from streaming.tables.writer import Writer
 
@@ -99,24 +93,20 @@ class MicroBatchApply:
         read_at = datetime.now(timezone.utc)
         is_first = self._state is None
         state = self._begin(query_id) if self._state is None else self._state
-        reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
-        self.progress.require_no_gap(reports)
-        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
-        ready = self._reloading.hold(rows, reports, self.progress)
-        rows = self._not_applied(ready)
+        ready = self._reloading.ready(rows, self.progress)
         state.forget(ready.replaced)
-        applied = self._changes(rows, state, ready)
-        writes = TableWrites(self.writer, self.progress, frozenset(ready.replaced), self.fault)
+        applied = self._applied(ready, state)
+        writes = TableWrites(self.writer, self.progress, ready.replaced, self.fault)
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
-        self._write(writes, applied, ready, is_pending_changed=is_pending_changed)
+        writes.write(applied, ready.log_starts, is_pending_changed=is_pending_changed)
         state.update(applied)
         self.progress.finish_reload(ready.replaced, read_at)
         read = self.progress.advance(
             ready.reports,
             applied.counts,
-            kept=by_log_partition(rows),
+            kept=by_log_partition(ready.rows),
             pending=by_log_partition(applied.pending_offsets),
-            newest=_newest_timestamps(rows),
+            newest=_newest_timestamps(ready.rows),
             read_at=read_at,
         )
         self.progress.batch_id = batch_id
@@ -137,22 +127,9 @@ class MicroBatchApply:
         self._unnamed_topics = self._state.unnamed_topics()
         return self._state
 
-    def _not_applied(self, ready: ReadyRows) -> pa.Table:
-        """The rows without those below the next offset of their log partition."""
-        applied = is_below(
-            ready.rows,
-            "record_offset",
-            {
-                p: row.next_offset
-                for p, row in self.progress.rows.items()
-                if p not in ready.replaced
-            },
-        )
-        return ready.rows.filter(pc.invert(applied)) if pc.any(applied).as_py() else ready.rows
-
-    def _changes(self, rows: pa.Table, state: TablesState, ready: ReadyRows) -> Applied:
+    def _applied(self, ready: ReadyRows, state: TablesState) -> Applied:
         """The changes that a micro-batch makes to the tables."""
-        collected = collect(rows)
+        collected = collect(ready.rows)
         before = state.before(collected, ready.replaced)
         applied = apply_collected(
             collected,
@@ -182,27 +159,6 @@ class MicroBatchApply:
         self._topic_names.update(self.topic_names(wanted) if wanted else {})
         self._unnamed_topics = wanted - self._topic_names.keys()
         return self._topic_names
-
-    def _write(
-        self, writes: TableWrites, applied: Applied, ready: ReadyRows, *, is_pending_changed: bool
-    ) -> None:
-        """Write the changes, table by table."""
-        writes.merge(
-            GROUP_OFFSETS, applied.group_offsets, guard=GUARD_OFFSET, deletes="is_tombstone"
-        )
-        writes.records(applied.coordinator_records)
-        writes.groups(applied.groups, applied.group_members)
-        for table, history, column in (
-            (OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset"),
-            (GROUP_EVENTS, applied.group_events, "record_offset"),
-        ):
-            writes.append(table, _with_day(_missing_history(history, column, ready)))
-        writes.quarantine(
-            applied.quarantine, {r["log_partition"]: r["from_offset"] for r in ready.reports}
-        )
-        if is_pending_changed or ready.replaced:
-            writes.overwrite(PENDING_OFFSETS, applied.pending_offsets)
-        self.fault(PENDING_OFFSETS.name)
 
     @property
     def _with_history(self) -> bool:
@@ -250,18 +206,11 @@ class MicroBatchApply:
             self.progress.reported_offset_total = next_offset_total
 
 
-def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
-    """Whether each row's record offset in the column is below the bound of its log partition."""
-    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
-    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
-    return pc.fill_null(pc.less(rows[column], bound), False)
-
-
 def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
     """The newest record timestamp of each log partition."""
-    found = with_timestamps(rows.select(["log_partition", "record_timestamp_ms"]))
-    newest = found.group_by("log_partition").aggregate([("record_timestamp", "max")])
-    columns = [newest[name].to_pylist() for name in ("log_partition", "record_timestamp_max")]
+    newest = rows.group_by("log_partition").aggregate([("record_timestamp_ms", "max")])
+    times = timestamps(newest["record_timestamp_ms_max"])
+    columns = [newest["log_partition"].to_pylist(), times.to_pylist()]
     return {log_partition: at for log_partition, at in zip(*columns, strict=True) if at is not None}
 
 
@@ -271,14 +220,3 @@ def _query_id(session: SparkSession) -> str:
     if query_id is None:
         raise RuntimeError(f"Spark did not set {QUERY_ID_PROPERTY} for the micro-batch")
     return str(query_id)
-
-
-def _missing_history(history: pa.Table, column: str, ready: ReadyRows) -> pa.Table:
-    """The rows of history without those of reloaded log partitions that the tables have."""
-    return history.filter(pc.invert(is_below(history, column, ready.replaced)))
-
-
-def _with_day(history: pa.Table) -> pa.Table:
-    """Rows of history with `day`, the partition column of their table."""
-    at = with_timestamps(history.select(["record_timestamp_ms"]))["record_timestamp"]
-    return history.append_column("day", at.cast(pa.date32()))

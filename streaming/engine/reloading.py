@@ -7,14 +7,15 @@ when the process stops; the next run then starts the reload again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.log.held_rows import HeldRows
+from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
 from streaming.tables.load_progress import LoadProgress
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,11 @@ class ReadyRows:
     rows: pa.Table
     reports: list[Report]
     replaced: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def log_starts(self) -> dict[int, int]:
+        """The record offset from which each log partition was read."""
+        return {report["log_partition"]: report["from_offset"] for report in self.reports}
 
 
 @dataclass(slots=True)
@@ -69,9 +75,25 @@ class Reloading:
         self._compacts = compacts
         self._held: dict[int, _Held] = {}
 
-    def hold(self, rows: pa.Table, reports: Iterable[Report], progress: LoadProgress) -> ReadyRows:
-        """Hold the rows of unfinished reloads, and return all other rows and finished reloads."""
-        reports = list(reports)
+    def ready(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
+        """The rows of a micro-batch that are neither applied nor of an unfinished reload.
+
+        Rows of an unfinished reload are held until it is complete.
+
+        Raises:
+            ConfigurationError: the micro-batch starts after the next offset of a log partition.
+        """
+        reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
+        progress.require_no_gap(reports)
+        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
+        ready = self._hold(rows, reports, progress)
+        bounds = {p: r.next_offset for p, r in progress.rows.items() if p not in ready.replaced}
+        is_applied = is_below(ready.rows, "record_offset", bounds)
+        if not pc.any(is_applied).as_py():
+            return ready
+        return replace(ready, rows=ready.rows.filter(pc.invert(is_applied)))
+
+    def _hold(self, rows: pa.Table, reports: list[Report], progress: LoadProgress) -> ReadyRows:
         under_way = {p for p, row in progress.rows.items() if row.is_reloading}
         held_now = [report for report in reports if report["log_partition"] in under_way]
         if not held_now:
@@ -104,3 +126,10 @@ class Reloading:
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
         return ReadyRows(rows=pa.concat_tables(applied), reports=reports, replaced=replaced)
+
+
+def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
+    """Whether each row's record offset in the column is below the bound of its log partition."""
+    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
+    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
+    return pc.fill_null(pc.less(rows[column], bound), False)

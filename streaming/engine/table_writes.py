@@ -6,11 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.schemas import GUARD_OFFSET
-from streaming.tables.columns import with_timestamps
+from streaming.engine.reloading import is_below
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import COORDINATOR_RECORDS, GROUP_MEMBERS, GROUPS, QUARANTINE, Table
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_EVENTS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    OFFSET_COMMITS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+    Table,
+)
 from streaming.tables.writer import Writer
 
 
@@ -18,47 +30,36 @@ from streaming.tables.writer import Writer
 class TableWrites:
     """Writes to the tables of a folder; `progress` keeps their versions.
 
-    In tables of keys and the quarantine, the written rows replace all rows of the log partitions in
-    `replaced`. `rows` has the number of written rows by table. `fault` is called with the name of
-    each table right after its write; tests crash there.
+    `replaced` has the log partitions whose reload is complete. In tables of keys and the
+    quarantine, the written rows replace all their rows. Tables of history get only the rows from
+    the record offset in `replaced` on. `rows` has the number of written rows by table. `fault` is
+    called with the name of each table right after its write; tests crash there.
     """
 
     writer: Writer
     progress: LoadProgress
-    replaced: frozenset[int] = frozenset()
+    replaced: Mapping[int, int] = field(default_factory=dict)
     fault: Callable[[str], None] = lambda _table: None
     rows: dict[str, int] = field(default_factory=dict)
 
-    def merge(
-        self, table: Table, rows: pa.Table, *, guard: str, deletes: str | None = None
+    def write(
+        self, applied: Applied, log_starts: Mapping[int, int], *, is_pending_changed: bool
     ) -> None:
-        """MERGE rows with times in milliseconds; see `Writer.merge`."""
-        if rows.num_rows or self.replaced:
-            version = self.writer.merge(
-                table, with_timestamps(rows), guard=guard, deletes=deletes, replaced=self.replaced
-            )
-            self._wrote(table, version, rows.num_rows)
-        self.fault(table.name)
+        """Write the changes of a micro-batch, table by table.
 
-    def append(self, table: Table, rows: pa.Table) -> None:
-        """Append rows with times in milliseconds."""
-        if rows.num_rows:
-            version = self.writer.append(table, with_timestamps(rows))
-            self._wrote(table, version, rows.num_rows)
-        self.fault(table.name)
-
-    def quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
-        """Append quarantined records; `from_offsets` has the first record offset of each log."""
-        replaced_from = {p: from_offsets[p] for p in self.replaced}
-        if replaced_from:
-            version = self.writer.delete_from(QUARANTINE, replaced_from)
-            self.progress.table_versions[QUARANTINE.name] = version
-        self.append(QUARANTINE, rows)
-
-    def overwrite(self, table: Table, rows: pa.Table) -> None:
-        """Replace all rows of a small table."""
-        version = self.writer.overwrite(table, with_timestamps(rows))
-        self._wrote(table, version, rows.num_rows)
+        `log_starts` has the first record offset of each replaced log partition.
+        """
+        changed = applied.group_offsets
+        self.merge(GROUP_OFFSETS, changed, guard=GUARD_OFFSET, deletes="is_tombstone")
+        self.records(applied.coordinator_records)
+        self.groups(applied.groups, applied.group_members)
+        self._history(OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset")
+        self._history(GROUP_EVENTS, applied.group_events, "record_offset")
+        self._quarantine(applied.quarantine, log_starts)
+        if is_pending_changed or self.replaced:
+            version = self.writer.overwrite(PENDING_OFFSETS, applied.pending_offsets)
+            self._wrote(PENDING_OFFSETS, version, applied.pending_offsets.num_rows)
+        self.fault(PENDING_OFFSETS.name)
 
     def records(self, rows: pa.Table) -> None:
         """MERGE the last record of each key into `coordinator_records`."""
@@ -68,6 +69,37 @@ class TableWrites:
         """MERGE the changes of groups into `groups` and `group_members`."""
         self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_deleted")
         self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_deleted")
+
+    def merge(
+        self, table: Table, rows: pa.Table, *, guard: str, deletes: str | None = None
+    ) -> None:
+        """MERGE rows with times in milliseconds; see `Writer.merge`."""
+        if rows.num_rows or self.replaced:
+            replaced = list(self.replaced)
+            version = self.writer.merge(
+                table, rows, guard=guard, deletes=deletes, replaced=replaced
+            )
+            self._wrote(table, version, rows.num_rows)
+        self.fault(table.name)
+
+    def _history(self, table: Table, rows: pa.Table, column: str) -> None:
+        """Append rows that the table does not have yet, by their record offset in the column."""
+        if self.replaced:
+            rows = rows.filter(pc.invert(is_below(rows, column, self.replaced)))
+        self._append(table, rows)
+
+    def _quarantine(self, rows: pa.Table, log_starts: Mapping[int, int]) -> None:
+        if self.replaced:
+            replaced_from = {p: log_starts[p] for p in self.replaced}
+            version = self.writer.delete_from(QUARANTINE, replaced_from)
+            self.progress.table_versions[QUARANTINE.name] = version
+        self._append(QUARANTINE, rows)
+
+    def _append(self, table: Table, rows: pa.Table) -> None:
+        if rows.num_rows:
+            version = self.writer.append(table, rows)
+            self._wrote(table, version, rows.num_rows)
+        self.fault(table.name)
 
     def _wrote(self, table: Table, version: int, rows: int) -> None:
         self.progress.table_versions[table.name] = version

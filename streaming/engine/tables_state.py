@@ -12,12 +12,12 @@ from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after,
 from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyState
+from coordinator_state.apply.stored import in_ms, stored_names
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.group_tables import GroupTables
 from streaming.tables import delta
-from streaming.tables.columns import in_ms, stored_names
 from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
 
 

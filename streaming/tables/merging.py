@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
-from coordinator_state.apply.merge import column_of
+from coordinator_state.apply.stored import column_of
 from streaming.tables.schemas import Table
 
 
@@ -31,7 +31,7 @@ def merge_rows(
     rows = source
     for field in table.schema:
         # A source row that deletes has only its key; its other columns are null.
-        column = column_of(source, field).cast(field.type)
+        column = column_of(source, field)
         index, nullable = rows.schema.get_field_index(field.name), field.with_nullable(True)
         rows = (
             rows.append_column(nullable, column)

@@ -26,6 +26,7 @@ from coordinator_state.apply.schemas import (
     PENDING_OFFSET_ROW,
     QUARANTINE_ROW,
 )
+from coordinator_state.apply.stored import stored_name
 
 FORMAT_VERSION = "6"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
@@ -58,7 +59,6 @@ STATE_WAITING = "waiting"
 """The log partition is leaderless."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-TIMESTAMP_MS = "_timestamp_ms"
 """The name suffix of columns of milliseconds that a table stores as timestamps."""
 
 
@@ -76,9 +76,8 @@ def _stored(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
 
 
 def _stored_column(field: pa.Field) -> pa.Field:
-    if field.name.endswith(TIMESTAMP_MS):
-        return pa.field(field.name.removesuffix("_ms"), TIMESTAMP, field.nullable)
-    return field
+    name = stored_name(field.name)
+    return field if name == field.name else pa.field(name, TIMESTAMP, field.nullable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from coordinator_state.apply.merge import columns_of, merged
+from coordinator_state.apply.merge import merged
+from coordinator_state.apply.stored import columns_of
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows
@@ -72,8 +73,8 @@ class Writer:
 
         Args:
             table: the table, which has a column `record_offset`.
-            source: at most one row for each key, with the table's columns, and those named by
-                `guard` and `deletes`; columns of the table that it lacks become null.
+            source: at most one row for each key, with the columns of a micro-batch or of the
+                table, and those named by `guard` and `deletes`; see `columns_of`.
             guard: the column with the guard offset.
             deletes: the Boolean column that says whether a row only deletes; null means False.
             replaced: log partitions whose rows in the table are all replaced by those of `source`.

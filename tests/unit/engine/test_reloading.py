@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streaming.engine.micro_batch import is_below
+from streaming.engine.reloading import is_below
 from tests.support.logs.log_rows import places
 
 
