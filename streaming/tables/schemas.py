@@ -59,7 +59,6 @@ STATE_WAITING = "waiting"
 """The log partition is leaderless."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-"""The name suffix of columns of milliseconds that a table stores as timestamps."""
 
 
 def _column(name: str, column_type: pa.DataType) -> pa.Field:
