@@ -9,30 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming.cli.alert import alert
-from streaming.cli.broker import broker
-from streaming.cli.dashboard import dashboard
-from streaming.cli.decode import decode
-from streaming.cli.demo import demo
-from streaming.cli.expiring_offsets import expiring_offsets
-from streaming.cli.maintain import maintain
-from streaming.cli.metrics import metrics
-from streaming.cli.offsets import offsets
 from streaming.cli.options import StateOption, read_config_file
-from streaming.cli.partition_for import partition_for
-from streaming.cli.redecode import redecode
-from streaming.cli.reload import reload
-from streaming.cli.run import run
-from streaming.cli.show import show
-from streaming.cli.simulate import simulate
-from streaming.cli.sql import sql
-from streaming.cli.verify import verify
 from streaming.errors import ConfigurationError, first_line
 from streaming.run.stderr import LOG_FORMATS, StderrHandler, write_error
 
@@ -41,6 +24,27 @@ EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """The exit status that a shell reports for a process killed by SIGPIPE."""
+
+COMMANDS = (
+    "alert",
+    "broker",
+    "dashboard",
+    "decode",
+    "demo",
+    "expiring-offsets",
+    "maintain",
+    "metrics",
+    "offsets",
+    "partition-for",
+    "redecode",
+    "reload",
+    "run",
+    "show",
+    "simulate",
+    "sql",
+    "verify",
+)
+"""The commands; each is in the module of `streaming.cli` with its name."""
 
 STREAMING_EXTRA = {
     "deltalake",
@@ -51,7 +55,6 @@ STREAMING_EXTRA = {
     "platformdirs",
     "prometheus_client",
     "py4j",
-    "pydantic",
     "pyspark",
     "requests",
     "rich",
@@ -69,7 +72,19 @@ logger = logging.getLogger(__name__)
 
 
 class StateGroup(click.Group):
-    """Turns the exception of a command into one line on stderr and an exit status."""
+    """Imports a command at its first use, and reports its exception in one line."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name in COMMANDS and name not in self.commands:
+            module = name.replace("-", "_")
+            command = getattr(import_module(f"streaming.cli.{module}"), module)
+            for parsed in _parsed(command):
+                parsed.params.extend(SHARED_OPTIONS)
+            self.add_command(command, name)
+        return self.commands.get(name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -100,6 +115,13 @@ def _verdict(error: Exception) -> tuple[str, int]:
     return f"{type(error).__name__}: {said}", EXIT_FAILED
 
 
+def _parsed(command: click.Command | None) -> list[click.Command]:
+    """The command, or the commands of a nested group."""
+    if isinstance(command, click.Group):
+        return list(command.commands.values())
+    return [] if command is None else [command]
+
+
 def _package(error: ModuleNotFoundError) -> str:
     return (error.name or "").partition(".")[0]
 
@@ -128,7 +150,8 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
 
 def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        known = {str(option.name) for command in _commands() for option in command.params}
+        commands = [cli.get_command(ctx, name) for name in COMMANDS]
+        known = {str(o.name) for c in commands for parsed in _parsed(c) for o in parsed.params}
         ctx.default_map = read_config_file(path, known)
 
 
@@ -183,39 +206,6 @@ def cli() -> None:
     a firing alert, 2 bad usage or configuration, 3 any other failure, 130 interrupted. Servers exit
     with 0 on Ctrl-C.
     """
-
-
-def _commands() -> Iterator[click.Command]:
-    """Every command, including those of nested command groups."""
-    for command in cli.commands.values():
-        if isinstance(command, click.Group):
-            yield from command.commands.values()
-        else:
-            yield command
-
-
-for _command in (
-    run,
-    demo,
-    show,
-    simulate,
-    sql,
-    offsets,
-    expiring_offsets,
-    verify,
-    dashboard,
-    alert,
-    metrics,
-    decode,
-    redecode,
-    reload,
-    maintain,
-    partition_for,
-    broker,
-):
-    cli.add_command(_command)
-for _command in _commands():
-    _command.params.extend(SHARED_OPTIONS)
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""The settings of a run, checked in one place for the command line and the Python API."""
+"""The settings of a run, declared once for the command line and the Python API.
+
+The command `run` makes its options from the fields of `RunSettings`, so this module imports only
+packages that the wheel itself requires: `run --help` works without the `streaming` extra.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,9 @@ from pydantic import (
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import require_no_login, require_no_secret
+from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.tables.durations import parse_interval
-from streaming.tables.file_systems import local_path
+from streaming.tables.locations import local_path
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
@@ -67,49 +72,115 @@ def _refuse_secrets(kafka: Any) -> None:
         raise ConfigurationError(f"--kafka: {error}") from None
 
 
+def _metavar(text: str) -> Any:
+    """The placeholder of a setting's value in `--help`."""
+    return Field(json_schema_extra={"metavar": text})
+
+
+Interval = Annotated[str, AfterValidator(_checked_interval), _metavar("INTERVAL")]
+IntervalOrOff = Annotated[str, AfterValidator(_checked_interval_or_off), _metavar("INTERVAL")]
+BootstrapServers = Annotated[str, AfterValidator(_checked_servers)]
+Catalog = Annotated[str, AfterValidator(_checked_catalog)]
+LogPartition = Annotated[int, Field(ge=0)]
+
+
 class RunSettings(BaseModel):
     """The settings of `coordinator-state run`; the fields are its options.
 
-    - `checkpoint`: default `checkpoints/<name of the tables folder>`.
-    - `log_partitions`: default all.
-    - `kafka`: Kafka client properties by Kafka's names. A secret must come from a file or an
-      environment variable (`sasl.plain.password.file`), since Spark shows options.
-    - `lag_interval`: the time between two offset samples, or "off".
-    - `upkeep_interval`: the time between two rounds of maintenance, or "off". Maintenance deletes
-      snapshots and days of history older than their retention.
-    - `retry_timeout`: how long a query retries unreachable brokers before it fails.
-    - `max_restarts`: the restarts of a failed query without a finished micro-batch in between.
-      Unless it is 0, failures of brokers and of the tables' disk or store are not counted.
-    - `catalog`: a database of a Spark catalog in which the tables are registered.
-    - `http_port`: the port for metrics, health and readiness (0: any free one).
-    - `health_timeout`: how long a micro-batch may take.
+    A secret in `kafka` must come from a file or an environment variable
+    (`sasl.plain.password.file`), since Spark shows options.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    bootstrap_servers: Annotated[str, AfterValidator(_checked_servers)]
+    # Other commands have the options without a description, too: streaming/cli/options.py.
+    bootstrap_servers: BootstrapServers
     tables: str = Field(min_length=1)
-    checkpoint: str = ""
-    trigger: Annotated[str, AfterValidator(_checked_interval)] = "1 second"
-    available_now: bool = False
-    semantics: SemanticsOption = "auto"
-    history: HistoryMode = "sampled"
-    max_records_per_trigger: int | None = Field(default=None, gt=0)
-    max_bytes_per_trigger: int | None = Field(default=None, gt=0)
-    log_partitions: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    checkpoint: Annotated[str, _metavar("DIR")] = Field(
+        default="",
+        description="Folder of the query's checkpoint. "
+        "[default: checkpoints/<name of the tables folder>]",
+    )
+    trigger: Interval = Field(
+        default="1 second", description="Time between the starts of two micro-batches."
+    )
+    lag_interval: IntervalOrOff = Field(
+        default="5 seconds",
+        description="Time between two offset samples of the topics that groups read, in "
+        "log_offsets; or off.",
+    )
+    snapshot_retention: Interval = Field(
+        default="1 hour",
+        description="How long snapshots can be read (show --as-of, past moments on the page).",
+    )
+    history_retention: Interval = "7 days"
+    upkeep_interval: IntervalOrOff = Field(
+        default="10 minutes",
+        description="Time between two rounds of maintenance, which deletes old files and compacts "
+        "small ones; or off, to use `maintain`.",
+    )
+    available_now: bool = Field(
+        default=False, description="Read up to the current high watermarks, then stop."
+    )
+    semantics: SemanticsOption = Field(
+        default="auto",
+        description="Loader's rules: coordinator (Kafka 4), scala (Kafka 2 and 3), or auto, which "
+        "asks the cluster.",
+    )
+    history: HistoryMode = Field(
+        default="sampled",
+        description="Commits that offset_commits keeps: none, at least the last one of each key "
+        "per micro-batch, or all.",
+    )
+    max_records_per_trigger: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum records of a micro-batch. [default: an estimate of how many fit in "
+        f"memory, at most {MOST_RECORDS_PER_TRIGGER}]",
+    )
+    max_bytes_per_trigger: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum estimated bytes of a micro-batch. [default: no limit]",
+    )
+    log_partitions: tuple[LogPartition, ...] | None = None
+    change_data_feed: bool = Field(
+        default=False, description="Turn on Delta's change data feed for new tables."
+    )
+    catalog: Annotated[Catalog | None, _metavar("[CATALOG.]DATABASE")] = Field(
+        default=None,
+        description="Also register the tables in a database of a Spark catalog: the Hive metastore "
+        "of hive-site.xml in SPARK_CONF_DIR, or another catalog that is configured there.",
+    )
+    retry_timeout: Interval = Field(
+        default="10 minutes",
+        description="How long the query retries unreachable brokers before it fails and is "
+        "restarted.",
+    )
+    max_restarts: int = Field(
+        default=10,
+        ge=0,
+        description="Maximum restarts of a failed query without a finished micro-batch in between. "
+        "Failures caused by unreachable brokers or tables do not count, unless this is 0 or "
+        "--available-now is set.",
+    )
+    http_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Serve /metrics, /health and /ready on this port; 0 takes any free port. "
+        "[default: off]",
+    )
+    http_host: str = Field(
+        default="127.0.0.1",
+        description="Address to serve them on; 0.0.0.0 for all interfaces.",
+    )
+    health_timeout: Interval = Field(
+        default="10 minutes",
+        description="How long a micro-batch may take before /health reports that the query hangs.",
+    )
+    master: str = Field(default="local[2]", description="The Spark master.")
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
-    change_data_feed: bool = False
-    lag_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "5 seconds"
-    snapshot_retention: Annotated[str, AfterValidator(_checked_interval)] = "1 hour"
-    history_retention: Annotated[str, AfterValidator(_checked_interval)] = "7 days"
-    upkeep_interval: Annotated[str, AfterValidator(_checked_interval_or_off)] = "10 minutes"
-    retry_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
-    max_restarts: int = Field(default=10, ge=0)
-    master: str = "local[2]"
-    catalog: Annotated[str, AfterValidator(_checked_catalog)] | None = None
-    http_port: int | None = Field(default=None, ge=0, lt=1 << 16)
-    http_host: str = "127.0.0.1"
-    health_timeout: Annotated[str, AfterValidator(_checked_interval)] = "10 minutes"
 
     @model_validator(mode="before")
     @classmethod

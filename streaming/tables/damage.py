@@ -34,7 +34,7 @@ from pyarrow.parquet import read_table
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.creation import create_missing
-from streaming.tables.file_systems import local_path
+from streaming.tables.locations import local_path
 from streaming.tables.reader import pinned_versions
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, TABLES, Table
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+from streaming.tables.locations import local_path
 
 
 class _Store(DeltaStorageHandler):
@@ -37,17 +37,6 @@ class _Bytes(io.RawIOBase):
         if not self.closed:
             self._stream.close()
         super().close()
-
-
-def local_path(location: str) -> Path | None:
-    """The local folder of a path or a `file:` address; None for a store.
-
-    >>> local_path("file:///data/my%20tables"), local_path("file:/data/t"), local_path("s3://b/t")
-    (PosixPath('/data/my tables'), PosixPath('/data/t'), None)
-    """
-    if location.startswith("file:"):
-        return Path(unquote(urlsplit(location).path))
-    return None if "://" in location else Path(location).absolute()
 
 
 def file_system(location: str) -> FileSystem:

@@ -14,9 +14,9 @@ from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
 from streaming.tables.damage import cut_damaged_logs
-from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_migratable
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from streaming.tables.creation import create_missing
-from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_migratable
+from streaming.tables.locations import local_path
 from streaming.tables.migration import add_columns, migrate
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALL_TABLES, FORMAT_VERSION, LOAD_PROGRESS

@@ -25,8 +25,8 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
-from streaming.tables.file_systems import local_path
 from streaming.tables.format_version import require_current
+from streaming.tables.locations import local_path
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,

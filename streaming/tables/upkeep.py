@@ -37,7 +37,8 @@ from pyarrow.fs import FileInfo, FileSystem
 
 from streaming.tables import delta
 from streaming.tables.creation import snapshot_retention
-from streaming.tables.file_systems import file_system, local_path
+from streaming.tables.file_systems import file_system
+from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,

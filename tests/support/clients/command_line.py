@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -10,17 +11,18 @@ from click.testing import CliRunner, Result
 
 from streaming.cli.main import cli
 
-COMMANDS = sorted(
-    [
-        *cli.commands.items(),
-        *(
-            (f"{name} {inner}", command)
-            for name, group in cli.commands.items()
-            if isinstance(group, click.Group)
-            for inner, command in group.commands.items()
-        ),
-    ]
-)
+
+def _commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{prefix}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{prefix}{name} ")
+
+
+COMMANDS = dict(sorted(_commands(cli)))
 """By name; those of groups of commands too, as `alert run`."""
 RUN = ["run", "--bootstrap-servers", "localhost:9092", "--tables", "tables"]
 VERIFY = ["verify", "--bootstrap-servers", "localhost:9092", "--tables", "tables"]

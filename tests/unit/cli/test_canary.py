@@ -29,7 +29,7 @@ from streaming.run.settings import RunSettings
 from streaming.source.options import SourceOptions
 from tests.support.brokers.token_endpoint import CLIENT_ID, token_endpoint
 from tests.support.clients.canary import CANARY, NOT_UTF_8, SECRET, forms_of_a_user, shows, texts_of
-from tests.support.clients.command_line import call
+from tests.support.clients.command_line import COMMANDS, call
 from tests.support.clients.installed_command import command_of
 
 NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "tables"}
@@ -234,7 +234,7 @@ def test_what_a_token_endpoint_answers_is_not_repeated(answer: int, secret: str)
 
 # --- The command line
 
-COMMANDS: Mapping[str, tuple[str, ...]] = {
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "--tables", "tables"),
     "verify": ("verify", "--tables", "tables"),
     "decode": ("decode",),
@@ -251,37 +251,33 @@ def all_that_a_command_shows(*arguments: str, **options: Any) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ARGUMENTS)
 def test_every_command_with_kafka_settings_is_here(command: str) -> None:
-    from streaming.cli.main import cli
-
     with_kafka = {
-        name
-        for name, one in cli.commands.items()
-        if "kafka" in {option.name for option in one.params}
+        name for name, one in COMMANDS.items() if "kafka" in {option.name for option in one.params}
     }
-    assert with_kafka == set(COMMANDS)
+    assert with_kafka == set(ARGUMENTS)
     assert command in with_kafka
 
 
 @as_each
 def test_a_command_line_is_not_repeated(name: str, value: str) -> None:
-    said = all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--kafka", f"{name}={value}")
+    said = all_that_a_command_shows(*ARGUMENTS["run"], *BROKER, "--kafka", f"{name}={value}")
     assert f"{name} is a secret" in said
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ARGUMENTS)
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_no_command_repeats_a_secret(command: str, log_format: str) -> None:
-    arguments = (*COMMANDS[command], *BROKER, "--log-format", log_format)
+    arguments = (*ARGUMENTS[command], *BROKER, "--log-format", log_format)
     for pair in (f"sasl.plain.password={SECRET}", SECRET, f"={SECRET}", f"a:{SECRET}"):
         all_that_a_command_shows(*arguments, "--kafka", pair)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ARGUMENTS)
 def test_an_address_with_a_password_is_not_repeated(command: str) -> None:
     for address in (f"me:{CANARY}@127.0.0.1:1", f"127.0.0.1:1,{CANARY}@127.0.0.1"):
-        all_that_a_command_shows(*COMMANDS[command], "--bootstrap-servers", address)
+        all_that_a_command_shows(*ARGUMENTS[command], "--bootstrap-servers", address)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +297,9 @@ def test_an_address_with_a_password_is_not_repeated(command: str) -> None:
 )
 @pytest.mark.parametrize("command", ["run", "verify"])
 def test_the_variable_of_the_settings_is_not_repeated(command: str, variable: str) -> None:
-    all_that_a_command_shows(*COMMANDS[command], *BROKER, env={"COORDINATOR_STATE_KAFKA": variable})
+    all_that_a_command_shows(
+        *ARGUMENTS[command], *BROKER, env={"COORDINATOR_STATE_KAFKA": variable}
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,13 +323,13 @@ def test_the_variable_of_the_settings_is_not_repeated(command: str, variable: st
 def test_a_config_file_is_not_repeated(content: str, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(content)
-    all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--config", str(file))
+    all_that_a_command_shows(*ARGUMENTS["run"], *BROKER, "--config", str(file))
 
 
 def test_a_config_file_that_is_not_utf_8_is_not_repeated(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_bytes(b'[kafka]\n"sasl.plain.password" = "' + NOT_UTF_8 + b'"')
-    said = all_that_a_command_shows(*COMMANDS["run"], *BROKER, "--config", str(file))
+    said = all_that_a_command_shows(*ARGUMENTS["run"], *BROKER, "--config", str(file))
     assert "it is not UTF-8" in said
 
 
@@ -343,7 +341,7 @@ def test_command_lines_and_spark_are_given_none(tmp_path: Path) -> None:
     file.write_text("[kafka]\n" + "".join(f'"{k}" = "{v}"\n' for k, v in settings.items()))
     with socket.create_server(("127.0.0.1", 0)) as broker:
         arguments = ("--bootstrap-servers", f"127.0.0.1:{broker.getsockname()[1]}", "--verbose")
-        command = command_of(*COMMANDS["run"], *arguments, "--config", str(file))
+        command = command_of(*ARGUMENTS["run"], *arguments, "--config", str(file))
         with (
             (tmp_path / "said").open("wb") as said,
             subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said) as run,

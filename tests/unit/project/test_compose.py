@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from streaming.cli.main import cli
 from streaming.jvm.jars import KAFKA_VERSION, cache_folder
 from streaming.jvm.java import MINIMUM_JAVA_VERSION
+from tests.support.clients.command_line import COMMANDS
 
 TOKEN = "COORDINATOR_STATE_TOKEN"  # noqa: S105 - its name
 COMPOSE_CLIENTS = (("docker-compose",), ("docker", "compose"))
@@ -118,7 +118,7 @@ def listeners(value: str) -> dict[str, tuple[str, str]]:
 
 def test_the_materializer_is_started_with_options_that_exist(services: dict[str, Any]) -> None:
     command, *arguments = services["materializer"]["command"]
-    known = {name for option in cli.commands[command].params for name in option.opts}
+    known = {name for option in COMMANDS[command].params for name in option.opts}
     given = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert set(given) <= known
     advertised = listeners(services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"])
@@ -132,7 +132,7 @@ def test_the_health_of_the_materializer_is_asked_where_it_answers(
     services: dict[str, Any],
 ) -> None:
     command, *arguments = services["materializer"]["command"]
-    with cli.commands[command].make_context(command, arguments) as context:
+    with COMMANDS[command].make_context(command, arguments) as context:
         host, port = context.params["http_host"], context.params["http_port"]
     *_, program = services["materializer"]["healthcheck"]["test"]
     asked = re.findall(r'urlopen\("([^"]+)"', program)
@@ -142,7 +142,7 @@ def test_the_health_of_the_materializer_is_asked_where_it_answers(
 
 def test_the_page_is_open_to_this_machine_and_changes_nothing(services: dict[str, Any]) -> None:
     command, *arguments = services["dashboard"]["command"]
-    with cli.commands[command].make_context(command, arguments) as context:
+    with COMMANDS[command].make_context(command, arguments) as context:
         assert context.params["tables"] == ("/data/tables",)
         assert services["dashboard"]["ports"] == [f"127.0.0.1:{context.params['port']}:8050"]
     assert services["dashboard"]["volumes"] == ["tables:/data/tables:ro"]

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 import streaming.run.query
 from streaming.cli.main import cli
-from streaming.cli.run import run
 from streaming.errors import ConfigurationError
 from streaming.run.settings import RunSettings
+from tests.support.clients.command_line import COMMANDS
 
 NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "there/tables"}
 ON_COMMAND_LINE = ["--bootstrap-servers", "localhost:9092", "--tables", "there/tables"]
@@ -54,7 +54,7 @@ def test_the_command_line_and_the_python_api_have_the_same_defaults(run_with: Ru
 
 
 def test_every_setting_is_an_option_and_every_option_a_setting_or_of_the_terminal() -> None:
-    options = {str(option.name) for option in run.params}
+    options = {str(option.name) for option in COMMANDS["run"].params}
 
     assert options >= set(RunSettings.model_fields)
     of_the_terminal = {"silent", "config", "verbose", "log_format", "log_level"}
@@ -261,7 +261,7 @@ def test_available_now_wins_over_an_interval_in_the_environment(run_with: RunWit
 
 
 def test_every_option_of_every_command_has_its_environment_variable() -> None:
-    for command in cli.commands.values():
+    for command in COMMANDS.values():
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 name = parameter.opts[0].lstrip("-").replace("-", "_").upper()

@@ -82,7 +82,7 @@ def test_errors_and_notes_are_lines_of_it_too(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [one for one in COMMANDS if not isinstance(one[1], click.Group)]
+    ("name", "command"), [one for one in COMMANDS.items() if not isinstance(one[1], click.Group)]
 )
 def test_every_command_has_the_option(name: str, command: Any) -> None:
     (option,) = (one for one in command.params if one.name == "log_format")
