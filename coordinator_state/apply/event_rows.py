@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.groups import PlacedEvent
-from coordinator_state.apply.schemas import GROUP_EVENT_ROW
+from coordinator_state.apply.schemas import EVENT_SCHEMA
 from coordinator_state.insight.group_events import HUNG_AFTER_MS, EventName, GroupEvent
 from coordinator_state.replay.groups import as_columns
 from coordinator_state.replay.offsets import Outcome
 
 Row = dict[str, Any]
 
-EVENT_SCHEMA = pa.schema([field.with_nullable(True) for field in GROUP_EVENT_ROW])
 _ENDED = pa.array([Outcome.COMMITTED.value, Outcome.ABORTED.value])
 _ASSIGNMENTS = ("assignment_before", "assignment_after")
 _LISTS = (*_ASSIGNMENTS, "tasks_before", "tasks_after")

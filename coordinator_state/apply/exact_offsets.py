@@ -18,8 +18,8 @@ from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.schemas import (
     GUARD_OFFSET,
+    HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
-    OFFSET_COMMIT_ROW,
     PENDING_OFFSET_ROW,
 )
 from coordinator_state.records.record_types import NO_PRODUCER_ID
@@ -133,10 +133,9 @@ def _combined(replays: Iterable[_LogPartitionReplay]) -> ExactOffsets:
     def rows(found: Iterable[Iterable[Row]], schema: pa.Schema) -> pa.Table:
         return pa.Table.from_pylist([row for part in found for row in part], schema=schema)
 
-    nullable = pa.schema([one.with_nullable(True) for one in OFFSET_COMMIT_ROW])
     return ExactOffsets(
         changes=rows((part.changes() for part in parts), OFFSET_CHANGE_SCHEMA),
-        history=rows((part.history for part in parts), nullable),
+        history=rows((part.history for part in parts), HISTORY_SCHEMA),
         pending=rows((part.pending() for part in parts), PENDING_OFFSET_ROW),
         resolved_groups={(p.log_partition, group) for p in parts for group in p.resolved_groups},
         applied_markers={(p.log_partition, at) for p in parts for at in p.applied_markers},

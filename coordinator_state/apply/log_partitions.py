@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from coordinator_state.apply.collected import Collected, collect, record_rows
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.event_rows import EVENT_SCHEMA, event_rows, hung_transactions
+from coordinator_state.apply.event_rows import event_rows, hung_transactions
 from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
 from coordinator_state.apply.groups import GroupChanges, ReplayWarning, apply_to_groups
 from coordinator_state.apply.moves import offset_moves
 from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
-from coordinator_state.apply.schemas import QUARANTINE_ROW
+from coordinator_state.apply.schemas import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 
 

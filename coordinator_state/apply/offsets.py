@@ -21,8 +21,8 @@ from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay
 from coordinator_state.apply.outcomes import Outcomes, outcomes_of
 from coordinator_state.apply.schemas import (
     GUARD_OFFSET,
+    HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
-    OFFSET_COMMIT_ROW,
     OFFSET_KEY,
     PENDING_OFFSET_ROW,
 )
@@ -38,7 +38,6 @@ _OFFSETS = pa.schema(
     + [pa.field("is_transactional", pa.bool_())]
 )
 """The columns of the offsets of a micro-batch and of pending offsets."""
-HISTORY_SCHEMA = pa.schema([field.with_nullable(True) for field in OFFSET_COMMIT_ROW])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

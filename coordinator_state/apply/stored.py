@@ -6,15 +6,83 @@ have timestamps named `<name>_timestamp`, and tables of history also have the `d
 
 from __future__ import annotations
 
-from typing import Any, Final
+from datetime import date, datetime
+from types import NoneType
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
+Int32 = Annotated[int, pa.int32()]
+"""An integer that Arrow stores in 32 bits; `int` itself has 64."""
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MS: Final = pa.timestamp("ms", tz="UTC")
 _TIMESTAMP_MS: Final = "_timestamp_ms"
+_ARROW_TYPES: Final[dict[Any, pa.DataType]] = {
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    date: pa.date32(),
+    datetime: TIMESTAMP,
+    float: pa.float64(),
+    int: pa.int64(),
+    str: pa.string(),
+}
+
+
+def schema_of(row: type) -> pa.Schema:
+    """The schema of a table, from the class of its rows. A column is nullable if it may be None.
+
+    >>> from dataclasses import make_dataclass
+    >>> schema_of(make_dataclass("Row", [("partition", Int32), ("metadata", str | None)]))
+    partition: int32 not null
+    metadata: string
+    """
+    return pa.schema(_fields(row))
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The schema with all columns nullable."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def schema_in_ms(row: type) -> pa.Schema:
+    """The schema of a table's rows in a micro-batch: without `day`, and with times in ms."""
+    return pa.schema(
+        [
+            pa.field(f"{field.name}_ms", pa.int64(), field.nullable)
+            if field.type == TIMESTAMP
+            else field
+            for field in _fields(row)
+            if field.name != "day"
+        ]
+    )
+
+
+def _fields(row: type) -> list[pa.Field]:
+    return [_field(*hint) for hint in get_type_hints(row, include_extras=True).items()]
+
+
+def _field(name: str, hint: Any) -> pa.Field:
+    """A column of a type or of `type | None`."""
+    members = get_args(hint)
+    if NoneType not in members:
+        return pa.field(name, _arrow_type(hint), nullable=False)
+    (value_type,) = set(members) - {NoneType}
+    return pa.field(name, _arrow_type(value_type))
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    match get_origin(hint), get_args(hint):
+        case origin, (value_type,) if origin is list:
+            return pa.list_(_arrow_type(value_type))
+        case origin, (key_type, value_type) if origin is dict:
+            return pa.map_(_arrow_type(key_type), _arrow_type(value_type))
+        case origin, (_, arrow_type) if origin is Annotated:
+            return arrow_type
+    return pa.struct(_fields(hint)) if is_typeddict(hint) else _ARROW_TYPES[hint]
 
 
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -48,12 +116,9 @@ def in_ms(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def stored_names(schema: pa.Schema) -> list[str]:
     """The columns of a table that `in_ms` needs for a schema."""
-    return [stored_name(name) for name in schema.names]
-
-
-def stored_name(name: str) -> str:
-    """The name under which a table stores a column of a micro-batch."""
-    return name.removesuffix("_ms") if name.endswith(_TIMESTAMP_MS) else name
+    return [
+        name.removesuffix("_ms") if name.endswith(_TIMESTAMP_MS) else name for name in schema.names
+    ]
 
 
 def timestamps(times_ms: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,26 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.stored import TIMESTAMP, nullable, schema_of
 from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
+from streaming.lag.rows import ExpiringOffsetRow
 from streaming.tables.reader import TableReader, of_groups
-from streaming.tables.schemas import TIMESTAMP
 
-EXPIRING_OFFSETS = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("log_partition", pa.int32()),
-        ("group_type", pa.string()),
-        ("state", pa.string()),
-        ("committed_offset", pa.int64()),
-        ("commit_timestamp", TIMESTAMP),
-        ("expires_at", TIMESTAMP),
-        ("reason", pa.string()),
-    ]
-)
+EXPIRING_OFFSETS = nullable(schema_of(ExpiringOffsetRow))
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _KEY = ("log_partition", "group_id", "topic", "partition")

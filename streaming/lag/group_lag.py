@@ -16,47 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.stored import nullable, schema_of
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.log_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
+from streaming.lag.rows import GroupLagRow
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader, of_groups
-from streaming.tables.schemas import STATE_CURRENT, TIMESTAMP
+from streaming.tables.schemas import STATE_CURRENT
 
-GROUP_LAG = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("group_type", pa.string()),
-        ("group_state", pa.string()),
-        ("topic_state", pa.string()),
-        ("committed_offset", pa.int64()),
-        ("pending_offset", pa.int64()),
-        ("pending_since", TIMESTAMP),
-        ("log_start_offset", pa.int64()),
-        ("last_stable_offset", pa.int64()),
-        ("log_end_offset", pa.int64()),
-        ("lag", pa.int64()),
-        ("lag_to_last_stable", pa.int64()),
-        ("markers", pa.int64()),
-        ("data_lost", pa.int64()),
-        ("time_lag_ms", pa.int64()),
-        ("time_lag_unknown", pa.string()),
-        ("retention_margin_ms", pa.int64()),
-        ("commit_rate_per_s", pa.float64()),
-        ("produce_rate_per_s", pa.float64()),
-        ("time_to_catch_up_ms", pa.int64()),
-        ("commit_timestamp", TIMESTAMP),
-        ("commit_age_ms", pa.int64()),
-        ("member_id", pa.string()),
-        ("client_id", pa.string()),
-        ("client_host", pa.string()),
-        ("sampled_at", TIMESTAMP),
-        ("known_until", TIMESTAMP),
-    ]
-)
+GROUP_LAG = nullable(schema_of(GroupLagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `topic_state` is that of the newest

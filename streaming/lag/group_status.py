@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_state.apply.stored import nullable, schema_of
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
     PartitionFacts,
@@ -23,25 +24,12 @@ from coordinator_state.replay.groups import EMPTY
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.recent_commits import KEY, commit_windows, recent_commits
+from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import GROUP_EVENTS
 
-_VERDICT = [("status", pa.string()), ("reason", pa.string())]
-PARTITION_STATUS = pa.schema([*GROUP_LAG][:3] + [pa.field(*one) for one in _VERDICT])
-GROUP_STATUS = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("group_type", pa.string()),
-        ("group_state", pa.string()),
-        *_VERDICT,
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("partitions", pa.int32()),
-        ("partitions_not_ok", pa.int32()),
-        ("lag", pa.int64()),
-        ("max_time_lag_ms", pa.int64()),
-    ]
-)
+PARTITION_STATUS = nullable(schema_of(PartitionStatusRow))
+GROUP_STATUS = nullable(schema_of(GroupStatusRow))
 """`topic` and `partition` have the status; they are null for a status of the group itself."""
 
 COMMITS_WITHIN = timedelta(minutes=10)

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.stored import TIMESTAMP
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.log_samples import epoch_ms
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS, TIMESTAMP
+from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TopicPartition: TypeAlias = tuple[str, int]

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.stored import TIMESTAMP
 from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import OFFSET_COMMITS, TIMESTAMP
+from streaming.tables.schemas import OFFSET_COMMITS
 
 KEY = ["group_id", "topic", "partition"]
 _COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp"]

@@ -16,17 +16,18 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from coordinator_state.apply.schemas import (
-    COORDINATOR_RECORD_ROW,
-    GROUP_EVENT_ROW,
-    GROUP_MEMBER_ROW,
-    GROUP_OFFSET_ROW,
-    GROUP_ROW,
-    OFFSET_COMMIT_ROW,
-    PENDING_OFFSET_ROW,
-    QUARANTINE_ROW,
+from coordinator_state.apply.rows import (
+    CommittedOffsetRow,
+    CoordinatorRecordRow,
+    GroupEventRow,
+    GroupRow,
+    MemberRow,
+    OffsetCommitRow,
+    PendingOffsetRow,
+    QuarantinedRecordRow,
 )
-from coordinator_state.apply.stored import stored_name
+from coordinator_state.apply.stored import schema_of
+from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
 
 FORMAT_VERSION = "6"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
@@ -58,26 +59,6 @@ STATE_CURRENT = "current"
 STATE_WAITING = "waiting"
 """The log partition is leaderless."""
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-
-def _column(name: str, column_type: pa.DataType) -> pa.Field:
-    return pa.field(name, column_type, nullable=False)
-
-
-def _nullable(name: str, column_type: pa.DataType) -> pa.Field:
-    return pa.field(name, column_type, nullable=True)
-
-
-def _stored(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
-    """The schema of a table, from that of a micro-batch's rows: times become timestamps."""
-    return pa.schema([*map(_stored_column, row), *columns])
-
-
-def _stored_column(field: pa.Field) -> pa.Field:
-    name = stored_name(field.name)
-    return field if name == field.name else pa.field(name, TIMESTAMP, field.nullable)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -96,105 +77,65 @@ class Table:
 GROUP_OFFSETS = Table(
     name="group_offsets",
     key=("log_partition", "group_id", "topic", "partition"),
-    schema=_stored(GROUP_OFFSET_ROW),
+    schema=schema_of(CommittedOffsetRow),
 )
 
 PENDING_OFFSETS = Table(
     name="pending_offsets",
     key=("log_partition", "producer_id", "group_id", "topic", "partition"),
-    schema=_stored(PENDING_OFFSET_ROW),
+    schema=schema_of(PendingOffsetRow),
 )
 
 GROUPS = Table(
     name="groups",
     key=("log_partition", "group_id"),
-    schema=_stored(GROUP_ROW),
+    schema=schema_of(GroupRow),
 )
 
 GROUP_MEMBERS = Table(
     name="group_members",
     key=("log_partition", "group_id", "member_id"),
-    schema=_stored(GROUP_MEMBER_ROW),
+    schema=schema_of(MemberRow),
 )
 
 COORDINATOR_RECORDS = Table(
     name="coordinator_records",
     key=("log_partition", "group_id", "record_type", "record_key"),
-    schema=_stored(COORDINATOR_RECORD_ROW),
+    schema=schema_of(CoordinatorRecordRow),
 )
 
 OFFSET_COMMITS = Table(
     name="offset_commits",
     key=("log_partition", "record_offset"),
     partition_by=("day",),
-    schema=_stored(OFFSET_COMMIT_ROW, _nullable("day", pa.date32())),
+    schema=schema_of(OffsetCommitRow),
 )
 
 GROUP_EVENTS = Table(
     name="group_events",
     key=("log_partition", "record_offset", "event_number"),
     partition_by=("day",),
-    schema=_stored(GROUP_EVENT_ROW, _nullable("day", pa.date32())),
+    schema=schema_of(GroupEventRow),
 )
 """One record may cause several events: `event_number` counts them from 0."""
 
 QUARANTINE = Table(
     name="quarantine",
     key=("log_partition", "record_offset"),
-    schema=_stored(QUARANTINE_ROW),
+    schema=schema_of(QuarantinedRecordRow),
 )
 
 LOAD_PROGRESS = Table(
     name="load_progress",
     key=("log_partition",),
-    schema=pa.schema(
-        [
-            _column("log_partition", pa.int32()),
-            _column("state", pa.string()),
-            _column("next_offset", pa.int64()),
-            _column("high_watermark", pa.int64()),
-            _nullable("leader_epoch", pa.int32()),
-            _column("cluster_id", pa.string()),
-            _column("topic_id", pa.string()),
-            _column("semantics", pa.string()),
-            _column("records_read", pa.int64()),
-            _column("records_applied", pa.int64()),
-            _column("records_superseded", pa.int64()),
-            _column("records_ignored", pa.int64()),
-            _column("records_quarantined", pa.int64()),
-            _column("records_pending", pa.int64()),
-            _nullable("records_unaccounted", pa.int64()),
-            _column("bytes_read", pa.int64()),
-            _nullable("current_at", TIMESTAMP),
-            _nullable("reload_reason", pa.string()),
-            _nullable("reloaded_at", TIMESTAMP),
-            _nullable("writer_epoch", pa.int64()),
-            _column("query_id", pa.string()),
-            _column("batch_id", pa.int64()),
-            _nullable("table_versions", pa.map_(pa.string(), pa.int64())),
-            _column("updated_at", TIMESTAMP),
-        ]
-    ),
+    schema=schema_of(LoadProgressRow),
 )
 
 LOG_OFFSETS = Table(
     name="log_offsets",
     key=("topic", "partition", "sampled_at"),
     partition_by=("day",),
-    schema=pa.schema(
-        [
-            _column("topic", pa.string()),
-            _column("partition", pa.int32()),
-            _column("sampled_at", TIMESTAMP),
-            _column("state", pa.string()),
-            _nullable("topic_id", pa.string()),
-            _nullable("log_start_offset", pa.int64()),
-            _nullable("log_end_offset", pa.int64()),
-            _nullable("last_stable_offset", pa.int64()),
-            _nullable("end_markers", pa.int32()),
-            _column("day", pa.date32()),
-        ]
-    ),
+    schema=schema_of(LogSampleRow),
 )
 """`run` writes it beside the query, so it belongs to no snapshot; each row has its time.
 
@@ -204,34 +145,7 @@ not counted, or if the end of the log cannot be read."""
 ALERTS = Table(
     name="alerts",
     key=("rule", "group_id", "topic", "partition"),
-    schema=pa.schema(
-        [
-            _column("rule", pa.string()),
-            _nullable("group_id", pa.string()),
-            _nullable("topic", pa.string()),
-            _nullable("partition", pa.int32()),
-            _column("severity", pa.string()),
-            _column("state", pa.string()),
-            _column("since", TIMESTAMP),
-            _nullable("fired_at", TIMESTAMP),
-            _nullable("resolved_at", TIMESTAMP),
-            _nullable("value", pa.float64()),
-            _column("reason", pa.string()),
-            _nullable("muted_by", pa.string()),
-            _column(
-                "sent",
-                pa.list_(
-                    pa.struct(
-                        [
-                            _column("sink", pa.string()),
-                            _column("state", pa.string()),
-                            _column("sent_at", TIMESTAMP),
-                        ]
-                    )
-                ),
-            ),
-        ]
-    ),
+    schema=schema_of(AlertRow),
 )
 """`alert run` creates and writes it: it belongs to no snapshot, and a folder may lack it."""
 

@@ -20,17 +20,34 @@ from typing import Any, Generic, Literal, TypeVar, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.rows import (
+    CommittedOffsetRow,
+    CoordinatorRecordRow,
+    GroupEventRow,
+    GroupRow,
+    MemberRow,
+    OffsetCommitRow,
+    PendingOffsetRow,
+    QuarantinedRecordRow,
+)
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.group_lag import group_lag, lag_totals
 from streaming.lag.group_status import group_statuses, partition_statuses
-from streaming.tables import rows
+from streaming.lag.rows import (
+    ExpiringOffsetRow,
+    GroupLagRow,
+    GroupStatusRow,
+    LagTotalsRow,
+    PartitionStatusRow,
+)
 from streaming.tables.reader import AsOf, TableReader, parse_as_of
+from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
-from streaming.views import view_rows
+from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
 from streaming.views.offset_fetch import offset_fetch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
@@ -136,92 +153,90 @@ class CoordinatorTables:
         """The tables as of the newest micro-batch."""
         return CoordinatorTables(self.reader.tables, consistent=self.reader.is_consistent)
 
-    def groups(self, group: str | None = None) -> Rows[rows.GroupRow]:
+    def groups(self, group: str | None = None) -> Rows[GroupRow]:
         """Groups, as their coordinator has them."""
-        return self._table("groups", rows.GroupRow, group)
+        return self._table("groups", GroupRow, group)
 
-    def members(self, group: str | None = None) -> Rows[rows.MemberRow]:
+    def members(self, group: str | None = None) -> Rows[MemberRow]:
         """Members of groups."""
-        return self._table("group_members", rows.MemberRow, group)
+        return self._table("group_members", MemberRow, group)
 
-    def offsets(self, group: str | None = None) -> Rows[rows.CommittedOffsetRow]:
+    def offsets(self, group: str | None = None) -> Rows[CommittedOffsetRow]:
         """Committed offsets as in the log; `offset_fetch` answers as a broker."""
-        return self._table("group_offsets", rows.CommittedOffsetRow, group)
+        return self._table("group_offsets", CommittedOffsetRow, group)
 
-    def pending_offsets(self, group: str | None = None) -> Rows[rows.PendingOffsetRow]:
+    def pending_offsets(self, group: str | None = None) -> Rows[PendingOffsetRow]:
         """Transactional commits whose marker is not read yet."""
-        return self._table("pending_offsets", rows.PendingOffsetRow, group)
+        return self._table("pending_offsets", PendingOffsetRow, group)
 
-    def history(self, group: str | None = None) -> Rows[rows.OffsetCommitRow]:
+    def history(self, group: str | None = None) -> Rows[OffsetCommitRow]:
         """The history of offset commits, of every outcome."""
-        return self._table("offset_commits", rows.OffsetCommitRow, group)
+        return self._table("offset_commits", OffsetCommitRow, group)
 
-    def events(self, group: str | None = None) -> Rows[rows.GroupEventRow]:
+    def events(self, group: str | None = None) -> Rows[GroupEventRow]:
         """The events of groups, members and offsets."""
-        return self._table("group_events", rows.GroupEventRow, group)
+        return self._table("group_events", GroupEventRow, group)
 
-    def records(self, group: str | None = None) -> Rows[rows.CoordinatorRecordRow]:
+    def records(self, group: str | None = None) -> Rows[CoordinatorRecordRow]:
         """The last record of each key, for record types without their own table."""
-        return self._table("coordinator_records", rows.CoordinatorRecordRow, group)
+        return self._table("coordinator_records", CoordinatorRecordRow, group)
 
-    def alerts(self, group: str | None = None) -> Rows[rows.AlertRow]:
+    def alerts(self, group: str | None = None) -> Rows[AlertRow]:
         """The alerts of `alert run`."""
-        return self._table("alerts", rows.AlertRow, group)
+        return self._table("alerts", AlertRow, group)
 
-    def quarantine(self) -> Rows[rows.QuarantinedRecordRow]:
+    def quarantine(self) -> Rows[QuarantinedRecordRow]:
         """Records that cannot be decoded."""
-        return self._table("quarantine", rows.QuarantinedRecordRow)
+        return self._table("quarantine", QuarantinedRecordRow)
 
-    def progress(self) -> Rows[rows.LoadProgressRow]:
+    def progress(self) -> Rows[LoadProgressRow]:
         """The progress row of each log partition."""
-        return self._table("load_progress", rows.LoadProgressRow)
+        return self._table("load_progress", LoadProgressRow)
 
-    def log_samples(self) -> Rows[rows.LogSampleRow]:
+    def log_samples(self) -> Rows[LogSampleRow]:
         """The offset samples: log start and end of partitions over time."""
-        return self._table("log_offsets", rows.LogSampleRow)
+        return self._table("log_offsets", LogSampleRow)
 
-    def lag(self, group: str | None = None) -> Rows[view_rows.GroupLagRow]:
+    def lag(self, group: str | None = None) -> Rows[GroupLagRow]:
         """The lag of groups in each partition."""
-        return Rows(group_lag(self.reader, group_ids=_only(group)), view_rows.GroupLagRow)
+        return Rows(group_lag(self.reader, group_ids=_only(group)), GroupLagRow)
 
     def lag_totals(
         self, by: GroupOrTopic = "group", group: str | None = None
-    ) -> Rows[view_rows.LagTotalsRow]:
+    ) -> Rows[LagTotalsRow]:
         """The lag of groups in total, or per topic."""
         lags = group_lag(self.reader, group_ids=_only(group))
-        return Rows(lag_totals(lags, by), view_rows.LagTotalsRow)
+        return Rows(lag_totals(lags, by), LagTotalsRow)
 
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[view_rows.GroupStatusRow]:
+    ) -> Rows[GroupStatusRow]:
         """The status of each group, and its reason."""
         judged = burrow_group_statuses if rules == "burrow" else group_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), view_rows.GroupStatusRow)
+        return Rows(judged(self.reader, group_ids=_only(group)), GroupStatusRow)
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
-    ) -> Rows[view_rows.PartitionStatusRow]:
+    ) -> Rows[PartitionStatusRow]:
         """The status of each group in each partition, and its reason."""
         judged = burrow_partition_statuses if rules == "burrow" else partition_statuses
-        return Rows(judged(self.reader, group_ids=_only(group)), view_rows.PartitionStatusRow)
+        return Rows(judged(self.reader, group_ids=_only(group)), PartitionStatusRow)
 
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None
-    ) -> Rows[view_rows.ExpiringOffsetRow]:
+    ) -> Rows[ExpiringOffsetRow]:
         """When committed offsets expire, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
-        return Rows(found, view_rows.ExpiringOffsetRow)
+        return Rows(found, ExpiringOffsetRow)
 
-    def simple_groups(self, group: str | None = None) -> Rows[view_rows.SimpleGroupRow]:
+    def simple_groups(self, group: str | None = None) -> Rows[SimpleGroupRow]:
         """Groups known only from their offsets: consumers that use `assign()` and do not join."""
-        return self._view("simple_groups", view_rows.SimpleGroupRow, group)
+        return self._view("simple_groups", SimpleGroupRow, group)
 
-    def hanging_transactions(
-        self, group: str | None = None
-    ) -> Rows[view_rows.HangingTransactionRow]:
+    def hanging_transactions(self, group: str | None = None) -> Rows[HangingTransactionRow]:
         """Transactions whose offsets of a group are pending for more than 15 minutes."""
-        return self._view("hanging_transactions", view_rows.HangingTransactionRow, group)
+        return self._view("hanging_transactions", HangingTransactionRow, group)
 
     def offset_fetch(
         self,

@@ -8,40 +8,48 @@ understand: an engine with the tables in its catalog can use it without this pro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final
 
 import pyarrow as pa
 
+from coordinator_state.apply.stored import Int32, nullable, schema_of
 from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
 from streaming.lag.group_lag import GROUP_LAG
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
-from streaming.tables.schemas import ALERTS, ALL_TABLES, TIMESTAMP
+from streaming.tables.schemas import ALERTS, ALL_TABLES
 
-SIMPLE_GROUPS: Final = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("group_id", pa.string()),
-        ("offsets", pa.int64()),
-        ("last_commit_timestamp", TIMESTAMP),
-    ]
-)
-HANGING_TRANSACTIONS: Final = pa.schema(
-    [
-        ("log_partition", pa.int32()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int16()),
-        ("group_id", pa.string()),
-        ("offsets", pa.int64()),
-        ("since", TIMESTAMP),
-    ]
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleGroupRow:
+    """A group known only from its offsets: its consumers call `assign()` and never join."""
+
+    log_partition: Int32
+    group_id: str
+    offsets: int
+    last_commit_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransactionRow:
+    """A transaction that keeps offsets of a group pending for longer than any transaction may."""
+
+    log_partition: Int32
+    producer_id: int
+    producer_epoch: Annotated[int, pa.int16()]
+    group_id: str
+    offsets: int
+    since: datetime
+
+
 VIEWS: Final[Mapping[str, pa.Schema]] = {
     "group_lag": GROUP_LAG,
     "group_status": GROUP_STATUS,
     "partition_status": PARTITION_STATUS,
     "expiring_offsets": EXPIRING_OFFSETS,
-    "simple_groups": SIMPLE_GROUPS,
-    "hanging_transactions": HANGING_TRANSACTIONS,
+    "simple_groups": nullable(schema_of(SimpleGroupRow)),
+    "hanging_transactions": nullable(schema_of(HangingTransactionRow)),
 }
 SCHEMAS: Final[Mapping[str, pa.Schema]] = {
     **{table.name: table.schema for table in (*ALL_TABLES, ALERTS)},

@@ -8,7 +8,6 @@ from dataclasses import is_dataclass
 from datetime import date, datetime
 from pathlib import Path
 from textwrap import dedent
-from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 import duckdb
@@ -17,33 +16,53 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+import coordinator_state.apply.rows
+import streaming.lag.rows
+import streaming.tables.rows
+from coordinator_state.apply.rows import (
+    CommittedOffsetRow,
+    CoordinatorRecordRow,
+    GroupEventRow,
+    GroupRow,
+    MemberRow,
+    OffsetCommitRow,
+    PendingOffsetRow,
+    QuarantinedRecordRow,
+)
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
-from streaming.tables import rows
-from streaming.views import coordinator_tables, view_rows
+from streaming.lag.rows import (
+    ExpiringOffsetRow,
+    GroupLagRow,
+    GroupStatusRow,
+    LagTotalsRow,
+    PartitionStatusRow,
+)
+from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
+from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables, Rows
-from streaming.views.definitions import SCHEMAS
+from streaming.views.definitions import SCHEMAS, HangingTransactionRow, SimpleGroupRow
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
 ROWS = {
-    "alerts": (rows.AlertRow, "alerts"),
-    "coordinator_records": (rows.CoordinatorRecordRow, "records"),
-    "expiring_offsets": (view_rows.ExpiringOffsetRow, "expiring_offsets"),
-    "group_events": (rows.GroupEventRow, "events"),
-    "group_lag": (view_rows.GroupLagRow, "lag"),
-    "group_members": (rows.MemberRow, "members"),
-    "group_offsets": (rows.CommittedOffsetRow, "offsets"),
-    "group_status": (view_rows.GroupStatusRow, "status"),
-    "groups": (rows.GroupRow, "groups"),
-    "hanging_transactions": (view_rows.HangingTransactionRow, "hanging_transactions"),
-    "load_progress": (rows.LoadProgressRow, "progress"),
-    "log_offsets": (rows.LogSampleRow, "log_samples"),
-    "offset_commits": (rows.OffsetCommitRow, "history"),
-    "partition_status": (view_rows.PartitionStatusRow, "partition_status"),
-    "pending_offsets": (rows.PendingOffsetRow, "pending_offsets"),
-    "quarantine": (rows.QuarantinedRecordRow, "quarantine"),
-    "simple_groups": (view_rows.SimpleGroupRow, "simple_groups"),
+    "alerts": (AlertRow, "alerts"),
+    "coordinator_records": (CoordinatorRecordRow, "records"),
+    "expiring_offsets": (ExpiringOffsetRow, "expiring_offsets"),
+    "group_events": (GroupEventRow, "events"),
+    "group_lag": (GroupLagRow, "lag"),
+    "group_members": (MemberRow, "members"),
+    "group_offsets": (CommittedOffsetRow, "offsets"),
+    "group_status": (GroupStatusRow, "status"),
+    "groups": (GroupRow, "groups"),
+    "hanging_transactions": (HangingTransactionRow, "hanging_transactions"),
+    "load_progress": (LoadProgressRow, "progress"),
+    "log_offsets": (LogSampleRow, "log_samples"),
+    "offset_commits": (OffsetCommitRow, "history"),
+    "partition_status": (PartitionStatusRow, "partition_status"),
+    "pending_offsets": (PendingOffsetRow, "pending_offsets"),
+    "quarantine": (QuarantinedRecordRow, "quarantine"),
+    "simple_groups": (SimpleGroupRow, "simple_groups"),
 }
 OF_ARROW = [
     (pa.types.is_string, str),
@@ -83,16 +102,17 @@ def python_type(of: pa.DataType) -> type:
 
 def test_every_table_and_view_has_a_class() -> None:
     assert ROWS.keys() == SCHEMAS.keys()
-    named = [*vars(rows).values(), *vars(view_rows).values()]
+    modules = (coordinator_state.apply.rows, streaming.tables.rows, streaming.lag.rows, definitions)
+    named = [one for module in modules for one in vars(module).values()]
     classes = {one for one in named if isinstance(one, type) and is_dataclass(one)}
-    assert classes == {row_type for row_type, _ in ROWS.values()} | {view_rows.LagTotalsRow}
+    assert classes == {row_type for row_type, _ in ROWS.values()} | {LagTotalsRow}
 
 
 @pytest.mark.parametrize(
     ("schema", "row_type"),
     [
         *((SCHEMAS[name], row_type) for name, (row_type, _) in ROWS.items()),
-        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, view_rows.LagTotalsRow),
+        (lag_totals(GROUP_LAG.empty_table(), "topic").schema, LagTotalsRow),
     ],
 )
 def test_a_class_has_the_columns(schema: pa.Schema, row_type: type) -> None:
@@ -100,7 +120,7 @@ def test_a_class_has_the_columns(schema: pa.Schema, row_type: type) -> None:
     assert list(hints) == schema.names
     for column in schema:
         hint = hints[column.name]
-        is_optional = isinstance(hint, UnionType) and type(None) in get_args(hint)
+        is_optional = type(None) in get_args(hint)
         plain = get_args(hint)[0] if is_optional else hint
         assert (typing.get_origin(plain) or plain) is python_type(column.type), column.name
         # Views say nothing of nulls: their rows are looked at below.

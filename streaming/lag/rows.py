@@ -1,12 +1,15 @@
-"""Rows of computed views as Python objects: one class per view, with the columns as attributes.
+"""The rows of the computed views of lag and status, one class per view.
 
-The README and docs/ describe each column. None stands for null.
+A class declares the columns of its view, once for Python and for Arrow (`schema_of`); in Arrow all
+columns of a view are nullable. The README and docs/ describe each column. None stands for null.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+
+from coordinator_state.apply.stored import Int32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +18,7 @@ class GroupLagRow:
 
     group_id: str
     topic: str
-    partition: int
+    partition: Int32
     group_type: str
     group_state: str
     topic_state: str | None
@@ -76,9 +79,9 @@ class GroupStatusRow:
     status: str
     reason: str
     topic: str | None
-    partition: int | None
-    partitions: int
-    partitions_not_ok: int
+    partition: Int32 | None
+    partitions: Int32
+    partitions_not_ok: Int32
     lag: int | None
     max_time_lag_ms: int | None
 
@@ -89,7 +92,7 @@ class PartitionStatusRow:
 
     group_id: str
     topic: str
-    partition: int
+    partition: Int32
     status: str
     reason: str
 
@@ -100,33 +103,11 @@ class ExpiringOffsetRow:
 
     group_id: str
     topic: str
-    partition: int
-    log_partition: int
+    partition: Int32
+    log_partition: Int32
     group_type: str | None
     state: str | None
     committed_offset: int
     commit_timestamp: datetime
     expires_at: datetime | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleGroupRow:
-    """A group known only from its offsets: its consumers call `assign()` and never join."""
-
-    log_partition: int
-    group_id: str
-    offsets: int
-    last_commit_timestamp: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HangingTransactionRow:
-    """A transaction that keeps offsets of a group pending for longer than any transaction may."""
-
-    log_partition: int
-    producer_id: int
-    producer_epoch: int
-    group_id: str
-    offsets: int
-    since: datetime

@@ -1,0 +1,208 @@
+"""The rows of the tables that a micro-batch writes, one class per table.
+
+A class declares the columns of its table, once for Python and for Arrow (`schema_of`). The README
+and docs/ describe each column. None stands for null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TypedDict
+
+from coordinator_state.apply.stored import Int32
+
+
+class TopicPartition(TypedDict):
+    """A partition in an assignment."""
+
+    topic: str | None
+    topic_id: str | None
+    partition: Int32 | None
+
+
+class Task(TypedDict):
+    """A task of a streams group."""
+
+    task_type: str | None
+    subtopology_id: str | None
+    partition: Int32 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffsetRow:
+    """A committed offset of a group."""
+
+    group_id: str
+    topic: str
+    partition: Int32
+    log_partition: Int32
+    committed_offset: int
+    leader_epoch: Int32 | None
+    metadata: str
+    commit_timestamp: datetime
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    producer_id: int | None
+    record_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffsetRow:
+    """A pending offset: a transactional commit whose marker is not read yet."""
+
+    log_partition: Int32
+    producer_id: int
+    group_id: str
+    topic: str
+    partition: Int32
+    producer_epoch: Int32
+    committed_offset: int
+    leader_epoch: Int32 | None
+    metadata: str
+    commit_timestamp: datetime
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    record_offset: int
+    record_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group, as its coordinator has it."""
+
+    group_id: str
+    log_partition: Int32
+    group_type: str
+    state: str
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    generation: Int32 | None
+    group_epoch: Int32 | None
+    assignment_epoch: Int32 | None
+    member_count: Int32
+    state_timestamp: datetime | None
+    subscribed_topics: list[str] | None
+    replay_warning: str | None
+    record_offset: int
+    created_record_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A member of a group."""
+
+    group_id: str
+    member_id: str
+    log_partition: Int32
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    session_timeout_ms: Int32 | None
+    rebalance_timeout_ms: Int32 | None
+    subscribed_topics: list[str] | None
+    subscribed_regex: str | None
+    member_epoch: Int32 | None
+    member_state: str | None
+    assignment: list[TopicPartition] | None
+    target_assignment: list[TopicPartition] | None
+    pending_revocation: list[TopicPartition] | None
+    tasks: list[Task] | None
+    target_tasks: list[Task] | None
+    subscription_bytes: bytes | None
+    assignment_bytes: bytes | None
+    subscription_json: str | None
+    assignment_json: str | None
+    record_offset: int
+    created_record_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorRecordRow:
+    """The last record of a key, for all record types but commits."""
+
+    group_id: str
+    record_type: Int32
+    record_type_name: str
+    record_key: str
+    log_partition: Int32
+    value_version: Int32 | None
+    value: str | None
+    raw_key: bytes
+    raw_value: bytes | None
+    is_tombstone: bool
+    record_offset: int
+    record_timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitRow:
+    """A commit or its tombstone, with its outcome."""
+
+    log_partition: Int32
+    record_offset: int
+    record_timestamp: datetime | None
+    group_id: str
+    topic: str
+    partition: Int32
+    is_tombstone: bool
+    committed_offset: int | None
+    leader_epoch: Int32 | None
+    metadata: str | None
+    commit_timestamp: datetime | None
+    expire_timestamp: datetime | None
+    topic_id: str | None
+    producer_id: int | None
+    producer_epoch: Int32 | None
+    outcome: str
+    outcome_record_offset: int
+    outcome_timestamp: datetime | None
+    day: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEventRow:
+    """An event of a group or of one of its offsets."""
+
+    log_partition: Int32
+    record_offset: int
+    event_number: Int32
+    record_timestamp: datetime | None
+    event: str
+    group_id: str
+    group_type: str | None
+    member_count: Int32 | None
+    epoch_before: Int32 | None
+    epoch_after: Int32 | None
+    member_id: str | None
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    assignment_before: list[TopicPartition] | None
+    assignment_after: list[TopicPartition] | None
+    tasks_before: list[Task] | None
+    tasks_after: list[Task] | None
+    topic: str | None
+    partition: Int32 | None
+    offset_before: int | None
+    offset_after: int | None
+    producer_id: int | None
+    outcome: str | None
+    duration_ms: int | None
+    day: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRecordRow:
+    """A record that cannot be decoded, or a note about lost records."""
+
+    log_partition: Int32
+    record_offset: int
+    record_timestamp: datetime | None
+    record_type: Int32 | None
+    reason: str
+    raw_key: bytes | None
+    raw_value: bytes | None
+    producer_id: int | None

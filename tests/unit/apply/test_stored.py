@@ -1,0 +1,80 @@
+"""Columns as the tables store them: declared by the classes of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TypedDict
+
+import pyarrow as pa
+import pytest
+
+from coordinator_state.apply.stored import TIMESTAMP, Int32, columns_of, schema_in_ms, schema_of
+
+
+class Sent(TypedDict):
+    sink: str
+    sent_at: datetime | None
+
+
+@dataclass
+class Row:
+    group_id: str
+    partition: Int32 | None
+    record_offset: int
+    is_tombstone: bool
+    value: float | None
+    raw_key: bytes | None
+    record_timestamp: datetime | None
+    topics: list[str] | None
+    versions: dict[str, int] | None
+    sent: list[Sent]
+    day: date | None
+
+
+def test_a_class_declares_the_columns_of_its_table() -> None:
+    sent = pa.struct([pa.field("sink", pa.string(), nullable=False), ("sent_at", TIMESTAMP)])
+    assert schema_of(Row) == pa.schema(
+        [
+            pa.field("group_id", pa.string(), nullable=False),
+            ("partition", pa.int32()),
+            pa.field("record_offset", pa.int64(), nullable=False),
+            pa.field("is_tombstone", pa.bool_(), nullable=False),
+            ("value", pa.float64()),
+            ("raw_key", pa.binary()),
+            ("record_timestamp", pa.timestamp("us", tz="UTC")),
+            ("topics", pa.list_(pa.string())),
+            ("versions", pa.map_(pa.string(), pa.int64())),
+            pa.field("sent", pa.list_(sent), nullable=False),
+            ("day", pa.date32()),
+        ]
+    )
+
+
+def test_rows_of_a_micro_batch_have_times_in_milliseconds_and_no_day() -> None:
+    schema = schema_in_ms(Row)
+
+    assert schema.field("record_timestamp_ms") == pa.field("record_timestamp_ms", pa.int64())
+    assert set(schema_of(Row).names) - set(schema.names) == {"record_timestamp", "day"}
+
+
+def test_a_type_that_no_column_can_have_is_refused() -> None:
+    @dataclass
+    class Wrong:
+        group_id: complex
+
+    with pytest.raises(KeyError):
+        schema_of(Wrong)
+
+
+def test_times_and_days_are_made_from_milliseconds_and_missing_columns_are_null() -> None:
+    rows = pa.table({"group_id": ["g"], "record_timestamp_ms": [86_400_000 + 1]})
+    wanted = pa.schema(
+        [schema_of(Row).field(name) for name in ("record_timestamp", "day", "value")]
+    )
+
+    (row,) = columns_of(rows, wanted).to_pylist()
+
+    assert row["record_timestamp"].isoformat() == "1970-01-02T00:00:00.001000+00:00"
+    assert row["day"] == date(1970, 1, 2)
+    assert row["value"] is None
