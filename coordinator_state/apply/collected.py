@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -14,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW
+from coordinator_state.apply.stored import timestamps
 from coordinator_state.log.log_rows import (
     ROW_KIND_MARKER,
     ROW_KIND_OFFSET,
@@ -65,12 +67,17 @@ class DecodedGroupRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """The rows of a micro-batch by kind: log rows, and decoded group records in log order."""
+    """The rows of a micro-batch by kind: log rows, and decoded group records in log order.
+
+    `newest_timestamps` has the newest record timestamp of each log partition.
+    """
 
     offsets: pa.Table
     markers: pa.Table
     undecodable: pa.Table
     group_records: Sequence[DecodedGroupRecord]
+    rows_by_log_partition: Mapping[int, int]
+    newest_timestamps: Mapping[int, datetime]
 
     @cached_property
     def records_of_groups(self) -> Mapping[GroupId, Sequence[DecodedGroupRecord]]:
@@ -122,18 +129,21 @@ class Collected:
 
     @property
     def counts(self) -> RecordCounts:
-        """Counts of the group records. The last one of each key is applied, others superseded."""
+        """Counts of all rows and of the group records.
+
+        The last group record of each key is applied, others are superseded.
+        """
         is_last = [Counter[int](), Counter[int]()]
         for record in self.group_records:
             is_last[record.is_last][record.log_partition] += 1
         superseded, applied = is_last
-        return RecordCounts(applied=applied, superseded=superseded)
+        return RecordCounts(rows=self.rows_by_log_partition, applied=applied, superseded=superseded)
 
 
 def collect(rows: pa.Table) -> Collected:
     """Split log rows (`LOG_ROW_SCHEMA`, in any order) by kind and decode the group records.
 
-    Rows of kind `progress` are ignored.
+    No row may be of the kind `progress`.
     """
 
     def of_kind(kind: str) -> pa.Table:
@@ -144,7 +154,16 @@ def collect(rows: pa.Table) -> Collected:
         markers=of_kind(ROW_KIND_MARKER),
         undecodable=of_kind(ROW_KIND_UNDECODABLE),
         group_records=decode_group_records(of_kind(ROW_KIND_RECORD).to_pylist()),
+        rows_by_log_partition=by_log_partition(rows),
+        newest_timestamps=_newest_timestamps(rows),
     )
+
+
+def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
+    newest = rows.group_by("log_partition").aggregate([("record_timestamp_ms", "max")])
+    times = timestamps(newest["record_timestamp_ms_max"])
+    columns = [newest["log_partition"].to_pylist(), times.to_pylist()]
+    return {log_partition: at for log_partition, at in zip(*columns, strict=True) if at is not None}
 
 
 def decode_group_records(rows: Sequence[Mapping[str, Any]]) -> list[DecodedGroupRecord]:

@@ -13,11 +13,14 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """The number of records with each outcome in a micro-batch. Pending commits are not counted.
+    """The number of records with each outcome in a micro-batch, by log partition.
 
-    Each field maps a log partition to a number of records.
+    `rows` counts all rows, whatever their outcome, and `pending` the offsets that are pending after
+    the micro-batch: the sum of the others shows whether a row was forgotten.
     """
 
+    rows: Mapping[int, int] = field(default_factory=dict)
+    pending: Mapping[int, int] = field(default_factory=dict)
     applied: Mapping[int, int] = field(default_factory=dict)
     superseded: Mapping[int, int] = field(default_factory=dict)
     ignored: Mapping[int, int] = field(default_factory=dict)

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from coordinator_state.apply.collected import Collected, DecodedGroupRecord, GroupId, group_ids
-from coordinator_state.apply.committed import committed_after
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
 from coordinator_state.apply.state import ApplyContext, ApplyState
@@ -75,11 +76,12 @@ _Step = _Commit | DecodedGroupRecord | OffsetMove
 def apply_to_groups(
     collected: Collected,
     offsets: OffsetChanges,
+    committed: pa.Table,
     moves: Sequence[OffsetMove],
     state: ApplyState,
     context: ApplyContext,
 ) -> GroupChanges:
-    """Replay the groups of a micro-batch."""
+    """Replay the groups of a micro-batch; `committed` has the committed offsets after it."""
     is_scala = context.semantics is Semantics.SCALA
     commits = {} if is_scala else collected.first_commits(state.groups)
     steps: dict[GroupId, list[_Step]] = defaultdict(list)
@@ -94,7 +96,7 @@ def apply_to_groups(
         group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
     }
     if is_scala:
-        changes = _scala_changes(collected, offsets, state)
+        changes = _scala_changes(collected, offsets, committed, state)
     else:
         of_replays = {group: replay.after for group, replay in replays.items()}
         touched = collected.records_of_groups.keys() | commits.keys()
@@ -201,7 +203,7 @@ def _coordinator_changes(
 
 
 def _scala_changes(
-    collected: Collected, offsets: OffsetChanges, state: ApplyState
+    collected: Collected, offsets: OffsetChanges, committed: pa.Table, state: ApplyState
 ) -> dict[GroupId, GroupChange]:
     """The changed groups: each by its last GroupMetadata value, else by its offsets."""
     changes: dict[GroupId, GroupChange] = {}
@@ -226,7 +228,7 @@ def _scala_changes(
         ):
             guard_offsets[group] = NO_RECORD_OFFSET
     with_pending = set(group_ids(offsets.pending))
-    with_committed = set(group_ids(committed_after(state.committed, offsets.changes)))
+    with_committed = set(group_ids(committed))
     for group, guard_offset in guard_offsets.items():
         after: GroupState | None = None
         if group in with_committed:

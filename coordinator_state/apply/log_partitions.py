@@ -7,12 +7,14 @@ several at once gives the same changes as applying each alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
 
 from coordinator_state.apply.collected import Collected, collect, record_rows
+from coordinator_state.apply.committed import committed_after
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.event_rows import event_rows, hung_transactions
 from coordinator_state.apply.group_rows import described_groups, group_rows, member_rows
@@ -21,6 +23,7 @@ from coordinator_state.apply.moves import offset_moves
 from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
 from coordinator_state.apply.schemas import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.replay.offsets import Semantics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,9 @@ class Applied:
 
     `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.schemas`):
     rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events` and
-    `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch.
+    `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch. `committed` has
+    the committed offsets after it (`COMMITTED_SCHEMA`), with history or `scala` semantics.
+    `newest_timestamps` has the newest record timestamp of each log partition.
     """
 
     group_offsets: pa.Table
@@ -40,8 +45,10 @@ class Applied:
     group_events: pa.Table
     quarantine: pa.Table
     pending_offsets: pa.Table
+    committed: pa.Table
     group_changes: GroupChanges
     counts: RecordCounts
+    newest_timestamps: Mapping[int, datetime]
 
     @property
     def warnings(self) -> Sequence[ReplayWarning]:
@@ -68,6 +75,10 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
     offsets = apply_offsets(
         collected, state.pending, context.semantics, with_history=context.with_history
     )
+    needs_committed = context.with_history or context.semantics is Semantics.SCALA
+    committed = (
+        committed_after(state.committed, offsets.changes) if needs_committed else state.committed
+    )
     moves = offset_moves(
         offsets.history,
         state.committed,
@@ -75,7 +86,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
         with_records=set(collected.records_of_groups),
         semantics=context.semantics,
     )
-    groups = apply_to_groups(collected, offsets, moves, state, context)
+    groups = apply_to_groups(collected, offsets, committed, moves, state, context)
     described = described_groups(groups.changes, context.topic_names)
     quarantine = collected.undecodable.select(QUARANTINE_ROW.names)
     return Applied(
@@ -87,14 +98,19 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
         group_events=_events(groups, offsets, context),
         quarantine=quarantine,
         pending_offsets=offsets.pending,
+        committed=committed,
         group_changes=groups,
         counts=RecordCounts.total(
             [
                 offsets.counts,
                 collected.counts,
-                RecordCounts(quarantined=by_log_partition(quarantine)),
+                RecordCounts(
+                    pending=by_log_partition(offsets.pending),
+                    quarantined=by_log_partition(quarantine),
+                ),
             ]
         ),
+        newest_timestamps=collected.newest_timestamps,
     )
 
 

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from coordinator_state.apply.collected import Collected, collect
-from coordinator_state.apply.counts import RecordCounts, by_log_partition
+from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.apply.state import ApplyContext
-from coordinator_state.apply.stored import timestamps
 from coordinator_state.log.log_rows import unpack
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
@@ -104,9 +103,7 @@ class MicroBatchApply:
         read = self.progress.advance(
             ready.reports,
             applied.counts,
-            kept=by_log_partition(ready.rows),
-            pending=by_log_partition(applied.pending_offsets),
-            newest=_newest_timestamps(ready.rows),
+            newest_timestamps=applied.newest_timestamps,
             read_at=read_at,
         )
         self.progress.batch_id = batch_id
@@ -204,14 +201,6 @@ class MicroBatchApply:
                 )
             )
             self.progress.reported_offset_total = next_offset_total
-
-
-def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
-    """The newest record timestamp of each log partition."""
-    newest = rows.group_by("log_partition").aggregate([("record_timestamp_ms", "max")])
-    times = timestamps(newest["record_timestamp_ms_max"])
-    columns = [newest["log_partition"].to_pylist(), times.to_pylist()]
-    return {log_partition: at for log_partition, at in zip(*columns, strict=True) if at is not None}
 
 
 def _query_id(session: SparkSession) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from coordinator_state.apply.collected import Collected, GroupId, group_ids
-from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after, without
+from coordinator_state.apply.committed import COMMITTED_SCHEMA, without
 from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyState
@@ -97,7 +97,7 @@ class TablesState:
         """Advance to the state after a micro-batch."""
         self.pending = applied.pending_offsets
         if self.keeps_committed:
-            self._committed = committed_after(self._committed, applied.group_offsets)
+            self._committed = applied.committed
         for group, change in applied.group_changes.changes.items():
             if change.group is None:
                 self._groups.pop(group, None)

@@ -200,19 +200,15 @@ class LoadProgress:
         reports: Iterable[Mapping[str, Any]],
         counts: RecordCounts,
         *,
-        kept: Mapping[int, int],
-        pending: Mapping[int, int],
-        newest: Mapping[int, datetime],
+        newest_timestamps: Mapping[int, datetime],
         read_at: datetime,
     ) -> int:
         """Advance by one micro-batch; return the number of records it read.
 
         Args:
             reports: the `progress` rows of the source.
-            counts: the outcomes of the micro-batch's records.
-            kept: number of rows that were not applied before, by log partition.
-            pending: number of pending offsets now, by log partition.
-            newest: the newest timestamp of the micro-batch's records, by log partition.
+            counts: the rows of the micro-batch that were not applied before, by outcome.
+            newest_timestamps: the newest timestamp of the micro-batch's records, by log partition.
             read_at: when the micro-batch began; it was planned just before.
         """
         read_in_all = 0
@@ -222,7 +218,7 @@ class LoadProgress:
             # The records of a range that was applied before are already counted.
             is_new = report["from_offset"] >= row.next_offset
             superseded = report["records_superseded"] if is_new else 0
-            read = kept.get(log_partition, 0) + superseded
+            read = counts.rows.get(log_partition, 0) + superseded
             accounted_before = row.records_accounted
             row.records_read += read
             row.bytes_read += report["bytes_read"] if is_new else 0
@@ -230,13 +226,13 @@ class LoadProgress:
             row.records_superseded += counts.superseded.get(log_partition, 0) + superseded
             row.records_ignored += counts.ignored.get(log_partition, 0)
             row.records_quarantined += counts.quarantined.get(log_partition, 0)
-            row.records_pending = pending.get(log_partition, 0)
+            row.records_pending = counts.pending.get(log_partition, 0)
             row.next_offset = max(row.next_offset, report["record_offset"])
             row.high_watermark = max(report["high_watermark"], row.next_offset)
             row.leader_epoch = report["log_leader_epoch"]
             is_at_end = row.next_offset >= row.high_watermark
-            if row.has_caught_up and log_partition in newest:
-                self._compare_clocks(newest[log_partition], read_at)
+            if row.has_caught_up and log_partition in newest_timestamps:
+                self._compare_clocks(newest_timestamps[log_partition], read_at)
             if is_at_end or row.current_at is None:
                 row.current_at = read_at + self._clock_difference
             row.has_caught_up = row.has_caught_up or is_at_end

@@ -107,9 +107,7 @@ def test_the_end_is_kept_by_the_brokers_clock() -> None:
             **{"high_watermark": end, "records_superseded": 1, "bytes_read": 0},
             **{"log_leader_epoch": 0},
         }
-        progress.advance(
-            [report], RecordCounts(), kept={}, pending={}, newest={0: written_at}, read_at=NOW
-        )
+        progress.advance([report], RecordCounts(), newest_timestamps={0: written_at}, read_at=NOW)
         return progress.rows[0].current_at
 
     # Before the first time at the end, records may be old.
