@@ -25,6 +25,7 @@ from coordinator_state.log.log_rows import (
     ROW_KIND_UNDECODABLE,
 )
 from coordinator_state.records.message_formatter import fields_json, key_json
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.records.serde import DecodedKey, DecodedValue, decode_key, decode_value
 from coordinator_state.replay.group_replay import GroupRecord, name_of
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
@@ -124,7 +125,12 @@ class Collected:
     @cached_property
     def topic_ids(self) -> set[str]:
         """The topics that group records name by id."""
-        values = (record.value.fields for record in self.group_records if record.value)
+        # Classic groups name topics by name only.
+        values = (
+            record.value.fields
+            for record in self.group_records
+            if record.value and record.replayed.record_type != GROUP_METADATA_TYPE
+        )
         return {uuid_text(topic_id) for fields in values for topic_id in _topic_ids(fields)}
 
     @property

@@ -16,9 +16,11 @@ partition are skipped, and every MERGE has a guard offset.
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -94,7 +96,8 @@ class MicroBatchApply:
         state = self._begin(query_id) if self._state is None else self._state
         ready = self._reloading.ready(rows, self.progress)
         state.forget(ready.replaced)
-        applied = self._applied(ready, state)
+        with _garbage_collection_paused():
+            applied = self._applied(ready, state)
         writes = TableWrites(self.writer, self.progress, ready.replaced, self.fault)
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
         writes.write(applied, ready.log_starts, is_pending_changed=is_pending_changed)
@@ -201,6 +204,22 @@ class MicroBatchApply:
                 )
             )
             self.progress.reported_offset_total = next_offset_total
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause Python's search for reference cycles.
+
+    The changes of a micro-batch have none, and they are many objects that live for long: the search
+    takes a third of the time of a micro-batch of group records.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _query_id(session: SparkSession) -> str:
