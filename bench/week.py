@@ -1,11 +1,10 @@
-"""`python -m bench.week`: whether a folder's files stay few over a week of micro-batches.
+"""`python -m bench.week`: the number of a folder's files over a simulated week of micro-batches.
 
-A week is simulated, faster than it is: the micro-batches are fewer by the trigger and come sooner
-by the speed, and so do upkeep and the retentions, so that each table goes through as many rounds of
-upkeep and as many days of history as in a real one. What is stored, replaced and deleted is done by
-the program's own apply step and upkeep, beside one another. A table of keys is one file for each
-micro-batch since the oldest snapshot: that times the trigger in seconds is what a micro-batch a
-second makes of it.
+The week is shorter than a real one: the trigger divides the number of micro-batches, and the speed
+shortens the intervals of maintenance and the retentions. So each table gets as many rounds of
+maintenance and as many days of history as in a real week. The program's own apply step and
+maintenance run side by side. A table of keys has one file for each micro-batch since the oldest
+snapshot; that number times the trigger in seconds is the number with one micro-batch per second.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from bench.findings import findings_option, write_findings
 from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettings
 from coordinator_state.replay.offsets import Semantics
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
+from streaming.tables.maintenance import maintain_tables
 from streaming.tables.schemas import ALL_TABLES
-from streaming.tables.upkeep import upkeep
 from streaming.tables.writer_epoch import WriterEpoch
 from streaming.views.output import output_of
 
@@ -52,7 +51,7 @@ _EXIT_TOO_MANY: Final = 1
 def bench(
     ctx: click.Context, *, days: int, trigger_s: int, speed: int, findings: Path | None
 ) -> None:
-    """Write micro-batches and do the upkeep for a simulated week; count files."""
+    """Write micro-batches and do the maintenance for a simulated week; count files."""
     if _SNAPSHOTS_S % speed:
         raise click.BadParameter(f"must divide {_SNAPSHOTS_S}", param_hint="--speed")
     with ExitStack() as stack:
@@ -78,7 +77,7 @@ def bench(
             click.echo(f"day {day} is over", err=True)
         ended.set()
         rounds, failed = tidying.result()
-    # Snapshots are kept for their retention, and go with the first upkeep after it.
+    # Snapshots are kept for their retention, and go with the first maintenance after it.
     bound = (_SNAPSHOTS_S + 2 * _UPKEEP_S) // trigger_s
     rows = [
         {
@@ -89,16 +88,18 @@ def bench(
     ]
     output_of("text").rows(rows, ["table", *(f"day_{day}" for day in range(1, days + 1))])
     click.echo(
-        f"{week.number:,} micro-batches, {rounds:,} rounds of upkeep, of which {failed:,} left "
-        f"something to the next; at most {week.most_behind_s:.1f} s behind their time"
+        f"{week.number:,} micro-batches, {rounds:,} rounds of maintenance ({failed:,} of them "
+        f"incomplete); at most {week.most_behind_s:.1f} s behind their time"
     )
-    click.echo(f"upkeep came every {week.number * trigger_s // rounds:,} s of the simulated time")
+    click.echo(
+        f"maintenance came every {week.number * trigger_s // rounds:,} s of the simulated time"
+    )
     most = max(max(counted[t.name] for t in ALL_TABLES if not t.partition_by) for counted in counts)
     click.echo(
         f"a table of keys had {most} files at most; at a micro-batch a second that is "
-        f"{most * trigger_s:,}; {bound} is the most that retention and upkeep allow"
+        f"{most * trigger_s:,}; {bound} is the most that retention and maintenance allow"
     )
-    write_findings(findings, most_files=most, micro_batches=week.number, upkeep_failed=failed)
+    write_findings(findings, most_files=most, micro_batches=week.number, maintenance_failed=failed)
     ctx.exit(_EXIT_TOO_MANY if most > bound else 0)
 
 
@@ -139,10 +140,10 @@ class Week:
             self._count_files()
 
     def tidy_up(self, ended: threading.Event) -> tuple[int, int]:
-        """Do the upkeep at its intervals; how often, and how often not all of it could be done.
+        """Maintain the tables at the interval; return the numbers of rounds and of failed rounds.
 
-        From start to start: what a round takes is stretched as all else, to minutes, and would come
-        on top of an interval that began with its end.
+        The interval lasts from start to start. A simulated round takes minutes, which an interval
+        from its end would add.
         """
         rounds = failed = 0
         pause_s = _UPKEEP_S / self.speed
@@ -150,7 +151,9 @@ class Week:
             began = time.monotonic()
             now = datetime.fromtimestamp(self._workload.now_ms / 1000, timezone.utc)
             done = list(
-                upkeep(WriterEpoch.current(self.folder), timedelta(days=_HISTORY_DAYS), now=now)
+                maintain_tables(
+                    WriterEpoch.current(self.folder), timedelta(days=_HISTORY_DAYS), now=now
+                )
             )
             rounds += 1
             failed += any(one.error for one in done)

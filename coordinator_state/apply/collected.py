@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import timestamps
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW
-from coordinator_state.apply.stored import timestamps
 from coordinator_state.log.log_rows import (
     ROW_KIND_MARKER,
     ROW_KIND_OFFSET,
@@ -149,7 +149,7 @@ class Collected:
 def collect(rows: pa.Table) -> Collected:
     """Split log rows (`LOG_ROW_SCHEMA`, in any order) by kind and decode the group records.
 
-    No row may be of the kind `progress`.
+    The rows must not include `progress` rows.
     """
 
     def of_kind(kind: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The committed offsets before a micro-batch, to compare its commits with."""
+"""The committed offsets before and after a micro-batch."""
 
 from __future__ import annotations
 

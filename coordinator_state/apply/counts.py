@@ -13,10 +13,11 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """The number of records with each outcome in a micro-batch, by log partition.
+    """Numbers of records in a micro-batch, by log partition.
 
-    `rows` counts all rows, whatever their outcome, and `pending` the offsets that are pending after
-    the micro-batch: the sum of the others shows whether a row was forgotten.
+    `rows` counts all rows. `pending` counts the offsets that are pending after the micro-batch,
+    including earlier ones. The other fields count records by outcome; `LoadProgress.advance` checks
+    that the outcomes account for all rows.
     """
 
     rows: Mapping[int, int] = field(default_factory=dict)

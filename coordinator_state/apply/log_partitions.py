@@ -33,7 +33,8 @@ class Applied:
     `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.schemas`):
     rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events` and
     `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch. `committed` has
-    the committed offsets after it (`COMMITTED_SCHEMA`), with history or `scala` semantics.
+    the committed offsets after it (`COMMITTED_SCHEMA`); without history and under `coordinator`
+    semantics it is that of the state before.
     `newest_timestamps` has the newest record timestamp of each log partition.
     """
 
@@ -60,7 +61,8 @@ def apply_log_partitions(rows: pa.Table, state: ApplyState, context: ApplyContex
     """Apply one micro-batch of any set of log partitions.
 
     Args:
-        rows: log rows (`LOG_ROW_SCHEMA`) in any order. None of them may be applied already.
+        rows: log rows (`LOG_ROW_SCHEMA`) in any order, without `progress` rows and without rows
+            that the state before has already.
         state: the state before the micro-batch.
         context: the rules of the micro-batch.
     """

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.stored import columns_of
+from coordinator_state.apply.columns import columns_of
 
 
 def merged(

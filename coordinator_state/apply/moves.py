@@ -54,7 +54,7 @@ def offset_moves(
     """All moves of the keys that may have an event, ordered by key, then by `record_offset`.
 
     Args:
-        history: the history rows of the micro-batch (`OFFSET_COMMIT_ROW`).
+        history: the history rows of the micro-batch (`HISTORY_SCHEMA`).
         committed: the committed offsets before the micro-batch (`COMMITTED_SCHEMA`).
         groups: the groups before the micro-batch.
         with_records: groups with a group record in the micro-batch. Their members may have left.

@@ -47,7 +47,7 @@ class OffsetChanges:
     Attributes:
         changes: one row for each changed key (`OFFSET_CHANGE_SCHEMA`).
         history: one row for each record whose outcome the micro-batch decides
-            (`OFFSET_COMMIT_ROW`); empty without history.
+            (`HISTORY_SCHEMA`); empty without history.
         pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`).
         resolved_groups: the groups with a transactional commit that the micro-batch resolved.
         counts: the offsets and markers by outcome.
@@ -92,7 +92,7 @@ def _changes(
     exact: ExactOffsets,
     with_history: bool,
 ) -> OffsetChanges:
-    is_committed, is_pending = outcomes.is_committed, outcomes.is_pending
+    is_committed, is_pending = outcomes.of(Outcome.COMMITTED), outcomes.is_pending
     committed = offsets.filter(pa.array(is_committed))
     winners = _last_of_each_key(committed, key_ids[is_committed])
     history = [HISTORY_SCHEMA.empty_table()]

@@ -43,12 +43,6 @@ class Outcomes:
     decided_by: Integers
     is_pending: Mask
 
-    @property
-    def is_committed(self) -> Mask:
-        """A mask of the rows that are committed."""
-        found: Mask = ~self.is_pending & (self.outcome == _COMMITTED)
-        return found
-
     def of(self, outcome: Outcome) -> Mask:
         """A mask of the rows with this outcome."""
         found: Mask = ~self.is_pending & (self.outcome == _OUTCOMES.index(outcome))

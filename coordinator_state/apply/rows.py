@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypedDict
 
-from coordinator_state.apply.stored import Int32
+from coordinator_state.apply.columns import Int32
 
 
 class TopicPartition(TypedDict):

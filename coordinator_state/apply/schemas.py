@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from coordinator_state.apply.columns import nullable, schema_in_ms
 from coordinator_state.apply.rows import (
     CommittedOffsetRow,
     CoordinatorRecordRow,
@@ -18,7 +19,6 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
-from coordinator_state.apply.stored import nullable, schema_in_ms
 
 GROUP_OFFSET_ROW = schema_in_ms(CommittedOffsetRow)
 PENDING_OFFSET_ROW = schema_in_ms(PendingOffsetRow)

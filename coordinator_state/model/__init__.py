@@ -3,5 +3,5 @@
 A `GroupCoordinator` takes the same requests as a broker and appends the same records to a
 `CoordinatorLog`. It models the coordinators of Kafka 4 and of Kafka 3 (`doSyncGroup`,
 `storeGroup`). It keeps everything in memory and has no threads: the caller advances the time, and
-timers fire then. This package imports every other package except `apply`.
+timers fire then. It imports `replay` and the packages below it.
 """

@@ -1,8 +1,8 @@
 """JoinGroup of the classic protocol: new members, returning members, and rebalances.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
-(`classicGroupJoinToClassicGroup` and what it calls) at 4.2.0; GroupCoordinator.scala
-(`handleJoinGroup` and what it calls) at 3.9.1.
+(`classicGroupJoinToClassicGroup` and the methods it calls) at 4.2.0; GroupCoordinator.scala
+(`handleJoinGroup` and the methods it calls) at 3.9.1.
 """
 
 from __future__ import annotations

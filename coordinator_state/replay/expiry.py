@@ -1,4 +1,4 @@
-"""When a committed offset expires, by the rules of the coordinator's clean-up.
+"""The expiry time of a committed offset, by the rules of the coordinator's clean-up.
 
 An offset does not expire in these cases:
 

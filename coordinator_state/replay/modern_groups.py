@@ -153,13 +153,10 @@ class ModernGroup(ABC):
             replay_warning=self.replay_warning,
         )
 
-    def described_member(
-        self, member_id: str, topic_names: Mapping[str, str] | None = None
-    ) -> GroupMember | None:
+    def described_member(self, member_id: str) -> GroupMember | None:
         """Return one member as in `described`, None if the group does not have it."""
         member = self.members.get(member_id)
-        names = {**self.topic_names, **(topic_names or {})}
-        return None if member is None else self._described_member(member, names)
+        return None if member is None else self._described_member(member, self.topic_names)
 
     def _is_reconciled(self, member: ModernMember) -> bool:
         return member.state == MEMBER_STABLE and member.epoch == self.assignment_epoch

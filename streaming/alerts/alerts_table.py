@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
 from streaming.tables.creation import create_table
 from streaming.tables.damage import cut_damaged_log
+from streaming.tables.maintenance import clean_log
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
-from streaming.tables.upkeep import clean_log
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 

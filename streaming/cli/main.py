@@ -44,7 +44,7 @@ COMMANDS = (
     "sql",
     "verify",
 )
-"""The commands; each is in the module of `streaming.cli` with its name."""
+"""Each is defined in the module of `streaming.cli` with its name, `_` for `-`."""
 
 STREAMING_EXTRA = {
     "deltalake",
@@ -81,8 +81,8 @@ class StateGroup(click.Group):
         if name in COMMANDS and name not in self.commands:
             module = name.replace("-", "_")
             command = getattr(import_module(f"streaming.cli.{module}"), module)
-            for parsed in _parsed(command):
-                parsed.params.extend(SHARED_OPTIONS)
+            for leaf in _leaf_commands(command):
+                leaf.params.extend(SHARED_OPTIONS)
             self.add_command(command, name)
         return self.commands.get(name)
 
@@ -115,7 +115,7 @@ def _verdict(error: Exception) -> tuple[str, int]:
     return f"{type(error).__name__}: {said}", EXIT_FAILED
 
 
-def _parsed(command: click.Command | None) -> list[click.Command]:
+def _leaf_commands(command: click.Command | None) -> list[click.Command]:
     """The command, or the commands of a nested group."""
     if isinstance(command, click.Group):
         return list(command.commands.values())
@@ -151,7 +151,7 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
 def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
         commands = [cli.get_command(ctx, name) for name in COMMANDS]
-        known = {str(o.name) for c in commands for parsed in _parsed(c) for o in parsed.params}
+        known = {str(o.name) for c in commands for leaf in _leaf_commands(c) for o in leaf.params}
         ctx.default_map = read_config_file(path, known)
 
 

@@ -42,10 +42,10 @@ def maintain(
       coordinator-state maintain --tables tables
       coordinator-state maintain --tables tables --history-retention "30 days" --output json
     """
-    from streaming.run.maintenance import maintain as maintain_tables
-    from streaming.tables.upkeep import TableUpkeep
+    from streaming.run.maintenance import maintain as maintain_folder
+    from streaming.tables.maintenance import TableMaintenance
 
-    done = maintain_tables(
+    done = maintain_folder(
         tables,
         history_retention=_interval("--history-retention", history_retention),
         snapshot_retention=(
@@ -54,7 +54,7 @@ def maintain(
             else _interval("--snapshot-retention", snapshot_retention)
         ),
     )
-    columns = [field.name for field in fields(TableUpkeep)]
+    columns = [field.name for field in fields(TableMaintenance)]
     output_of(output).rows((asdict(one) for one in done), columns)
 
 

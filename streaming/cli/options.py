@@ -20,7 +20,11 @@ from click.core import ParameterSource
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import behind_environment, is_secret, other_ways
-from streaming.tables.durations import DURATION_FORM, parse_duration
+from streaming.tables.durations import (
+    DEFAULT_HISTORY_RETENTION,
+    DURATION_FORM,
+    parse_duration,
+)
 from streaming.views.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
@@ -124,7 +128,7 @@ consistent_option = option(
 history_retention_option = option(
     "--history-retention",
     metavar="INTERVAL",
-    default="7 days",
+    default=DEFAULT_HISTORY_RETENTION,
     show_default=True,
     help="How long offset_commits, group_events and log_offsets are kept, in whole days.",
 )

@@ -47,7 +47,12 @@ def _option(
 ) -> Callable[[Command], Command]:
     """An option, from the JSON schema of a setting."""
     # The description of a setting without a default states the behaviour without a value.
-    attributes: dict[str, Any] = {"default": default or None, "metavar": metavar}
+    shown = None if default == "" else default
+    attributes: dict[str, Any] = {
+        "default": shown,
+        "show_default": shown is not None,
+        "metavar": metavar,
+    }
     value: dict[str, Any] = schema.get("anyOf", [schema])[0]
     match value:
         case {"type": "boolean"}:
@@ -57,7 +62,7 @@ def _option(
         case {"enum": choices}:
             attributes["type"] = click.Choice(choices)
     declared = f"--{name.replace('_', '-')}"
-    return option(declared, help=description, show_default=bool(default), **attributes)
+    return option(declared, help=description, **attributes)
 
 
 @click.command()

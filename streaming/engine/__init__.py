@@ -1,4 +1,4 @@
-"""The work of `foreachBatch`: a micro-batch is planned, and written table by table.
+"""Applies micro-batches to the tables, for `foreachBatch`.
 
-Imports `tables` and `kafka`; not `source`, `reload` or `lag`.
+Imports `tables`; not `source`, `reload` or `lag`.
 """

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.columns import in_ms, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.group_rows import (
     MEMBER_STATE_COLUMNS,
@@ -17,7 +18,6 @@ from coordinator_state.apply.group_rows import (
     decoded_records,
     restored_groups,
 )
-from coordinator_state.apply.stored import in_ms, stored_names
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupRecord, GroupState
 from coordinator_state.replay.groups import NO_RECORD_OFFSET

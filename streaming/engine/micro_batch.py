@@ -94,13 +94,13 @@ class MicroBatchApply:
         read_at = datetime.now(timezone.utc)
         is_first = self._state is None
         state = self._begin(query_id) if self._state is None else self._state
-        ready = self._reloading.ready(rows, self.progress)
+        ready = self._reloading.take(rows, self.progress)
         state.forget(ready.replaced)
         with _garbage_collection_paused():
             applied = self._applied(ready, state)
         writes = TableWrites(self.writer, self.progress, ready.replaced, self.fault)
         is_pending_changed = is_first or not applied.pending_offsets.equals(state.pending)
-        writes.write(applied, ready.log_starts, is_pending_changed=is_pending_changed)
+        writes.write(applied, ready.from_offsets, is_pending_changed=is_pending_changed)
         state.update(applied)
         self.progress.finish_reload(ready.replaced, read_at)
         read = self.progress.advance(

@@ -1,7 +1,7 @@
 """Second decoding of quarantined records, which moves them to their tables.
 
 A newer release may know more record types and decode records that an older release could not. It
-builds their groups again from `coordinator_records`, which has the last record of each key, and
+rebuilds their groups from `coordinator_records`, which has the last record of each key, and
 from the offsets in the tables. A coordinator builds the same groups from the compacted log.
 
 The outcome of a quarantined offset is not always known. `offset_commits` has a later tombstone of
@@ -55,7 +55,7 @@ class Redecoded:
 
     `applied` and `superseded` records have left the quarantine. `waiting` counts offsets that can
     be decoded but whose outcome is unknown, by log partition; they need a reload. `undecodable`
-    counts all other records, by reason. `groups` is the number of groups that were built again.
+    counts all other records, by reason. `groups` is the number of rebuilt groups.
     """
 
     applied: int = 0

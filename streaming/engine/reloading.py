@@ -1,7 +1,7 @@
 """Reload of log partitions: their rows are held in memory until the log is read to its end.
 
 Until then the tables keep the old rows, and `load_progress` says `loading`. The held rows are lost
-when the process stops; the next run then starts the reload again.
+when the process stops; the next run then restarts the reload.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ReadyRows:
     replaced: dict[int, int] = field(default_factory=dict)
 
     @property
-    def log_starts(self) -> dict[int, int]:
-        """The record offset from which each log partition was read."""
+    def from_offsets(self) -> dict[int, int]:
+        """The first record offset that was read of each log partition."""
         return {report["log_partition"]: report["from_offset"] for report in self.reports}
 
 
@@ -75,10 +75,10 @@ class Reloading:
         self._compacts = compacts
         self._held: dict[int, _Held] = {}
 
-    def ready(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
-        """The rows of a micro-batch that are neither applied nor of an unfinished reload.
+    def take(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
+        """Hold the rows of unfinished reloads; return the other rows that are not applied yet.
 
-        Rows of an unfinished reload are held until it is complete.
+        Sets the high watermarks of reloading log partitions in `progress`.
 
         Raises:
             ConfigurationError: the micro-batch starts after the next offset of a log partition.
@@ -100,7 +100,7 @@ class Reloading:
             return ReadyRows(rows=rows, reports=reports)
         is_held = pc.is_in(rows["log_partition"], pa.array(under_way, pa.int32()))
         held_rows = rows.filter(is_held)
-        applied = [rows.filter(pc.invert(is_held))]
+        ready_rows = [rows.filter(pc.invert(is_held))]
         reports = [report for report in reports if report["log_partition"] not in under_way]
         replaced: dict[int, int] = {}
         for report in held_now:
@@ -122,10 +122,10 @@ class Reloading:
                 )
                 continue
             del self._held[log_partition]
-            applied.append(pa.Table.from_batches(held.rows.release(), rows.schema))
+            ready_rows.append(pa.Table.from_batches(held.rows.release(), rows.schema))
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
-        return ReadyRows(rows=pa.concat_tables(applied), reports=reports, replaced=replaced)
+        return ReadyRows(rows=pa.concat_tables(ready_rows), reports=reports, replaced=replaced)
 
 
 def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:

@@ -30,10 +30,11 @@ from streaming.tables.writer import Writer
 class TableWrites:
     """Writes to the tables of a folder; `progress` keeps their versions.
 
-    `replaced` has the log partitions whose reload is complete. In tables of keys and the
-    quarantine, the written rows replace all their rows. Tables of history get only the rows from
-    the record offset in `replaced` on. `rows` has the number of written rows by table. `fault` is
-    called with the name of each table right after its write; tests crash there.
+    `replaced` maps each log partition whose reload is complete to the first record offset that the
+    tables of history lack: they get only rows from there on. In tables of keys and the quarantine,
+    the written rows replace all rows of these log partitions, except quarantined rows about lost
+    records. `rows` has the number of written rows by table. `fault` is called with the name of each
+    table right after its write; tests crash there.
     """
 
     writer: Writer
@@ -43,11 +44,11 @@ class TableWrites:
     rows: dict[str, int] = field(default_factory=dict)
 
     def write(
-        self, applied: Applied, log_starts: Mapping[int, int], *, is_pending_changed: bool
+        self, applied: Applied, from_offsets: Mapping[int, int], *, is_pending_changed: bool
     ) -> None:
         """Write the changes of a micro-batch, table by table.
 
-        `log_starts` has the first record offset of each replaced log partition.
+        `from_offsets` has the first record offset that was read of each log partition.
         """
         changed = applied.group_offsets
         self.merge(GROUP_OFFSETS, changed, guard=GUARD_OFFSET, deletes="is_tombstone")
@@ -55,7 +56,7 @@ class TableWrites:
         self.groups(applied.groups, applied.group_members)
         self._history(OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset")
         self._history(GROUP_EVENTS, applied.group_events, "record_offset")
-        self._quarantine(applied.quarantine, log_starts)
+        self._quarantine(applied.quarantine, from_offsets)
         if is_pending_changed or self.replaced:
             version = self.writer.overwrite(PENDING_OFFSETS, applied.pending_offsets)
             self._wrote(PENDING_OFFSETS, version, applied.pending_offsets.num_rows)
@@ -75,9 +76,8 @@ class TableWrites:
     ) -> None:
         """MERGE rows with times in milliseconds; see `Writer.merge`."""
         if rows.num_rows or self.replaced:
-            replaced = list(self.replaced)
             version = self.writer.merge(
-                table, rows, guard=guard, deletes=deletes, replaced=replaced
+                table, rows, guard=guard, deletes=deletes, replaced=self.replaced
             )
             self._wrote(table, version, rows.num_rows)
         self.fault(table.name)
@@ -88,9 +88,9 @@ class TableWrites:
             rows = rows.filter(pc.invert(is_below(rows, column, self.replaced)))
         self._append(table, rows)
 
-    def _quarantine(self, rows: pa.Table, log_starts: Mapping[int, int]) -> None:
+    def _quarantine(self, rows: pa.Table, from_offsets: Mapping[int, int]) -> None:
         if self.replaced:
-            replaced_from = {p: log_starts[p] for p in self.replaced}
+            replaced_from = {p: from_offsets[p] for p in self.replaced}
             version = self.writer.delete_from(QUARANTINE, replaced_from)
             self.progress.table_versions[QUARANTINE.name] = version
         self._append(QUARANTINE, rows)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from coordinator_state.apply.collected import Collected, GroupId, group_ids
+from coordinator_state.apply.columns import in_ms, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA, without
 from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyState
-from coordinator_state.apply.stored import in_ms, stored_names
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics

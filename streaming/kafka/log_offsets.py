@@ -83,7 +83,7 @@ class LogOffsetsClient(RetryingClient):
     """Samples the logs of topic partitions; see `RetryingClient` for the errors."""
 
     def sample(self, partitions: Collection[TopicPartition]) -> list[LogOffsets]:
-        """Sample these partitions; each has an answer, whatever its state."""
+        """Sample these partitions: one answer for each, also for unavailable ones."""
         return self.with_retries(lambda: self._sample(partitions)) if partitions else []
 
     def end_markers(

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.stored import TIMESTAMP, nullable, schema_of
+from coordinator_state.apply.columns import TIMESTAMP, nullable, schema_of
 from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics

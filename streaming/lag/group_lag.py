@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.stored import nullable, schema_of
+from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.lag.log_samples import Logs, epoch_ms

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_state.apply.stored import nullable, schema_of
+from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import (
     PartitionFacts,
@@ -51,10 +51,9 @@ def partition_statuses(
     *,
     at: datetime | None = None,
     group_ids: Collection[str] | None = None,
-    rules: StatusRules | None = None,
 ) -> pa.Table:
     """The status of each group in each partition with a committed offset."""
-    rows = judged_partitions(reader, at or reader.moment, group_ids, rules or StatusRules())
+    rows = judged_partitions(reader, at or reader.moment, group_ids, StatusRules())
     return pa.Table.from_pylist(rows, PARTITION_STATUS)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.stored import TIMESTAMP
+from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.log_samples import epoch_ms
 from streaming.lag.sample_runs import CONFIRM_EVERY

@@ -81,10 +81,6 @@ def epoch_ms(times: pa.ChunkedArray) -> Any:
     return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64()).to_numpy()
 
 
-def _offsets(column: pa.ChunkedArray) -> Int64s:
-    return pc.fill_null(column, UNKNOWN).to_numpy().astype(np.int64)
-
-
 def _texts(column: pa.ChunkedArray) -> Any:
     """A column of few distinct texts as objects; equal texts share one object."""
     encoded = column.combine_chunks().dictionary_encode()

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.stored import TIMESTAMP
+from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS

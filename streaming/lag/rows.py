@@ -1,7 +1,8 @@
 """The rows of the computed views of lag and status, one class per view.
 
 A class declares the columns of its view, once for Python and for Arrow (`schema_of`); in Arrow all
-columns of a view are nullable. The README and docs/ describe each column. None stands for null.
+columns of a view are nullable. `LagTotalsRow` has only the types of the result of `lag_totals`. The
+README and docs/ describe each column. None stands for null.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from coordinator_state.apply.stored import Int32
+from coordinator_state.apply.columns import Int32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

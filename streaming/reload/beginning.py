@@ -5,7 +5,7 @@ says which records are lost. `load_progress` moves each log partition back to th
 to which its history is still right, in state `loading`.
 
 After a crash before that last write, the next start rolls the other tables back and finds the
-reason again. After a later crash, the reload starts again from the log start.
+reason again. After a later crash, the reload restarts from the log start.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
 
 
 def _quarantine_lost(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
-    """Add rows about lost records; a reload that starts again adds them once."""
+    """Add rows about lost records; a restarted reload adds them once."""
     is_lost = pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
     known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
     written = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}

@@ -104,7 +104,7 @@ def _doubts(
     delete_retention_ms: int,
     now: datetime,
 ) -> Iterator[Doubt]:
-    """At most one reason; an unfinished reload starts again."""
+    """At most one reason; an unfinished reload restarts."""
     if not row.is_begun:
         return
     topic = log.description

@@ -42,7 +42,7 @@ def beating(
                     "%(job)s failed (%(error)s); retrying later",
                     {"job": name, "error": first_line(error)},
                 )
-                logger.debug("trace of the warning above", exc_info=True)
+                logger.debug("traceback of the warning above", exc_info=True)
             at = max(at + interval.total_seconds(), time.monotonic())
 
     thread = threading.Thread(target=beat, name=name)

@@ -50,5 +50,5 @@ def background_jobs(
             monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention))
 
         interval = parse_interval(settings.upkeep_interval)
-        jobs.append(Job("upkeep", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
+        jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
     return jobs

@@ -1,4 +1,4 @@
-"""Checks beside a running query whether it must restart or end."""
+"""Checks, beside a running query, that decide on its restart or end."""
 
 from __future__ import annotations
 

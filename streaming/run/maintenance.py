@@ -10,10 +10,10 @@ from datetime import datetime, timedelta, timezone
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
+from streaming.tables.maintenance import TableMaintenance, maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
-from streaming.tables.upkeep import TableUpkeep, upkeep
 from streaming.tables.writer_epoch import WriterEpoch
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def maintain(
     *,
     history_retention: timedelta,
     snapshot_retention: timedelta | None = None,
-) -> Iterator[TableUpkeep]:
+) -> Iterator[TableMaintenance]:
     """Maintain a folder that no `run` on this machine is writing to, table by table.
 
     A folder of an earlier release is migrated first.
@@ -50,7 +50,7 @@ def maintain(
         if snapshot_retention is not None:
             keep_snapshots(epoch, snapshot_retention)
         errors = []
-        for done in upkeep(epoch, history_retention, now=datetime.now(timezone.utc)):
+        for done in maintain_tables(epoch, history_retention, now=datetime.now(timezone.utc)):
             yield done
             errors += [done.error] if done.error else []
     if errors:
@@ -67,7 +67,7 @@ def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> b
     """
     is_complete = True
     try:
-        for done in upkeep(epoch, history_retention, now=datetime.now(timezone.utc)):
+        for done in maintain_tables(epoch, history_retention, now=datetime.now(timezone.utc)):
             if done.error:
                 logger.warning("%(error)s; retrying later", {"error": done.error})
                 is_complete = False

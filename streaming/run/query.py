@@ -361,12 +361,12 @@ def _wait(
             stop.wait(_POLL_S)
         error = query.exception()
     finally:
-        stop_was_asked = any(event.is_set() for event in events)
+        is_stopping = any(event.is_set() for event in events)
         with stoppable.lock:
             stoppable.is_ended = True
         query.stop()
     if stoppable.error is not None:
         # A worker's error is raised in the driver where the micro-batch collects its rows.
         raise own_error(str(stoppable.error)) or stoppable.error
-    if error is not None and not stop_was_asked:
+    if error is not None and not is_stopping:
         raise own_error(str(error)) or disk_full(str(error)) or error

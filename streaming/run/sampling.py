@@ -79,7 +79,7 @@ class LogOffsetsSampling:
                 logger.warning(
                     "cannot sample log offsets: %(error)s; retrying", {"error": first_line(error)}
                 )
-                logger.debug("trace of the warning above", exc_info=True)
+                logger.debug("traceback of the warning above", exc_info=True)
             self._is_failing = True
         else:
             if self._is_failing:

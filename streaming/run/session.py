@@ -52,7 +52,6 @@ _SPARK_CONF = Path(__file__).with_name("spark_conf")
 def build_session(
     *,
     master: str = "local[2]",
-    app_name: str = "coordinator-state",
     warehouse: Path | None = None,
     with_delta: bool = False,
     with_hive: bool = False,
@@ -64,7 +63,6 @@ def build_session(
 
     Args:
         master: Spark's master URL.
-        app_name: the name of the Spark application.
         warehouse: the folder for tables without a location.
         with_delta: add Delta's jars and extensions. The query itself writes tables without Spark.
             The jars come from the project's cache, so a second start needs no network.
@@ -85,7 +83,7 @@ def build_session(
         os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName(app_name)
+    builder = SparkSession.builder.master(master).appName("coordinator-state")
     settings = dict(_SETTINGS)
     settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
     if with_delta:

@@ -24,7 +24,7 @@ from pydantic import (
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.source import MOST_RECORDS_PER_TRIGGER
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import DEFAULT_HISTORY_RETENTION, parse_interval
 from streaming.tables.locations import local_path
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
@@ -93,7 +93,7 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    # Other commands have the options without a description, too: streaming/cli/options.py.
+    # Other commands share the options without a description: streaming/cli/options.py.
     bootstrap_servers: BootstrapServers
     tables: str = Field(min_length=1)
     checkpoint: Annotated[str, _metavar("DIR")] = Field(
@@ -113,7 +113,7 @@ class RunSettings(BaseModel):
         default="1 hour",
         description="How long snapshots can be read (show --as-of, past moments on the page).",
     )
-    history_retention: Interval = "7 days"
+    history_retention: Interval = DEFAULT_HISTORY_RETENTION
     upkeep_interval: IntervalOrOff = Field(
         default="10 minutes",
         description="Time between two rounds of maintenance, which deletes old files and compacts "

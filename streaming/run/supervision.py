@@ -84,7 +84,7 @@ class Supervisor:
                         "count": "" if is_outage else f" ({self.failures} of {self.max_restarts})",
                     },
                 )
-                logger.debug("trace of the warning above", exc_info=True)
+                logger.debug("traceback of the warning above", exc_info=True)
             if self.stop.wait(pause_s):
                 return None
 

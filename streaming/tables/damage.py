@@ -264,7 +264,7 @@ class _DeltaLog:
         if self._is_missing:
             raise TablesUnavailable(
                 f"{self._folder} is missing: restore it from a backup, or move {self.tables} away "
-                "and start `run` to load the log again"
+                "and start `run`, which loads the log from its start"
             )
         if self.newest_version is None or version > self.newest_version:
             return False
@@ -280,8 +280,8 @@ class _DeltaLog:
 def _damaged(where: Path) -> TablesUnavailable:
     return TablesUnavailable(
         f"{where} or a file that it names is damaged, and is too old for a repair after a power "
-        "loss: restore the folder from a backup, or move it away and start `run` to load the log "
-        "again"
+        "loss: restore the folder from a backup, or move it away and start `run`, which loads the "
+        "log from its start"
     )
 
 

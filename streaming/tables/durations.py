@@ -6,6 +6,8 @@ import re
 from datetime import timedelta
 from typing import Final
 
+DEFAULT_HISTORY_RETENTION: Final = "7 days"
+
 DURATION_FORM: Final = "60s, 5m, 1h or 7d"
 _DURATION: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

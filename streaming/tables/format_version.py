@@ -39,6 +39,6 @@ def require_migratable(tables: str, found: str) -> None:
         )
     if int(found) < OLDEST_MIGRATABLE:
         raise ConfigurationError(
-            f"{has}, which cannot be migrated, because they replay groups by other rules: load "
-            "the log again by `run` with a new folder for --tables and for --checkpoint"
+            f"{has}, which cannot be migrated, because they replay groups by other rules: start "
+            "`run` with new folders for --tables and --checkpoint"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -78,23 +78,7 @@ class Progress:
 
 _MAX_CLOCK_DIFFERENCE = timedelta(days=1)
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_COLUMNS = (
-    "state",
-    "next_offset",
-    "high_watermark",
-    "leader_epoch",
-    "records_read",
-    "records_applied",
-    "records_superseded",
-    "records_ignored",
-    "records_quarantined",
-    "records_pending",
-    "records_unaccounted",
-    "bytes_read",
-    "current_at",
-    "reload_reason",
-    "reloaded_at",
-)
+_COLUMNS = tuple(one.name for one in fields(Progress) if one.name != "has_caught_up")
 
 
 @dataclass(slots=True)

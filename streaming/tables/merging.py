@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
-from coordinator_state.apply.stored import column_of
+from coordinator_state.apply.columns import columns_of, nullable
 from streaming.tables.schemas import Table
 
 
@@ -28,16 +28,10 @@ def merge_rows(
 
     `keys` are the keys of the table's rows; only a MERGE with deletions needs them.
     """
-    rows = source
-    for field in table.schema:
-        # A source row that deletes has only its key; its other columns are null.
-        column = column_of(source, field)
-        index, nullable = rows.schema.get_field_index(field.name), field.with_nullable(True)
-        rows = (
-            rows.append_column(nullable, column)
-            if index < 0
-            else rows.set_column(index, nullable, column)
-        )
+    # A source row that deletes has only its key; its other columns are null.
+    rows = columns_of(source, nullable(table.schema))
+    for name in {guard, deletes} - {None, *rows.column_names}:
+        rows = rows.append_column(name, source[name])
     if deletes is not None and keys is not None:
         # delta-rs 1.6 treats an unmatched row that is not inserted as all-null, so a deletion
         # without a row to delete is left out.

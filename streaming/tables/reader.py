@@ -282,7 +282,8 @@ class TableReader:
         first = _begins_at(progress)
         if as_of < first:
             raise ConfigurationError(
-                f"{self.tables} has nothing as of {as_of}: its tables begin at {first.isoformat()}"
+                f"{self.tables} has no snapshot as of {as_of}: its tables begin at "
+                f"{first.isoformat()}"
             )
 
 
@@ -358,13 +359,13 @@ def _load_as_of(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
     newest = progress.version()
     if isinstance(as_of, int) and as_of > newest:
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of}: the newest version is {newest}"
+            f"{tables} has no snapshot as of {as_of}: the newest version is {newest}"
         )
     try:
         progress.load_as_version(as_of)
     except (DeltaError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of}: {delta.error_text(error)}"
+            f"{tables} has no snapshot as of {as_of}: {delta.error_text(error)}"
         ) from error
 
 
@@ -375,7 +376,7 @@ def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Tab
         if as_of is None:
             raise
         raise ConfigurationError(
-            f"{tables} has nothing as of {as_of} any more: `run --snapshot-retention` sets how "
+            f"{tables} has no snapshot as of {as_of} any more: `run --snapshot-retention` sets how "
             "long snapshots are kept"
         ) from error
 

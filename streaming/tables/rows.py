@@ -1,4 +1,4 @@
-"""The rows of the tables that no micro-batch computes, one class per table.
+"""The rows of the tables that `coordinator_state.apply` does not compute, one class per table.
 
 A class declares the columns of its table, as those of `coordinator_state.apply.rows` do.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypedDict
 
-from coordinator_state.apply.stored import Int32
+from coordinator_state.apply.columns import Int32
 
 
 class LastNotice(TypedDict):

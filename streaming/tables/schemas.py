@@ -16,6 +16,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from coordinator_state.apply.columns import schema_of
 from coordinator_state.apply.rows import (
     CommittedOffsetRow,
     CoordinatorRecordRow,
@@ -26,7 +27,6 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
-from coordinator_state.apply.stored import schema_of
 from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
 
 FORMAT_VERSION = "6"
@@ -169,5 +169,3 @@ ALL_TABLES = (LOG_OFFSETS, *TABLES)
 
 KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)
 """The tables of current state: at most one row for each key."""
-
-APPEND_TABLES = (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE)

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.merge import merged
-from coordinator_state.apply.stored import columns_of
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows

@@ -54,7 +54,6 @@ from streaming.views.snapshot import Snapshot
 
 T = TypeVar("T")
 GroupOrTopic = Literal["group", "topic"]
-GroupOrPartition = Literal["group", "partition"]
 
 
 class Rows(Sequence[T], Generic[T]):
@@ -225,7 +224,7 @@ class CoordinatorTables:
     def expiring_offsets(
         self, group: str | None = None, *, retention: timedelta | None = None
     ) -> Rows[ExpiringOffsetRow]:
-        """When committed offsets expire, soonest first; `retention` overrides the cluster's."""
+        """The expiry of committed offsets, soonest first; `retention` overrides the cluster's."""
         retention_ms = None if retention is None else retention // timedelta(milliseconds=1)
         found = expiring_offsets(self.reader, retention_ms, group_ids=_only(group))
         return Rows(found, ExpiringOffsetRow)

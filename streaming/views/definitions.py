@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import pyarrow as pa
 
-from coordinator_state.apply.stored import Int32, nullable, schema_of
+from coordinator_state.apply.columns import Int32, nullable, schema_of
 from streaming.lag.expiring_offsets import EXPIRING_OFFSETS
 from streaming.lag.group_lag import GROUP_LAG
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS

@@ -12,7 +12,7 @@ from deltalake.table import TableOptimizer
 
 from streaming.cli.main import main
 from streaming.source import coordinator_log
-from streaming.tables import creation, upkeep, writer_epoch
+from streaming.tables import creation, maintenance, writer_epoch
 from streaming.tables.schemas import Table
 from streaming.tables.writer import Writer
 from tests.kills.fault_points import (
@@ -73,9 +73,11 @@ def _patch() -> None:
         vars(writer_epoch)["_write_fence"], lambda *_: FENCE
     )
     vars(creation)["DeltaTable"] = _CreatedTable
-    vars(upkeep)["DeltaTable"] = _TidiedTable
-    vars(upkeep)["_delete"] = with_points(vars(upkeep)["_delete"], lambda *_: DELETION_OF_FILES)
-    vars(upkeep)["MOST_SMALL_FILES"] = _FEW_FILES
+    vars(maintenance)["DeltaTable"] = _TidiedTable
+    vars(maintenance)["_delete"] = with_points(
+        vars(maintenance)["_delete"], lambda *_: DELETION_OF_FILES
+    )
+    vars(maintenance)["MOST_SMALL_FILES"] = _FEW_FILES
     vars(coordinator_log)["CoordinatorLogDataSource"] = KilledLogDataSource
 
 

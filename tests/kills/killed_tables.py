@@ -29,7 +29,7 @@ _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 _BUSY = (
     *("--lag-interval", "1 second", "--upkeep-interval", "2 seconds"),
     *("--history-retention", f"{HISTORY_RETENTION.days} days"),
-    # Longer than any write takes; upkeep deletes older files that no version knows of.
+    # Longer than any write takes; maintenance deletes older files that no version knows of.
     *("--snapshot-retention", "15 seconds"),
 )
 _CONTINUOUS = ("--trigger", "200 milliseconds")
@@ -41,7 +41,7 @@ _TO_POINT_S = 300.0
 
 
 def is_kept(day: date | None) -> bool:
-    """Whether history of that day is kept, which upkeep may not have come to yet."""
+    """Whether history of that day is kept, which maintenance may not have come to yet."""
     return day is None or day >= datetime.now(timezone.utc).date() - HISTORY_RETENTION
 
 
@@ -107,7 +107,7 @@ class KilledTables:
             raise self._ended(process)
 
     def rows(self) -> Rows:
-        """The rows of every table; history is that of the days that upkeep keeps."""
+        """The rows of every table; history is that of the days that maintenance keeps."""
         return table_rows(self.path, lambda row: is_kept(row.get("day")))
 
     def doubled_samples(self) -> list[str]:

@@ -33,7 +33,15 @@ from streaming.reload.doubts import Doubt
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import APPEND_TABLES, LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES
+from streaming.tables.schemas import (
+    GROUP_EVENTS,
+    LOAD_PROGRESS,
+    LOST,
+    LOST_REASON_PREFIX,
+    OFFSET_COMMITS,
+    QUARANTINE,
+    TABLES,
+)
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
@@ -158,7 +166,7 @@ def _load(
         if choose.random() < 0.5:
             _interrupt(tables, history, batch, number, query, choose)
             if choose.random() < 0.3:
-                for table in APPEND_TABLES:
+                for table in (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE):
                     DeltaTable(table.path(tables)).optimize.compact()
             apply = _start(tables, history)
             if choose.random() < 0.3:

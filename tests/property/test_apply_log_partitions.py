@@ -89,3 +89,5 @@ def test_a_set_of_log_partitions_gives_what_each_gives_alone(
         chain.from_iterable(applied.warnings for applied in alone), key=repr
     )
     assert together.counts == RecordCounts.total([applied.counts for applied in alone])
+    newest = (applied.newest_timestamps.items() for applied in alone)
+    assert together.newest_timestamps == dict(chain.from_iterable(newest))

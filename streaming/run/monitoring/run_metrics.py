@@ -48,7 +48,7 @@ class RunMetrics:
             ["error"],
             registry=registry,
         )
-        self.upkeep = Counter(
+        self.maintenance = Counter(
             "coordinator_state_run_upkeep",
             "Rounds of maintenance of the tables",
             ["outcome"],
@@ -61,7 +61,7 @@ class RunMetrics:
             registry=registry,
         )
         for outcome in ("done", "failed"):
-            self.upkeep.labels(outcome)
+            self.maintenance.labels(outcome)
             self.sampling.labels(outcome)
         self.samples_dropped = Counter(
             "coordinator_state_run_samples_dropped",
@@ -94,7 +94,7 @@ class RunMetrics:
 
     def maintained(self, is_done: bool) -> None:
         """Count a round of maintenance."""
-        self.upkeep.labels("done" if is_done else "failed").inc()
+        self.maintenance.labels("done" if is_done else "failed").inc()
 
     def sampled(self, is_done: bool) -> None:
         """Count a sample of the logs."""

@@ -48,7 +48,7 @@ class RunMonitor:
 
     @contextmanager
     def query(self) -> Iterator[None]:
-        """Record that a query runs while the block does, and why it failed."""
+        """Record the query as running during the block, and its error if it fails."""
         if self._state != STARTING:
             self.metrics.restarts.inc()
         self._state = RUNNING

@@ -15,10 +15,10 @@ class Slots:
     """Slots for operations of one kind.
 
     Args:
-        what: the name of the operations in the message of `Busy`.
-        at_once: how many run at once.
-        waiting: how many more may wait.
-        wait_s: how long one waits at most.
+        what: the operations, as the message of `Busy` names them.
+        at_once: the maximum number of running operations.
+        waiting: the maximum number of queued operations.
+        wait_s: the maximum time in the queue.
     """
 
     def __init__(self, what: str, at_once: int, *, waiting: int = 0, wait_s: float = 0) -> None:

@@ -92,7 +92,8 @@ class TestShow:
             in call("show", "groups", "--tables", tables, "--as-of", "noon", exit_code=2).stderr
         )
         refused = call("show", "groups", "--tables", tables, "--as-of", "99", exit_code=2)
-        assert refused.stderr == f"Error: {tables} has nothing as of 99: the newest version is 2\n"
+        said = f"Error: {tables} has no snapshot as of 99: the newest version is 2\n"
+        assert refused.stderr == said
 
 
 class TestOffsets:

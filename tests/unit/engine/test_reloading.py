@@ -1,11 +1,89 @@
-"""Records that were applied before are left out."""
+"""The rows that a micro-batch applies: not those applied before, nor of an unfinished reload."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from datetime import datetime, timezone
+from typing import Any
 
-from streaming.engine.reloading import is_below
-from tests.support.logs.log_rows import places
+import pyarrow as pa
+import pytest
+
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.reloading import ReadyRows, Reloading, is_below
+from streaming.errors import ConfigurationError
+from streaming.tables.load_progress import LoadProgress, Progress
+from tests.support.logs.log_rows import commit, places, table_of
+
+NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+
+
+def progress_of(**rows: Progress) -> LoadProgress:
+    """Progress rows by `p<log partition>`."""
+    progress = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    progress.rows.update({int(name[1:]): row for name, row in rows.items()})
+    return progress
+
+
+def read(
+    reloading: Reloading,
+    progress: LoadProgress,
+    log_partition: int,
+    from_offset: int,
+    to_offset: int,
+    *,
+    high_watermark: int | None = None,
+) -> ReadyRows:
+    """Take a micro-batch of one commit for each record offset."""
+    rows = [commit(at, at, log_partition=log_partition) for at in range(from_offset, to_offset)]
+    report: dict[str, Any] = {
+        "row_kind": "progress",
+        "log_partition": log_partition,
+        "from_offset": from_offset,
+        "record_offset": to_offset,
+        "high_watermark": to_offset if high_watermark is None else high_watermark,
+        "records_read": len(rows),
+        "records_superseded": 0,
+        "bytes_read": 10,
+    }
+    return reloading.take(table_of([*rows, report]), progress)
+
+
+def record_offsets(ready: ReadyRows) -> list[int]:
+    found: list[int] = ready.rows["record_offset"].to_pylist()
+    return found
+
+
+def test_rows_that_were_applied_are_left_out() -> None:
+    progress = progress_of(p7=Progress(next_offset=5, current_at=NOW))
+
+    ready = read(Reloading(compacts=False), progress, 7, 3, 8)
+
+    assert record_offsets(ready) == [5, 6, 7]
+    assert (ready.replaced, ready.from_offsets) == ({}, {7: 3})
+
+
+def test_a_gap_is_refused() -> None:
+    progress = progress_of(p7=Progress(next_offset=5, current_at=NOW))
+
+    with pytest.raises(ConfigurationError, match=r"continue at record offset 5, .* at 6"):
+        read(Reloading(compacts=False), progress, 7, 6, 8)
+
+
+def test_a_reload_is_held_until_its_end_and_has_one_report() -> None:
+    reloading = Reloading(compacts=False)
+    progress = progress_of(p7=Progress(next_offset=5, current_at=NOW, reload_reason="truncated"))
+
+    first = read(reloading, progress, 7, 0, 2, high_watermark=4)
+
+    assert (record_offsets(first), first.reports) == ([], [])
+    assert progress.rows[7].high_watermark == 4
+
+    second = read(reloading, progress, 7, 2, 4)
+
+    assert record_offsets(second) == [0, 1, 2, 3]
+    assert (second.replaced, second.from_offsets) == ({7: 5}, {7: 0})
+    (report,) = second.reports
+    assert (report["records_read"], report["bytes_read"], report["record_offset"]) == (4, 20, 4)
 
 
 def test_each_row_has_the_bound_of_its_own_log_partition() -> None:

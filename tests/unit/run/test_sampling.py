@@ -25,9 +25,9 @@ from streaming.run.sampling import LogOffsetsSampling
 from streaming.tables import folder as tables_folder
 from streaming.tables import writer as writer_module
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.maintenance import maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.upkeep import upkeep
 from streaming.tables.writer import Writer
 from tests.support.brokers.object_store import served_object_store
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
@@ -294,7 +294,7 @@ def ends_in(tables: str) -> list[int]:
 def test_samples_are_written_once_whatever_a_commit_reports(
     tables: str, failures: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A done commit that reports a failure is followed by more samples, and by upkeep."""
+    """A done commit that reports a failure is followed by more samples, and by maintenance."""
     sampling = sampling_of(tables)
     growing_log(sampling, monkeypatch)
     sampling.sample()
@@ -302,7 +302,11 @@ def test_samples_are_written_once_whatever_a_commit_reports(
         fail(monkeypatch, when)
         sampling.sample()
         heal(monkeypatch)
-        list(upkeep(sampling.writer.epoch, timedelta(days=7), now=datetime.now(timezone.utc)))
+        list(
+            maintain_tables(
+                sampling.writer.epoch, timedelta(days=7), now=datetime.now(timezone.utc)
+            )
+        )
     sampling.sample()
     sampling.sample()
     sampling.close()

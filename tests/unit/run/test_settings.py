@@ -61,6 +61,22 @@ def test_every_setting_is_an_option_and_every_option_a_setting_or_of_the_termina
     assert options - set(RunSettings.model_fields) == of_the_terminal
 
 
+def test_an_option_has_the_type_the_default_and_the_range_of_its_setting() -> None:
+    options: dict[str | None, Any] = {o.name: o for o in COMMANDS["run"].params}
+
+    assert isinstance(options["history"].type, click.Choice)
+    assert (options["history"].type.choices, options["history"].default) == (
+        ("off", "sampled", "all"),
+        "sampled",
+    )
+    port = options["http_port"].type
+    assert isinstance(port, click.IntRange)
+    assert (port.min, port.max) == (0, 65_535)
+    assert options["lag_interval"].metavar == "INTERVAL"
+    assert options["catalog"].metavar == "[CATALOG.]DATABASE"
+    assert options["available_now"].is_flag
+
+
 @pytest.mark.parametrize(
     ("folders", "tables", "checkpoint"),
     [

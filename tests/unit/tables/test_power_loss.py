@@ -21,6 +21,7 @@ from streaming.lag.unwritten_samples import rows_of
 from streaming.tables import delta
 from streaming.tables.creation import keep_snapshots
 from streaming.tables.folder import locked
+from streaming.tables.maintenance import MOST_SMALL_FILES, maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -32,7 +33,6 @@ from streaming.tables.schemas import (
     TABLES,
     Table,
 )
-from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call
 from tests.support.tables.every_table import apply_next, assert_undisturbed, create, micro_batches
@@ -81,7 +81,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> str:
     tables = tables_of(tmp_path_factory.mktemp("compacted"), MOST_SMALL_FILES + 1)
-    list(upkeep(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
+    list(maintain_tables(WriterEpoch.current(tables), NOW - NOW.replace(year=1), now=NOW))
     assert DeltaTable(OFFSET_COMMITS.path(tables)).history()[0]["operation"] == "OPTIMIZE"
     return tables
 
@@ -167,7 +167,7 @@ def test_a_checkpoint_of_the_delta_log(tables: str, damage: Callable[[Path], Non
 
 
 @damages
-def test_files_that_upkeep_compacted(
+def test_files_that_maintenance_compacted(
     compacted: str, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """The snapshot is of the files before, which are there."""
@@ -214,14 +214,16 @@ def test_any_files_of_the_last_seconds(tmp_path: Path, seed: int) -> None:
     goes_on(tables, least=4)
 
 
-def test_a_log_that_upkeep_cleaned_is_whole(tables: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_maintenance_cleaned_is_whole(
+    tables: str, caplog: pytest.LogCaptureFixture
+) -> None:
     apply = start_apply(tables)
     for _ in range(4):
         for table in ALL_TABLES:
             DeltaTable(table.path(tables)).create_checkpoint()
         apply_next(apply)
     keep_snapshots(apply.writer.epoch, timedelta(0))
-    list(upkeep(apply.writer.epoch, timedelta(days=3650), now=NOW))
+    list(maintain_tables(apply.writer.epoch, timedelta(days=3650), now=NOW))
     assert not (log_of(tables, LOAD_PROGRESS) / f"{0:020}.json").exists()
     caplog.clear()
     goes_on(tables, least=7)
@@ -243,10 +245,10 @@ def test_entries_stay_until_their_checkpoint_is_on_the_disk(
     entries = set(Path(tables).rglob("_delta_log/*.json"))
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing)
-        done = list(upkeep(epoch, timedelta(days=3650), now=NOW))
+        done = list(maintain_tables(epoch, timedelta(days=3650), now=NOW))
     assert all("Input/output error" in one.error for one in done)
     assert entries <= set(Path(tables).rglob("_delta_log/*.json"))
-    assert not any(one.error for one in upkeep(epoch, timedelta(days=3650), now=NOW))
+    assert not any(one.error for one in maintain_tables(epoch, timedelta(days=3650), now=NOW))
     assert not entries <= set(Path(tables).rglob("_delta_log/*.json"))
 
 

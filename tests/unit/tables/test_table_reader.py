@@ -102,7 +102,7 @@ def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: 
 def test_as_of_what_was_never_there_is_one_line(tmp_path: Path, as_of: int | datetime) -> None:
     tables = create_tables(tmp_path)
 
-    with pytest.raises(ConfigurationError, match=f"{tables} has nothing as of") as caught:
+    with pytest.raises(ConfigurationError, match=f"{tables} has no snapshot as of") as caught:
         TableReader(tables, as_of=as_of)
     assert "\n" not in str(caught.value)
 
@@ -120,7 +120,7 @@ def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("1", "cannot be migrated, .*: load the log again"),
+        ("1", "cannot be migrated, .*: start `run`"),
         ("4", f"version 4, but this release reads {FORMAT_VERSION}: start `run`"),
         ("99", "which a newer release created; .*: upgrade coordinator-state"),
         ("x", "which a newer release created"),

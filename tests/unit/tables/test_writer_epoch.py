@@ -18,6 +18,7 @@ from streaming.errors import WriterFenced
 from streaming.run.maintenance import maintain
 from streaming.tables import writer as writer_module
 from streaming.tables.creation import keep_snapshots
+from streaming.tables.maintenance import MOST_SMALL_FILES, maintain_tables
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -30,7 +31,6 @@ from streaming.tables.schemas import (
     TABLES,
     Table,
 )
-from streaming.tables.upkeep import MOST_SMALL_FILES, upkeep
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
 from tests.support.brokers.object_store import served_object_store
 from tests.support.tables.every_table import apply_next, assert_undisturbed, create
@@ -208,7 +208,7 @@ def test_every_table_is_fenced(tmp_path: Path, table: Table) -> None:
     assert DeltaTable(table.path(tables)).version() == before
 
 
-def test_upkeep_of_an_older_run_ends(tmp_path: Path) -> None:
+def test_maintenance_of_an_older_run_ends(tmp_path: Path) -> None:
     tables = str(tmp_path)
     create(tables)
     older = start_apply(tables)
@@ -217,13 +217,13 @@ def test_upkeep_of_an_older_run_ends(tmp_path: Path) -> None:
     start_apply(tables)
     before = DeltaTable(OFFSET_COMMITS.path(tables)).version()
     with pytest.raises(WriterFenced):
-        list(upkeep(older.writer.epoch, timedelta(0), now=datetime.now(timezone.utc)))
+        list(maintain_tables(older.writer.epoch, timedelta(0), now=datetime.now(timezone.utc)))
     assert DeltaTable(OFFSET_COMMITS.path(tables)).version() == before
 
 
 @pytest.mark.long
-def test_upkeep_and_the_query_of_a_run_do_not_fence_each_other(tmp_path: Path) -> None:
-    """`maintain` beside a `run` in a store, and the upkeep of the `run` itself."""
+def test_maintenance_and_the_query_of_a_run_do_not_fence_each_other(tmp_path: Path) -> None:
+    """`maintain` beside a `run` in a store, and the maintenance of the `run` itself."""
     tables = str(tmp_path)
     create(tables)
     apply = start_apply(tables)
@@ -231,7 +231,7 @@ def test_upkeep_and_the_query_of_a_run_do_not_fence_each_other(tmp_path: Path) -
         apply_next(apply)
     begun = WriterEpoch.current(tables)
     apply_next(apply)
-    done = upkeep(begun, timedelta(days=36_500), now=datetime.now(timezone.utc))
+    done = maintain_tables(begun, timedelta(days=36_500), now=datetime.now(timezone.utc))
     compacted = {one.table: one.files_compacted for one in done if not one.error}
     assert compacted[OFFSET_COMMITS.name] > MOST_SMALL_FILES
     apply_next(apply)

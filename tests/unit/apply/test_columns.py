@@ -9,7 +9,17 @@ from typing import TypedDict
 import pyarrow as pa
 import pytest
 
-from coordinator_state.apply.stored import TIMESTAMP, Int32, columns_of, schema_in_ms, schema_of
+from coordinator_state.apply.columns import (
+    TIMESTAMP,
+    Int32,
+    columns_of,
+    in_ms,
+    schema_in_ms,
+    schema_of,
+    stored_names,
+    timestamps,
+)
+from tests.support.logs.log_rows import NOW_MS
 
 
 class Sent(TypedDict):
@@ -78,3 +88,21 @@ def test_times_and_days_are_made_from_milliseconds_and_missing_columns_are_null(
     assert row["record_timestamp"].isoformat() == "1970-01-02T00:00:00.001000+00:00"
     assert row["day"] == date(1970, 1, 2)
     assert row["value"] is None
+
+
+def test_a_time_that_a_reader_cannot_show_becomes_the_nearest_one() -> None:
+    column = timestamps(pa.chunked_array([[-(2**63), 0, None, 2**63 - 1]]))
+
+    years = [None if at is None else at.year for at in column.to_pylist()]
+    assert years == [1, 1970, None, 9999]
+
+
+def test_rows_of_a_table_are_read_back_in_milliseconds() -> None:
+    schema = pa.schema(
+        [schema_in_ms(Row).field(name) for name in ("group_id", "record_timestamp_ms")]
+    )
+    rows = pa.table({"group_id": ["g", "h"], "record_timestamp_ms": [NOW_MS, None]}, schema)
+    stored = pa.schema([schema_of(Row).field(name) for name in ("group_id", "record_timestamp")])
+
+    assert stored_names(schema) == stored.names
+    assert in_ms(columns_of(rows, stored), schema).equals(rows)

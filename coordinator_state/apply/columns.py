@@ -90,10 +90,10 @@ def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Times before year 1 or after 9999 become the nearest time that every reader can show.
     """
-    return pa.table([column_of(rows, field) for field in schema], schema=schema)
+    return pa.table([_column_of(rows, field) for field in schema], schema=schema)
 
 
-def column_of(rows: pa.Table, field: pa.Field) -> Any:
+def _column_of(rows: pa.Table, field: pa.Field) -> Any:
     """One column of a table; all null if the rows lack it."""
     if field.name in rows.column_names:
         return rows[field.name].cast(field.type)

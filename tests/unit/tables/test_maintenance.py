@@ -21,9 +21,9 @@ from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.errors import ConfigurationError
 from streaming.run.maintenance import maintain, maintain_beside_query
 from streaming.tables import folder as tables_folder
-from streaming.tables import upkeep as upkeep_of_tables
-from streaming.tables import writer, writer_epoch
+from streaming.tables import maintenance, writer, writer_epoch
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.maintenance import MOST_SMALL_FILES, TableMaintenance, maintain_tables
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -33,7 +33,6 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     Table,
 )
-from streaming.tables.upkeep import MOST_SMALL_FILES, TableUpkeep, upkeep
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import LOG_PARTITION, NOW_MS, commit, table_of
@@ -98,8 +97,8 @@ class Query:
     def epoch(self) -> WriterEpoch:
         return self.apply.writer.epoch
 
-    def upkeep(self) -> dict[str, TableUpkeep]:
-        done = upkeep(self.epoch, timedelta(days=7), now=NOW)
+    def maintain(self) -> dict[str, TableMaintenance]:
+        done = maintain_tables(self.epoch, timedelta(days=7), now=NOW)
         return {one.table: one for one in done}
 
     def committed(self) -> set[int]:
@@ -133,7 +132,7 @@ def test_files_stay_few_however_many_micro_batches_there_are(tmp_path: Path) -> 
         # A checkpoint of Delta's log forgets removed files; they go after an hour.
         for table in (GROUP_OFFSETS, LOAD_PROGRESS, OFFSET_COMMITS):
             age(*query.data_files(table), by=2 * HOUR)
-        done = query.upkeep()
+        done = query.maintain()
         assert len(data_files_of(query, GROUP_OFFSETS)) == 1
         assert len(data_files_of(query, LOAD_PROGRESS)) == 1
         # What the newest snapshot is made of is kept, and what it was put together to.
@@ -160,7 +159,7 @@ def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     then = TableReader(query.tables).version
     for _ in range(20):
         query.micro_batch()
-    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted == 0
+    assert query.maintain()[GROUP_OFFSETS.name].files_deleted == 0
     found = TableReader(query.tables, as_of=then).read(GROUP_OFFSETS.name)
     assert set(found["committed_offset"].to_pylist()) == {4}
 
@@ -192,7 +191,7 @@ def test_what_a_killed_query_goes_on_from_is_kept(tmp_path: Path, killed_behind:
     assert query.committed() == {51}
 
     for _ in range(2):
-        query.upkeep()
+        query.maintain()
     assert query.committed() == {51}
 
     query.start()
@@ -207,7 +206,7 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
     for days in (9, 8, 7, 0):
         for _ in range(MOST_SMALL_FILES + 1):
             query.micro_batch(NOW_MS - days * DAY_MS)
-    done = query.upkeep()[OFFSET_COMMITS.name]
+    done = query.maintain()[OFFSET_COMMITS.name]
     assert done.days_deleted == 2
     assert done.files_compacted == 2 * (MOST_SMALL_FILES + 1)
     opened = DeltaTable(OFFSET_COMMITS.path(query.tables))
@@ -218,8 +217,8 @@ def test_days_that_are_over_are_deleted_and_others_put_together(tmp_path: Path) 
         OFFSET_COMMITS.name, ["committed_offset"], [("group_id", "==", "g")]
     )
     assert found.num_rows == (2 * (MOST_SMALL_FILES + 1) + 1) * len(KEYS)
-    query.upkeep()
-    assert query.upkeep()[OFFSET_COMMITS.name].is_nothing
+    query.maintain()
+    assert query.maintain()[OFFSET_COMMITS.name].is_nothing
 
 
 def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: Path) -> None:
@@ -229,12 +228,12 @@ def test_files_that_the_change_data_feed_makes_many_are_put_together(tmp_path: P
         query.micro_batch(group_id=f"g{number}")
     opened = DeltaTable(GROUP_OFFSETS.path(query.tables))
     assert len(opened.file_uris()) == groups
-    assert query.upkeep()[GROUP_OFFSETS.name].files_compacted == groups
+    assert query.maintain()[GROUP_OFFSETS.name].files_compacted == groups
     opened.update_incremental()
     assert len(opened.file_uris()) == 1
     # The next micro-batch goes on from it.
     query.micro_batch(group_id="g0")
-    query.upkeep()
+    query.maintain()
     rows = TableReader(query.tables).read(GROUP_OFFSETS.name)
     assert rows.num_rows == groups * len(KEYS)
 
@@ -270,14 +269,14 @@ def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
     query = Query(tmp_path / "tables", timedelta(0))
     for _ in range(20):
         query.micro_batch(at_ms=time.time_ns() // 1_000_000)
-    compact = upkeep_of_tables._compact
+    compact = maintenance._compact
 
     def conflict(epoch: WriterEpoch, opened: DeltaTable) -> int:
         if opened.table_uri.rstrip("/").endswith(GROUP_OFFSETS.name):
             raise DeltaError("a concurrent transaction deleted data")
         return compact(epoch, opened)
 
-    monkeypatch.setattr(upkeep_of_tables, "_compact", conflict)
+    monkeypatch.setattr(maintenance, "_compact", conflict)
     assert maintain_beside_query(query.epoch, timedelta(days=7)) is False
     assert "group_offsets failed: a concurrent transaction deleted data; retrying" in caplog.text
     assert len(data_files_of(query, GROUP_OFFSETS)) == 1
@@ -297,7 +296,7 @@ def test_a_commit_under_way_keeps_its_files(
     kept = []
 
     def slow(opened: DeltaTable, rows: pa.Table, **options: Any) -> None:
-        """Write the files and commit them; upkeep runs ten minutes later, before the commit."""
+        """Write files and commit them; maintenance runs ten minutes later, before the commit."""
         folder = Path(opened.table_uri.removeprefix("file://"))
         before = {*folder.rglob("*.parquet")}
         write_deltalake(opened, rows, **options)
@@ -305,7 +304,7 @@ def test_a_commit_under_way_keeps_its_files(
         age(*written, by=HOUR / 6)
         entry = folder / "_delta_log" / f"{opened.version():020}.json"
         held = entry.rename(entry.with_suffix(".held"))
-        query.upkeep()
+        query.maintain()
         held.rename(entry)
         kept.append(written <= {*folder.rglob("*.parquet")})
 
@@ -323,13 +322,13 @@ def test_files_go_without_a_commit(tmp_path: Path) -> None:
     for _ in range(5):
         query.micro_batch()
     before = DeltaTable(GROUP_OFFSETS.path(query.tables)).version()
-    assert query.upkeep()[GROUP_OFFSETS.name].files_deleted >= 4
+    assert query.maintain()[GROUP_OFFSETS.name].files_deleted >= 4
     assert DeltaTable(GROUP_OFFSETS.path(query.tables)).version() == before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("change_data_feed", [False, True])
-def test_the_query_goes_on_where_upkeep_was_faster(
+def test_the_query_goes_on_where_maintenance_was_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_data_feed: bool
 ) -> None:
     """Between the moment a table is opened and the commit, its files were put together or went."""
@@ -345,7 +344,7 @@ def test_the_query_goes_on_where_upkeep_was_faster(
         if not arguments and not rest and not met[name]:
             met[name] += 1
             table = next(table for table in ALL_TABLES if table.name == name)
-            upkeep_of_tables._upkeep_of(query.epoch, table, opened.version(), NOW)
+            maintenance._maintain_table(query.epoch, table, opened.version(), NOW)
         return opened
 
     monkeypatch.setattr(writer_epoch, "DeltaTable", overtaken)
@@ -383,7 +382,7 @@ def test_nobody_notices(tmp_path: Path) -> None:
     def tidy_up() -> int:
         compacted = 0
         while not ended.is_set():
-            compacted += query.upkeep()[OFFSET_COMMITS.name].files_compacted
+            compacted += query.maintain()[OFFSET_COMMITS.name].files_compacted
         return compacted
 
     with ThreadPoolExecutor(2) as pool:

@@ -60,7 +60,7 @@ _DAY: Final = "day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableUpkeep:
+class TableMaintenance:
     """The result of the maintenance of a table."""
 
     table: str
@@ -76,9 +76,9 @@ class TableUpkeep:
         return not (self.days_deleted or self.files_compacted or self.files_deleted)
 
 
-def upkeep(
+def maintain_tables(
     epoch: WriterEpoch, history_retention: timedelta, *, now: datetime
-) -> Iterator[TableUpkeep]:
+) -> Iterator[TableMaintenance]:
     """Maintain each table.
 
     The snapshot retention is a property of the tables (`creation.retention_properties`).
@@ -94,7 +94,7 @@ def upkeep(
     """
     for table in ALL_TABLES:
         # Read the newest snapshot for each table, because the query writes meanwhile.
-        yield _upkeep_of(epoch, table, _pinned(epoch.tables, table), now - history_retention)
+        yield _maintain_table(epoch, table, _pinned(epoch.tables, table), now - history_retention)
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -107,7 +107,9 @@ def _pinned(tables: str, table: Table) -> int:
     return reader.table_versions.get(table.name, 0)
 
 
-def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime) -> TableUpkeep:
+def _maintain_table(
+    epoch: WriterEpoch, table: Table, pinned: int, kept_since: datetime
+) -> TableMaintenance:
     """Maintain one table; a failed step does not stop the other steps."""
     path = table.path(epoch.tables)
     done: dict[str, int] = {}
@@ -126,7 +128,7 @@ def _upkeep_of(epoch: WriterEpoch, table: Table, pinned: int, kept_since: dateti
     # Cleaned at the pinned version: the entries that lead to it stay.
     step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
     done.pop("log_cleaned", None)
-    return TableUpkeep(table=table.name, error="; ".join(errors), **done)
+    return TableMaintenance(table=table.name, error="; ".join(errors), **done)
 
 
 def clean_log(path: str, opened: DeltaTable) -> None:
