@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import timestamps
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW
+from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
 from coordinator_state.log.log_rows import (
     ROW_KIND_MARKER,
     ROW_KIND_OFFSET,
+    ROW_KIND_PROGRESS,
     ROW_KIND_RECORD,
     ROW_KIND_UNDECODABLE,
 )
@@ -91,12 +92,12 @@ class Collected:
     @cached_property
     def groups_with_offsets(self) -> set[GroupId]:
         """The groups with a commit or an offset tombstone in the micro-batch."""
-        return set(group_ids(self.offsets))
+        return distinct_groups(self.offsets)
 
     @cached_property
     def transactional_groups(self) -> set[GroupId]:
         """The groups with a transactional commit or tombstone in the micro-batch."""
-        return set(group_ids(self.offsets.filter(self.offsets["is_transactional"])))
+        return distinct_groups(self.offsets.filter(self.offsets["is_transactional"]))
 
     def first_commits(self, known: Container[GroupId]) -> dict[GroupId, list[int]]:
         """The record offsets, in order, of commits that may create a group.
@@ -149,7 +150,7 @@ class Collected:
 def collect(rows: pa.Table) -> Collected:
     """Split log rows (`LOG_ROW_SCHEMA`, in any order) by kind and decode the group records.
 
-    The rows must not include `progress` rows.
+    Rows of kind `progress` are ignored.
     """
 
     def of_kind(kind: str) -> pa.Table:
@@ -160,7 +161,9 @@ def collect(rows: pa.Table) -> Collected:
         markers=of_kind(ROW_KIND_MARKER),
         undecodable=of_kind(ROW_KIND_UNDECODABLE),
         group_records=decode_group_records(of_kind(ROW_KIND_RECORD).to_pylist()),
-        rows_by_log_partition=by_log_partition(rows),
+        rows_by_log_partition=by_log_partition(
+            rows, pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS).to_numpy()
+        ),
         newest_timestamps=_newest_timestamps(rows),
     )
 
@@ -231,6 +234,11 @@ def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:
 def group_ids(rows: pa.Table) -> Iterator[GroupId]:
     """The group of each row."""
     return zip(rows["log_partition"].to_pylist(), rows["group_id"].to_pylist(), strict=True)
+
+
+def distinct_groups(rows: pa.Table) -> set[GroupId]:
+    """The groups of all rows."""
+    return set(group_ids(rows.group_by(["log_partition", "group_id"]).aggregate([])))
 
 
 def _topic_ids(fields: Mapping[str, Any]) -> Iterator[UUID]:

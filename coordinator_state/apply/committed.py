@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.merge import merged
-from coordinator_state.apply.schemas import GROUP_OFFSET_ROW, GUARD_OFFSET, OFFSET_KEY
+from coordinator_state.apply.rows import GROUP_OFFSET_ROW, GUARD_OFFSET, OFFSET_KEY
 
 _KEY = list(OFFSET_KEY)
 _VALUES = ["committed_offset", "record_offset", "commit_timestamp_ms", "expire_timestamp_ms"]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.groups import PlacedEvent
-from coordinator_state.apply.schemas import EVENT_SCHEMA
+from coordinator_state.apply.rows import EVENT_SCHEMA
 from coordinator_state.insight.group_events import HUNG_AFTER_MS, EventName, GroupEvent
 from coordinator_state.replay.groups import as_columns
 from coordinator_state.replay.offsets import Outcome

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.counts import RecordCounts
-from coordinator_state.apply.schemas import (
+from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
@@ -118,9 +119,9 @@ def replay_exactly(
                 record.log_partition, OffsetReplay(semantics)
             )
         replays[record.log_partition].add_pending(record)
-    for row in markers.to_pylist():
-        if row["log_partition"] in replays:
-            records[row["log_partition"]].append(_Marker.of(row, control_type=row["control_type"]))
+    is_own = pc.is_in(markers["log_partition"], pa.array(replays, pa.int32()))
+    for row in markers.filter(is_own).to_pylist():
+        records[row["log_partition"]].append(_Marker.of(row, control_type=row["control_type"]))
     for log_partition, replay in sorted(replays.items()):
         for one in sorted(records[log_partition], key=lambda one: one.record_offset):
             replay.replay(one)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinator_state.apply.collected import GroupId, group_ids
 from coordinator_state.apply.groups import GroupChange
-from coordinator_state.apply.schemas import (
+from coordinator_state.apply.rows import (
     GROUP_CHANGE_SCHEMA,
     GROUP_ROW,
     GUARD_OFFSET,

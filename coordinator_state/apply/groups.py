@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from coordinator_state.apply.collected import Collected, DecodedGroupRecord, GroupId, group_ids
+from coordinator_state.apply.collected import (
+    Collected,
+    DecodedGroupRecord,
+    GroupId,
+    distinct_groups,
+)
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
 from coordinator_state.apply.state import ApplyContext, ApplyState
@@ -227,8 +232,8 @@ def _scala_changes(
             before is None or before.record_offset == NO_RECORD_OFFSET
         ):
             guard_offsets[group] = NO_RECORD_OFFSET
-    with_pending = set(group_ids(offsets.pending))
-    with_committed = set(group_ids(committed))
+    with_pending = distinct_groups(offsets.pending)
+    with_committed = distinct_groups(committed)
     for group, guard_offset in guard_offsets.items():
         after: GroupState | None = None
         if group in with_committed:

@@ -21,7 +21,7 @@ from coordinator_state.apply.group_rows import described_groups, group_rows, mem
 from coordinator_state.apply.groups import GroupChanges, ReplayWarning, apply_to_groups
 from coordinator_state.apply.moves import offset_moves
 from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
-from coordinator_state.apply.schemas import EVENT_SCHEMA, QUARANTINE_ROW
+from coordinator_state.apply.rows import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.replay.offsets import Semantics
 
@@ -30,7 +30,7 @@ from coordinator_state.replay.offsets import Semantics
 class Applied:
     """The effect of a micro-batch on each table, with times in milliseconds.
 
-    `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.schemas`):
+    `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.rows`):
     rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events` and
     `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch. `committed` has
     the committed offsets after it (`COMMITTED_SCHEMA`); without history and under `coordinator`
@@ -61,8 +61,8 @@ def apply_log_partitions(rows: pa.Table, state: ApplyState, context: ApplyContex
     """Apply one micro-batch of any set of log partitions.
 
     Args:
-        rows: log rows (`LOG_ROW_SCHEMA`) in any order, without `progress` rows and without rows
-            that the state before has already.
+        rows: log rows (`LOG_ROW_SCHEMA`) in any order, without rows that the state before has
+            already. Rows of kind `progress` are ignored.
         state: the state before the micro-batch.
         context: the rules of the micro-batch.
     """

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.collected import GroupId, distinct_groups
 from coordinator_state.apply.committed import values_before
 from coordinator_state.apply.offsets import distinct_keys
-from coordinator_state.apply.schemas import OFFSET_KEY
+from coordinator_state.apply.rows import OFFSET_KEY
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Outcome, Semantics
@@ -77,25 +77,24 @@ def offset_moves(
         record_offsets[order],
     )
     is_first = np.append(True, key_ids[1:] != key_ids[:-1])
-    # The committed offset before the micro-batch, for each key and then for each row.
-    of_keys = values_before(committed, rows.filter(pa.array(is_first)))
-    of_rows = of_keys.take(pa.array(np.cumsum(is_first) - 1))
+    key_numbers = np.cumsum(is_first) - 1
+    stored = values_before(committed, rows.filter(pa.array(is_first)))
 
-    def previous(values: Any, stored: str) -> Any:
+    def previous(values: Any, name: str) -> Any:
         """The value of the previous row of the same key, or the stored one for its first row."""
-        return np.where(is_first, _filled(of_rows[stored]), np.roll(values, 1))
+        return np.where(is_first, _filled(stored[name])[key_numbers], np.roll(values, 1))
 
     offsets = _filled(rows["committed_offset"])
     previous_offsets = previous(offsets, "committed_offset")
     may_be_event = offsets < previous_offsets
     may_be_event |= record_offsets < previous(record_offsets, "record_offset")
     may_be_event |= (offsets != previous_offsets) & _may_be_empty(rows, groups, with_records)
-    is_selected = pa.array(np.isin(key_ids, key_ids[may_be_event]))
+    selected = np.flatnonzero(np.isin(key_ids, key_ids[may_be_event]))
     return [
         _move(row, before)
         for row, before in zip(
-            rows.filter(is_selected).to_pylist(),
-            of_rows.filter(is_selected).to_pylist(),
+            rows.take(pa.array(selected)).to_pylist(),
+            stored.take(pa.array(key_numbers[selected])).to_pylist(),
             strict=True,
         )
     ]
@@ -118,7 +117,7 @@ def _may_be_empty(
     """The rows of groups that have no members, or may have had none during the micro-batch."""
     names = [
         group[1]
-        for group in group_ids(rows.group_by(["log_partition", "group_id"]).aggregate([]))
+        for group in distinct_groups(rows)
         if group in with_records or _has_no_members(groups.get(group))
     ]
     found: Mask = pc.is_in(rows["group_id"], pa.array(names, pa.string())).to_numpy()

@@ -8,6 +8,7 @@ reference loader; a property test compares them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.collected import Collected, GroupId, group_ids
+from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
-from coordinator_state.apply.outcomes import Outcomes, outcomes_of
-from coordinator_state.apply.schemas import (
+from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
+from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
     OFFSET_CHANGE_SCHEMA,
@@ -93,23 +94,23 @@ def _changes(
     with_history: bool,
 ) -> OffsetChanges:
     is_committed, is_pending = outcomes.of(Outcome.COMMITTED), outcomes.is_pending
-    committed = offsets.filter(pa.array(is_committed))
-    winners = _last_of_each_key(committed, key_ids[is_committed])
+    winners = offsets.take(_last_of_each_key(offsets, key_ids, is_committed))
     history = [HISTORY_SCHEMA.empty_table()]
     if with_history:
         history += [_history(offsets, outcomes, markers), exact.history]
     is_transactional = _numpy(offsets["is_transactional"])
-    resolved = offsets.filter(pa.array(is_transactional & ~is_pending))
+    groups = offsets.select(["log_partition", "group_id"])
+    resolved = groups.filter(pa.array(is_transactional & ~is_pending))
     still_pending = offsets.filter(pa.array(is_pending)).select(PENDING_OFFSET_ROW.names)
     return OffsetChanges(
         changes=pa.concat_tables([_as_changes(winners), exact.changes]),
         history=pa.concat_tables(history),
         pending=pa.concat_tables([exact.pending, still_pending.cast(PENDING_OFFSET_ROW)]),
-        resolved_groups=exact.resolved_groups | set(group_ids(resolved)),
+        resolved_groups=exact.resolved_groups | distinct_groups(resolved),
         counts=RecordCounts.total(
             [
                 exact.counts,
-                _counts(committed, winners),
+                _counts(by_log_partition(offsets, is_committed), by_log_partition(winners)),
                 RecordCounts(
                     ignored=by_log_partition(offsets, outcomes.of(Outcome.ABORTED)),
                     superseded=by_log_partition(offsets, outcomes.of(Outcome.SUPERSEDED)),
@@ -140,9 +141,8 @@ def _pending(pending: pa.Table) -> pa.Table:
     return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
 
 
-def _counts(committed: pa.Table, winners: pa.Table) -> RecordCounts:
-    read, applied = by_log_partition(committed), by_log_partition(winners)
-    superseded = {p: count - applied.get(p, 0) for p, count in read.items()}
+def _counts(committed: Mapping[int, int], applied: Mapping[int, int]) -> RecordCounts:
+    superseded = {p: count - applied.get(p, 0) for p, count in committed.items()}
     return RecordCounts(applied=applied, superseded=superseded)
 
 
@@ -176,12 +176,14 @@ def distinct_keys(keys: pa.Table) -> Integers:
     return ids
 
 
-def _last_of_each_key(offsets: pa.Table, key_ids: Integers) -> pa.Table:
-    """The row with the greatest record offset of each key."""
-    order = np.lexsort((_numpy(offsets["record_offset"]), key_ids))
+def _last_of_each_key(offsets: pa.Table, key_ids: Integers, is_committed: Mask) -> pa.Array:
+    """The row number of the committed row with the greatest record offset, for each key."""
+    rows = np.flatnonzero(is_committed)
+    ids = key_ids[rows]
+    order = np.lexsort((_numpy(offsets["record_offset"])[rows], ids))
     is_last = np.ones(len(order), dtype=bool)
-    is_last[:-1] = key_ids[order[1:]] != key_ids[order[:-1]]
-    return offsets.take(pa.array(order[is_last]))
+    is_last[:-1] = ids[order[1:]] != ids[order[:-1]]
+    return pa.array(rows[order[is_last]])
 
 
 def _as_changes(winners: pa.Table) -> pa.Table:

@@ -2,6 +2,9 @@
 
 A class declares the columns of its table, once for Python and for Arrow (`schema_of`). The README
 and docs/ describe each column. None stands for null.
+
+The schemas at the end are those of the rows in a micro-batch, with times in milliseconds. A change
+has additional columns: a flag for deletion and, except for members, the guard offset of the MERGE.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypedDict
 
-from coordinator_state.apply.columns import Int32
+import pyarrow as pa
+
+from coordinator_state.apply.columns import Int32, nullable, schema_in_ms
 
 
 class TopicPartition(TypedDict):
@@ -206,3 +211,37 @@ class QuarantinedRecordRow:
     raw_key: bytes | None
     raw_value: bytes | None
     producer_id: int | None
+
+
+GROUP_OFFSET_ROW = schema_in_ms(CommittedOffsetRow)
+PENDING_OFFSET_ROW = schema_in_ms(PendingOffsetRow)
+GROUP_ROW = schema_in_ms(GroupRow)
+GROUP_MEMBER_ROW = schema_in_ms(MemberRow)
+COORDINATOR_RECORD_ROW = schema_in_ms(CoordinatorRecordRow)
+OFFSET_COMMIT_ROW = schema_in_ms(OffsetCommitRow)
+GROUP_EVENT_ROW = schema_in_ms(GroupEventRow)
+QUARANTINE_ROW = schema_in_ms(QuarantinedRecordRow)
+
+
+def _changes(row: pa.Schema, *columns: pa.Field) -> pa.Schema:
+    """The schema of changes. Every column is nullable, because a deletion has few values."""
+    return pa.schema([*nullable(row), *columns])
+
+
+GUARD_OFFSET = "guard_offset"
+"""A change is skipped if the stored row has a greater record offset than this one.
+
+It is the greatest record offset among the key's records that took effect. The winning record may
+have a smaller one: under `scala` semantics COMMIT restores a pending offset older than a tombstone.
+"""
+
+OFFSET_CHANGE_SCHEMA = _changes(
+    GROUP_OFFSET_ROW, pa.field("is_tombstone", pa.bool_()), pa.field(GUARD_OFFSET, pa.int64())
+)
+GROUP_CHANGE_SCHEMA = _changes(
+    GROUP_ROW, pa.field("is_deleted", pa.bool_()), pa.field(GUARD_OFFSET, pa.int64())
+)
+MEMBER_CHANGE_SCHEMA = _changes(GROUP_MEMBER_ROW, pa.field("is_deleted", pa.bool_()))
+HISTORY_SCHEMA = nullable(OFFSET_COMMIT_ROW)
+EVENT_SCHEMA = nullable(GROUP_EVENT_ROW)
+OFFSET_KEY = ("log_partition", "group_id", "topic", "partition")

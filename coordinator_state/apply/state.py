@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from coordinator_state.apply.collected import GroupId
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
-from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.offsets import Semantics
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.collected import GroupId, distinct_groups
 from coordinator_state.apply.columns import in_ms, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.group_rows import (
@@ -82,7 +82,7 @@ class GroupTables:
     def simple_groups(self, groups: set[GroupId]) -> set[GroupId]:
         """The simple groups among these groups."""
         is_simple = pc.field("record_offset") == NO_RECORD_OFFSET
-        return set(group_ids(self._rows_of(GROUPS, groups, [], is_simple)))
+        return distinct_groups(self._rows_of(GROUPS, groups, [], is_simple))
 
     def tombstones(self, groups: set[GroupId]) -> dict[GroupId, int]:
         """The groups whose last GroupMetadata is a tombstone, with its record offset."""

@@ -27,9 +27,9 @@ Report = Mapping[str, Any]
 class ReadyRows:
     """The rows of a micro-batch that can be applied now.
 
-    `rows` exclude the `progress` rows, which are in `reports`. `replaced` has the log partitions
-    whose reload is complete: `rows` has all rows of their log. Its value is the record offset from
-    which the tables of history lack the log partition.
+    `rows` may include `progress` rows, which are also in `reports`. `replaced` maps each log
+    partition whose reload is complete to the first record offset that the tables of history lack;
+    `rows` then has all rows of its log.
     """
 
     rows: pa.Table
@@ -85,7 +85,6 @@ class Reloading:
         """
         reports = rows.filter(pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)).to_pylist()
         progress.require_no_gap(reports)
-        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
         ready = self._hold(rows, reports, progress)
         bounds = {p: r.next_offset for p, r in progress.rows.items() if p not in ready.replaced}
         is_applied = is_below(ready.rows, "record_offset", bounds)
@@ -98,6 +97,7 @@ class Reloading:
         held_now = [report for report in reports if report["log_partition"] in under_way]
         if not held_now:
             return ReadyRows(rows=rows, reports=reports)
+        rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
         is_held = pc.is_in(rows["log_partition"], pa.array(under_way, pa.int32()))
         held_rows = rows.filter(is_held)
         ready_rows = [rows.filter(pc.invert(is_held))]

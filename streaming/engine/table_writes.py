@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.log_partitions import Applied
-from coordinator_state.apply.schemas import GUARD_OFFSET
+from coordinator_state.apply.rows import GUARD_OFFSET
 from streaming.engine.reloading import is_below
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (

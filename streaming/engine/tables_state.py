@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from coordinator_state.apply.collected import Collected, GroupId, group_ids
+from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
 from coordinator_state.apply.columns import in_ms, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA, without
 from coordinator_state.apply.log_partitions import Applied
-from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyState
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.modern_groups import ModernGroup
@@ -80,7 +80,7 @@ class TablesState:
         if self.semantics is Semantics.COORDINATOR:
             return state
         # With `scala` semantics a group without GroupMetadata exists as long as it has offsets.
-        with_pending = set(group_ids(self.pending)) | collected.transactional_groups
+        with_pending = distinct_groups(self.pending) | collected.transactional_groups
         touched = with_pending | collected.groups_with_offsets | collected.records_of_groups.keys()
         stored = GroupTables(self.tables)
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from coordinator_state.apply.schemas import EVENT_SCHEMA
+from coordinator_state.apply.rows import EVENT_SCHEMA
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.log import Written

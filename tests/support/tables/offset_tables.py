@@ -10,7 +10,7 @@ import pytest
 from coordinator_state.apply.collected import collect
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
-from coordinator_state.apply.schemas import PENDING_OFFSET_ROW
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.support.logs.log_rows import LOG_PARTITION, Row, table_of
 

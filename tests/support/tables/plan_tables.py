@@ -19,7 +19,7 @@ from coordinator_state.apply.group_rows import (
 )
 from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
-from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
+from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, PENDING_OFFSET_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described

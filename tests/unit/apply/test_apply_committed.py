@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from coordinator_state.apply.committed import COMMITTED_SCHEMA, committed_after
-from coordinator_state.apply.schemas import OFFSET_CHANGE_SCHEMA
+from coordinator_state.apply.rows import OFFSET_CHANGE_SCHEMA
 from tests.support.logs.log_rows import LOG_PARTITION
 
 

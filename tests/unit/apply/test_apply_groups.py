@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_state.apply.collected import GroupId, collect, record_rows
 from coordinator_state.apply.groups import GroupChange
-from coordinator_state.apply.schemas import COORDINATOR_RECORD_ROW
+from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import EMPTY, NO_RECORD_OFFSET, STABLE, Group, simple_group
 from coordinator_state.replay.offsets import Semantics

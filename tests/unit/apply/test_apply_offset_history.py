@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator_state.apply.collected import collect
 from coordinator_state.apply.offsets import apply_offsets
-from coordinator_state.apply.schemas import HISTORY_SCHEMA, PENDING_OFFSET_ROW
+from coordinator_state.apply.rows import HISTORY_SCHEMA, PENDING_OFFSET_ROW
 from coordinator_state.replay.offsets import Semantics
 from tests.support.logs.log_rows import ABORT, KEY, LOG_PARTITION, NOW_MS, commit, marker, table_of
 from tests.support.tables.offset_tables import COORDINATOR, OTHER, Tables, both, outcomes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from coordinator_state.apply.counts import by_log_partition
-from coordinator_state.apply.schemas import HISTORY_SCHEMA, OFFSET_CHANGE_SCHEMA
+from coordinator_state.apply.rows import HISTORY_SCHEMA, OFFSET_CHANGE_SCHEMA
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from tests.support.logs.log_rows import (
     ABORT,
