@@ -94,7 +94,7 @@ class MicroBatchApply:
         read_at = datetime.now(timezone.utc)
         is_first = self._state is None
         state = self._begin(query_id) if self._state is None else self._state
-        ready = self._reloading.take(rows, self.progress)
+        ready = self._reloading.ready_rows(rows, self.progress)
         state.forget(ready.replaced)
         with _garbage_collection_paused():
             applied = self._applied(ready, state)

@@ -75,7 +75,7 @@ class Reloading:
         self._compacts = compacts
         self._held: dict[int, _Held] = {}
 
-    def take(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
+    def ready_rows(self, rows: pa.Table, progress: LoadProgress) -> ReadyRows:
         """Hold the rows of unfinished reloads; return the other rows that are not applied yet.
 
         Sets the high watermarks of reloading log partitions in `progress`.
@@ -100,7 +100,7 @@ class Reloading:
         rows = rows.filter(pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS))
         is_held = pc.is_in(rows["log_partition"], pa.array(under_way, pa.int32()))
         held_rows = rows.filter(is_held)
-        ready_rows = [rows.filter(pc.invert(is_held))]
+        released = [rows.filter(pc.invert(is_held))]
         reports = [report for report in reports if report["log_partition"] not in under_way]
         replaced: dict[int, int] = {}
         for report in held_now:
@@ -122,10 +122,10 @@ class Reloading:
                 )
                 continue
             del self._held[log_partition]
-            ready_rows.append(pa.Table.from_batches(held.rows.release(), rows.schema))
+            released.append(pa.Table.from_batches(held.rows.release(), rows.schema))
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
-        return ReadyRows(rows=pa.concat_tables(ready_rows), reports=reports, replaced=replaced)
+        return ReadyRows(rows=pa.concat_tables(released), reports=reports, replaced=replaced)
 
 
 def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:

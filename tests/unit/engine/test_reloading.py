@@ -45,7 +45,7 @@ def read(
         "records_superseded": 0,
         "bytes_read": 10,
     }
-    return reloading.take(table_of([*rows, report]), progress)
+    return reloading.ready_rows(table_of([*rows, report]), progress)
 
 
 def record_offsets(ready: ReadyRows) -> list[int]:
