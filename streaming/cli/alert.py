@@ -118,7 +118,7 @@ def test(
     names = [one.name for one in rules.rules]
     if rule is not None and rule not in names:
         raise ConfigurationError(f"unknown rule {rule}; the rules are {', '.join(names)}")
-    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    reader = TableReader(tables, as_of=as_of)
     until = reader.moment
     begin = until - max(one.hold for one in rules.rules)
     if since is not None:

@@ -57,9 +57,9 @@ def expiring_offsets(
       coordinator-state expiring-offsets --tables tables --retention 30d
     """
     from streaming.lag.expiring_offsets import expiring_offsets as view
-    from streaming.tables.reader import TableReader, parse_as_of
+    from streaming.tables.reader import TableReader
 
-    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    reader = TableReader(tables, as_of=as_of)
     retention_ms = None if retention is None else round(retention * 1000)
     rows = view(reader, retention_ms, group_ids=None if group is None else [group]).to_pylist()
     if within is not None:

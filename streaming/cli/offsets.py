@@ -42,10 +42,10 @@ def offsets(
       coordinator-state offsets payments orders:0 orders:1 --tables tables --output json
     """
     from streaming.kafka.offset_fetch import OffsetFetchAnswer
-    from streaming.tables.reader import TableReader, parse_as_of
+    from streaming.tables.reader import TableReader
     from streaming.views.offset_fetch import offset_fetch
 
-    reader = TableReader(tables, as_of=None if as_of is None else parse_as_of(as_of))
+    reader = TableReader(tables, as_of=as_of)
     named = [_topic_partition(text) for text in partitions] or None
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]

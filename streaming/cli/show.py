@@ -250,10 +250,9 @@ def show(
       coordinator-state show status --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show events --tables tables --group payments
     """
-    from streaming.tables.reader import TableReader, parse_as_of
+    from streaming.tables.reader import TableReader
 
-    moment = None if as_of is None else parse_as_of(as_of)
-    reader = TableReader(tables, as_of=moment, consistent=consistent)
+    reader = TableReader(tables, as_of=as_of, consistent=consistent)
     group_ids = None if group is None else [group]
     if what == LAG:
         _show_lag(reader, group_ids, by or "partition", output_of(output))

@@ -253,14 +253,23 @@ def create_empty(settings: RunSettings, cluster_id: str) -> None:
     Raises:
         TablesUnavailable: the tables cannot be created.
     """
+    nothing = LoadProgress.nothing(
+        cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
+    )
+    # The next `run` corrects the properties that come from the topic and its brokers.
+    _create(settings, nothing, _DEFAULT_LOG_PARTITIONS, DEFAULT_OFFSETS_RETENTION_MS)
+
+
+def _create(
+    settings: RunSettings, nothing: LoadProgress, log_partitions: int, offsets_retention_ms: int
+) -> None:
+    """Create the tables, unless they exist."""
     if not tables_folder.has_tables(settings.tables):
         tables_folder.create(
             settings.tables,
-            LoadProgress.nothing(
-                cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
-            ),
-            # The next `run` corrects the properties that come from the topic and its brokers.
-            log_partitions=_DEFAULT_LOG_PARTITIONS,
+            nothing,
+            log_partitions=log_partitions,
+            offsets_retention_ms=offsets_retention_ms,
             snapshot_retention=parse_interval(settings.snapshot_retention),
             change_data_feed=settings.change_data_feed,
         )
@@ -270,17 +279,10 @@ def _take_over(
     settings: RunSettings, log: LogDescription, retentions: Retentions, semantics: Semantics
 ) -> Writer:
     """Create the tables if there are none, and take over as their writer."""
-    if not tables_folder.has_tables(settings.tables):
-        tables_folder.create(
-            settings.tables,
-            LoadProgress.nothing(
-                cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
-            ),
-            log_partitions=len(log.leaders),
-            offsets_retention_ms=retentions.offsets_retention_ms,
-            snapshot_retention=parse_interval(settings.snapshot_retention),
-            change_data_feed=settings.change_data_feed,
-        )
+    nothing = LoadProgress.nothing(
+        cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+    )
+    _create(settings, nothing, len(log.leaders), retentions.offsets_retention_ms)
     # Another run may just have created them, for another cluster.
     tables_folder.require_same_source(
         settings.tables, cluster_id=log.cluster_id, semantics=semantics

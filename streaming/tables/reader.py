@@ -67,7 +67,7 @@ class TableReader:
 
     Args:
         tables: the folder, or an address that delta-rs can open.
-        as_of: a version of `load_progress`, or a time (without a zone: UTC).
+        as_of: a version of `load_progress`, or a time (without a zone: UTC); both also as text.
         consistent: if False, each table is read at its newest version, even if a micro-batch is
             half written.
         any_format: whether to accept any format version; a migration needs this.
@@ -81,11 +81,12 @@ class TableReader:
         self,
         tables: str | Path,
         *,
-        as_of: AsOf | None = None,
+        as_of: AsOf | str | None = None,
         consistent: bool = True,
         any_format: bool = False,
     ) -> None:
-        if as_of is not None and not consistent:
+        moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
+        if moment is not None and not consistent:
             raise ConfigurationError(
                 "--as-of reads a snapshot, whose tables are consistent: leave out --newest"
             )
@@ -96,15 +97,15 @@ class TableReader:
         self._properties = progress.metadata().configuration
         if not any_format:
             require_current(self.tables, self.format_version)
-        as_of = _in_utc(as_of) if isinstance(as_of, datetime) else as_of
-        if as_of is not None:
-            _load_as_of(progress, as_of, self.tables)
+        moment = _in_utc(moment) if isinstance(moment, datetime) else moment
+        if moment is not None:
+            _load_as_of(progress, moment, self.tables)
         self.version = progress.version()
         """The version of `load_progress`; as `as_of` it gives this snapshot again."""
-        self._progress = _rows_as_of(progress, as_of, self.tables)
-        if isinstance(as_of, datetime):
-            self._require_reaches_back_to(progress, as_of)
-        self._as_of = as_of
+        self._progress = _rows_as_of(progress, moment, self.tables)
+        if isinstance(moment, datetime):
+            self._require_reaches_back_to(progress, moment)
+        self._as_of = moment
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
         self._opened_at = datetime.now(timezone.utc)

@@ -43,7 +43,7 @@ from streaming.lag.rows import (
     LagTotalsRow,
     PartitionStatusRow,
 )
-from streaming.tables.reader import AsOf, TableReader, parse_as_of
+from streaming.tables.reader import AsOf, TableReader
 from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
@@ -121,8 +121,7 @@ class CoordinatorTables:
     def __init__(
         self, tables: str | Path, *, as_of: AsOf | str | None = None, consistent: bool = True
     ) -> None:
-        moment = parse_as_of(as_of) if isinstance(as_of, str) else as_of
-        self.reader = TableReader(tables, as_of=moment, consistent=consistent)
+        self.reader = TableReader(tables, as_of=as_of, consistent=consistent)
 
     @cached_property
     def snapshot(self) -> Snapshot:

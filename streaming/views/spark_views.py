@@ -71,11 +71,11 @@ class _ViewReader(DataSourceReader):
     as_of: str | None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        from streaming.tables.reader import TableReader, parse_as_of
+        from streaming.tables.reader import TableReader
         from streaming.views.snapshot import Snapshot
 
-        as_of = None if self.as_of is None else parse_as_of(self.as_of)
-        found: pa.Table = Snapshot(TableReader(self.tables, as_of=as_of)).queried(self.view)
+        reader = TableReader(self.tables, as_of=self.as_of)
+        found: pa.Table = Snapshot(reader).queried(self.view)
         yield from found.to_batches()
 
 
