@@ -18,7 +18,7 @@ use, which keeps `import streaming` fast.
 >>> create_views(spark, "tables")  # doctest: +SKIP
 >>> with EmbeddedBroker() as broker:  # doctest: +SKIP
 ...     print(broker.bootstrap_servers)
->>> CoordinatorTables("there/is/no/such/folder").groups()
+>>> CoordinatorTables("there/is/no/such/folder").groups()  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 streaming.errors.ConfigurationError: ...
 """

@@ -46,9 +46,9 @@ def sql(
     """Run a SELECT over all tables and views, as of one micro-batch.
 
     SELECT is DuckDB SQL; - reads it from stdin. It can read the tables of the README and the views
-    group_lag, group_status, partition_status and expiring_offsets, but nothing else of this
-    machine. moment() is the time of the snapshot. Spark is not needed. Python API:
-    CoordinatorTables.sql in streaming.views.coordinator_tables.
+    group_lag, group_status, partition_status, expiring_offsets, simple_groups and
+    hanging_transactions, but nothing else of this machine. moment() is the time of the snapshot.
+    Spark is not needed. Python API: CoordinatorTables.sql in streaming.views.coordinator_tables.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
-from streaming.lag.log_samples import Logs, epoch_ms
+from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
 from streaming.tables.reader import TableReader, of_groups
 

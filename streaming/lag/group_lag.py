@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.lag.log_samples import Logs, epoch_ms
+from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.rows import GroupLagRow
 from streaming.lag.sample_runs import CONFIRM_EVERY

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.replay.offsets import Outcome
-from streaming.lag.log_samples import epoch_ms
+from streaming.lag.offset_samples import epoch_ms
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS

@@ -51,8 +51,8 @@ class LoadProgressRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSampleRow:
-    """An offset sample: the start and end of a user partition's log at a time."""
+class OffsetSampleRow:
+    """An offset sample: the start and end of a partition's log at a time."""
 
     topic: str
     partition: Int32

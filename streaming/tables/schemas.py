@@ -27,7 +27,7 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
-from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 
 FORMAT_VERSION = "6"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
@@ -135,7 +135,7 @@ LOG_OFFSETS = Table(
     name="log_offsets",
     key=("topic", "partition", "sampled_at"),
     partition_by=("day",),
-    schema=schema_of(LogSampleRow),
+    schema=schema_of(OffsetSampleRow),
 )
 """`run` writes it beside the query, so it belongs to no snapshot; each row has its time.
 

@@ -44,7 +44,7 @@ from streaming.lag.rows import (
     PartitionStatusRow,
 )
 from streaming.tables.reader import AsOf, TableReader
-from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
 from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
@@ -191,9 +191,9 @@ class CoordinatorTables:
         """The progress row of each log partition."""
         return self._table("load_progress", LoadProgressRow)
 
-    def log_samples(self) -> Rows[LogSampleRow]:
+    def offset_samples(self) -> Rows[OffsetSampleRow]:
         """The offset samples: log start and end of partitions over time."""
-        return self._table("log_offsets", LogSampleRow)
+        return self._table("log_offsets", OffsetSampleRow)
 
     def lag(self, group: str | None = None) -> Rows[GroupLagRow]:
         """The lag of groups in each partition."""

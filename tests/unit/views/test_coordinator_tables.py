@@ -36,7 +36,7 @@ from streaming.lag.rows import (
     LagTotalsRow,
     PartitionStatusRow,
 )
-from streaming.tables.rows import AlertRow, LoadProgressRow, LogSampleRow
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables, Rows
 from streaming.views.definitions import SCHEMAS, HangingTransactionRow, SimpleGroupRow
@@ -55,7 +55,7 @@ ROWS = {
     "groups": (GroupRow, "groups"),
     "hanging_transactions": (HangingTransactionRow, "hanging_transactions"),
     "load_progress": (LoadProgressRow, "progress"),
-    "log_offsets": (LogSampleRow, "log_samples"),
+    "log_offsets": (OffsetSampleRow, "offset_samples"),
     "offset_commits": (OffsetCommitRow, "history"),
     "partition_status": (PartitionStatusRow, "partition_status"),
     "pending_offsets": (PendingOffsetRow, "pending_offsets"),
