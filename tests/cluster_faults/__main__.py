@@ -38,12 +38,13 @@ from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verify import verify
 from streaming.views.output import output_of
 from tests.cluster_faults.faults import FAULTS, unclean_election
-from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, POLL_S, Stage
+from tests.cluster_faults.stage import CLUSTER_PROPERTIES, PATIENCE_S, Stage, poll
 from tests.support.brokers.embedded_cluster import EmbeddedCluster
 from tests.support.tables.undisturbed import differences, load, run_command, table_rows
 
-_TRAFFIC_S = 5.0
-"""Of the groups, before a fault and once `run` is there again: it is to have something to do."""
+_TRAFFIC_RECORDS = 200
+"""The groups write them before a fault, and again after `run` has recovered from it."""
+_ATTEMPTS = 10
 _DIFFERENCES_SHOWN = 20
 _IS_USUAL = " INFO "
 _RESTARTED = "restarting it in"
@@ -99,21 +100,29 @@ class Run:
         """Wait until the tables are there.
 
         Raises:
-            RuntimeError: it ended, or it took too long.
+            RuntimeError: it ended.
+            TimeoutError: it took too long.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while any(self._next_offsets().get(p, -1) < end for p, end in ends.items()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"run is not at {ends}: " + "\n".join(self.lines()[-20:]))
-            time.sleep(POLL_S)
+
+        def failure() -> str:
+            return f"run is not at {ends}: " + "\n".join(self.lines()[-20:])
+
+        def is_there() -> bool:
+            found = self._next_offsets()
+            if all(found.get(p, -1) >= end for p, end in ends.items()):
+                return True
+            if self._process.poll() is not None:
+                raise RuntimeError(failure())
+            return False
+
+        poll(is_there, failure)
 
     def await_truncation(self) -> None:
-        """Wait until it loads the log partition again."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not any(_TRUNCATED in line for line in self.lines()):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the truncation was not noticed: " + "\n".join(self.lines()))
-            time.sleep(POLL_S)
+        """Wait until it reloads the log partition."""
+        poll(
+            lambda: any(_TRUNCATED in line for line in self.lines()),
+            lambda: "the truncation was not noticed: " + "\n".join(self.lines()),
+        )
 
     def close(self) -> None:
         """Stop it as Ctrl-C does."""
@@ -145,12 +154,20 @@ def endure(folder: Path, faults: list[str], seed: int) -> Iterator[Endured]:
                 write_note(line)
 
 
+def _await_traffic(cluster: EmbeddedCluster) -> None:
+    wanted = sum(_log_ends(cluster).values()) + _TRAFFIC_RECORDS
+    poll(
+        lambda: sum(_log_ends(cluster).values()) >= wanted,
+        lambda: f"the groups did not write {_TRAFFIC_RECORDS} records",
+    )
+
+
 def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
     cluster = stage.cluster
     said, records = len(run.lines()), sum(_log_ends(cluster).values())
     with closing(PersistentTraffic(cluster.bootstrap_servers)) as traffic:
         traffic.start()
-        time.sleep(_TRAFFIC_S)
+        _await_traffic(cluster)
         began_at = time.monotonic()
         FAULTS[name](stage)
         ended_at = time.monotonic()
@@ -159,9 +176,8 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
             stage.whole()
         run.await_offsets(_log_ends(cluster))
         current_at = time.monotonic()
-        time.sleep(_TRAFFIC_S)
-    run.await_offsets(_log_ends(cluster))
-    found = _differences(cluster.bootstrap_servers, run.tables, folder / f"undisturbed-{name}")
+        _await_traffic(cluster)
+    found = _differences_at_rest(cluster, run, folder / f"undisturbed-{name}")
     lines = [line for line in run.lines()[said:] if _IS_USUAL not in line]
     return Endured(
         fault=name,
@@ -177,6 +193,22 @@ def _endure(folder: Path, stage: Stage, run: Run, name: str) -> Endured:
 def _log_ends(cluster: EmbeddedCluster) -> dict[int, int]:
     with closing(LogClient(cluster.bootstrap_servers)) as log:
         return log.high_watermarks()
+
+
+def _differences_at_rest(cluster: EmbeddedCluster, run: Run, undisturbed: Path) -> list[str]:
+    """The differences at log ends that did not move while they were looked for.
+
+    Members of clients that a fault ended expire later, and their coordinators write records then.
+    """
+    for attempt in range(_ATTEMPTS):
+        ends = _log_ends(cluster)
+        run.await_offsets(ends)
+        found = _differences(
+            cluster.bootstrap_servers, run.tables, undisturbed.with_suffix(f".{attempt}")
+        )
+        if _log_ends(cluster) == ends:
+            return found
+    raise TimeoutError("the coordinators do not stop to write records")
 
 
 def _differences(servers: str, tables: Path, undisturbed: Path) -> list[str]:

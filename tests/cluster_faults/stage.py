@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from operator import not_
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.kafka.fetch import LogClient
@@ -32,7 +33,7 @@ CLUSTER_PROPERTIES: Mapping[str, object] = {
 }
 
 PATIENCE_S = 240.0
-POLL_S = 0.2
+_POLL_S = 0.2
 _ANSWER_S = 10.0
 _PREFERRED = 0
 
@@ -63,7 +64,7 @@ class Stage:
         self._await(lambda: all(set(p.isrs) == brokers for p in self._described().values()))
 
     def whole(self) -> None:
-        """Start what is away, and wait until everything is in sync."""
+        """Start the brokers that are down, and wait until all replicas are in sync."""
         self.cluster.start()
         self.await_in_sync(set(self.cluster.brokers))
 
@@ -126,11 +127,24 @@ class Stage:
         return partitions
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            with suppress(KafkaException):  # the broker that was asked is away
-                if condition():
-                    return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the cluster is not as awaited after {PATIENCE_S:.0f} s")
-            time.sleep(POLL_S)
+        def holds() -> bool:
+            with suppress(KafkaException):  # the broker that was asked is down
+                return condition()
+            return False
+
+        poll(holds, lambda: f"the cluster is not as awaited after {PATIENCE_S:.0f} s")
+
+
+def poll(condition: Callable[[], bool], failure: Callable[[], str]) -> None:
+    """Ask until the condition holds.
+
+    Raises:
+        TimeoutError: it does not hold in time; `failure` gives the message.
+    """
+    polling = Retrying(
+        retry=retry_if_result(not_), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(_POLL_S)
+    )
+    try:
+        polling(condition)
+    except RetryError:
+        raise TimeoutError(failure()) from None
