@@ -13,6 +13,7 @@ symptoms (STOP, STALL, WARN).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -57,7 +58,8 @@ class StatusRules:
     """The limits of the rules; times in ms.
 
     Attributes:
-        stale_after_ms: lag is UNKNOWN if the tables are further behind `__consumer_offsets`.
+        stale_after_ms: lag is UNKNOWN if the tables are further behind `__consumer_offsets`, and
+            every group is UNKNOWN if nothing was written for longer.
         stop_after_ms: the minimum time without a commit for STOP.
         stop_intervals: STOP also needs this many usual times between commits without a commit.
         stop_unknown_after_ms: the limit for STOP if only one commit is known.
@@ -240,9 +242,29 @@ def rebalancing_loop(
     )
 
 
+def stale_tables(written_at: datetime, now: datetime, rules: StatusRules) -> Verdict | None:
+    """Return the verdict for every group of tables that nobody writes, None if they are fresh."""
+    if (now - written_at).total_seconds() * 1000 <= rules.stale_after_ms:
+        return None
+    since = moment_text(written_at, now)
+    return Verdict(Status.UNKNOWN, f"nothing written since {since}; is `run` running?")
+
+
 def _lag_text(facts: PartitionFacts, lag: int) -> str:
     oldest = "" if facts.time_lag_ms is None else f", oldest {time_text(facts.time_lag_ms)}"
     return f"{lag} records behind{oldest}"
+
+
+def moment_text(moment: datetime, now: datetime) -> str:
+    """Format a moment in UTC for people, with its date if that differs from the date of `now`.
+
+    >>> from datetime import timezone
+    >>> now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    >>> moment_text(now.replace(hour=7, minute=5), now), moment_text(now.replace(day=9), now)
+    ('07:05:00 UTC', '2026-11-09 12:00:00 UTC')
+    """
+    date = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{date}{moment:%H:%M:%S} UTC"
 
 
 def time_text(ms: float | None) -> str:

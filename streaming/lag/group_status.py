@@ -22,6 +22,7 @@ from coordinator_state.insight.group_status import (
 )
 from coordinator_state.replay.groups import EMPTY
 from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import GROUP_LAG, group_lag
 from streaming.lag.recent_commits import KEY, commit_windows, recent_commits
 from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
@@ -91,11 +92,15 @@ def judged_groups(
     partitions: dict[str, list[Row]] = defaultdict(list)
     for row in of_partitions:
         partitions[row["group_id"]].append(row)
-    loops = _loops(reader, now, rules)
+    stale = Freshness.of(reader, now).verdict(rules)
+    loops = {} if stale else _loops(reader, now, rules)
     rows = [
         _of_group(group, partitions[group["group_id"]], loops.get(group["group_id"]))
         for group in _groups(reader, group_ids)
     ]
+    if stale is not None:
+        of_every_group = {"status": stale.status.value, "reason": stale.reason}
+        rows = [row | of_every_group | {"topic": None, "partition": None} for row in rows]
     rows.sort(key=lambda row: row["group_id"])
     return rows
 
@@ -161,6 +166,7 @@ def judged_partitions(
         tuple(row[name] for name in KEY): row["expires_at"]
         for row in expiring_offsets(reader, group_ids=group_ids, until=until).to_pylist()
     }
+    stale = Freshness.of(reader, now).verdict(rules)
     rows: list[Row] = lags.select(_NEEDED).to_pylist()
     for row in rows:
         expires_at = expires.get(tuple(row[name] for name in KEY))
@@ -171,7 +177,7 @@ def judged_partitions(
             "pending_age_ms": _ms_since(row["pending_since"], now),
             "expires_in_ms": None if expires_at is None else -(_ms_since(expires_at, now) or 0),
         }
-        found = partition_status(PartitionFacts(**_facts_of(row) | known), rules)
+        found = stale or partition_status(PartitionFacts(**_facts_of(row) | known), rules)
         row["status"], row["reason"] = found.status.value, found.reason
         row["behind_ms"] = known["behind_ms"]
     return rows

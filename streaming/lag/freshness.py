@@ -1,0 +1,126 @@
+"""When the tables were last written, and how far they are behind `__consumer_offsets`.
+
+`run` writes `load_progress` with each micro-batch. It also confirms an unchanged log in
+`log_offsets` every `CONFIRM_EVERY`, so a quiet cluster does not look stale. Without samples
+(`run --lag-interval off`) nothing is written while no group commits: stale tables and a quiet log
+then look the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_status import (
+    StatusRules,
+    Verdict,
+    moment_text,
+    stale_tables,
+    time_text,
+)
+from streaming.lag.group_lag import tables_known_until
+from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.tables.delta import open_table
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
+
+_SAMPLED_WITHIN: Final = 2 * CONFIRM_EVERY
+"""With samples, the last micro-batch is at most this much newer than the last sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """The last writes of a tables folder before `at`; None if there was none."""
+
+    at: datetime
+    loaded_at: datetime | None
+    sampled_at: datetime | None
+
+    @classmethod
+    def of(cls, reader: TableReader, at: datetime | None = None) -> Freshness:
+        """The freshness at a time, by default the moment of the snapshot."""
+        now = at or reader.moment
+        loaded_at = pc.max(reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]).as_py()
+        return cls(at=now, loaded_at=loaded_at, sampled_at=_newest_sample(reader, now))
+
+    @property
+    def written_at(self) -> datetime | None:
+        """When the tables were last written."""
+        return max(filter(None, (self.loaded_at, self.sampled_at)), default=None)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the last `run` sampled logs; only then a missing write shows that it stopped."""
+        if self.loaded_at is None or self.sampled_at is None:
+            return False
+        return self.loaded_at - self.sampled_at <= _SAMPLED_WITHIN
+
+    def verdict(self, rules: StatusRules) -> Verdict | None:
+        """The verdict for every group if the tables are stale, None if they are not."""
+        if self.written_at is None or not self.is_sampled:
+            return None
+        return stale_tables(self.written_at, self.at, rules)
+
+    def notice(self, rules: StatusRules) -> str | None:
+        """A sentence for people if nothing was written for longer than `stale_after_ms`."""
+        written_at = self.written_at
+        if written_at is None or stale_tables(written_at, self.at, rules) is None:
+            return None
+        ago = time_text((self.at - written_at).total_seconds() * 1000)
+        said = f"Nothing written since {moment_text(written_at, self.at)} ({ago} ago)."
+        if self.is_sampled:
+            return f"{said} Is `run` running?"
+        return (
+            f"{said} `run` does not sample the logs (`--lag-interval off`), so either no group "
+            "commits or `run` has stopped."
+        )
+
+
+def freshness_notice(
+    reader: TableReader, at: datetime | None = None, rules: StatusRules | None = None
+) -> str | None:
+    """A sentence for people about stale tables or tables that are far behind; None if neither."""
+    fresh, rules = Freshness.of(reader, at), rules or StatusRules()
+    known_until = tables_known_to(reader, fresh.at)
+    notice = fresh.notice(rules)
+    if notice is not None or known_until is None:
+        return notice
+    behind_ms = (fresh.at - known_until).total_seconds() * 1000
+    if behind_ms <= rules.stale_after_ms:
+        return None
+    return f"The tables are {time_text(behind_ms)} behind __consumer_offsets."
+
+
+def tables_known_to(reader: TableReader, at: datetime | None = None) -> datetime | None:
+    """The time up to which the tables have every commit; None if it is unknown."""
+    known = tables_known_until(reader, at).filter(pc.field("is_sampled"))
+    found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
+    return found
+
+
+def _newest_sample(reader: TableReader, at: datetime) -> datetime | None:
+    """The time of the newest sample up to `at`, from the statistics of files where they suffice."""
+    opened = open_table(reader.tables, LOG_OFFSETS)
+    files = pa.table(opened.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return None
+    first, last = files["min.sampled_at"], files["max.sampled_at"]
+    whole: datetime | None = pc.max(last.filter(pc.less_equal(last, at))).as_py()
+    partly = first.filter(pc.and_(pc.less_equal(first, at), pc.greater(last, at)))
+    if not len(partly):
+        return whole
+    since = max(filter(None, (whole, pc.min(partly).as_py())))
+    rows = reader.read(
+        LOG_OFFSETS.name,
+        ["sampled_at"],
+        [
+            *(("day", ">=", since.date()), ("day", "<=", at.date())),
+            *(("sampled_at", ">=", since), ("sampled_at", "<=", at)),
+        ],
+    )
+    newest: datetime | None = pc.max(rows["sampled_at"]).as_py()
+    return newest
