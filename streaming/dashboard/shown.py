@@ -10,6 +10,7 @@ from flask import Flask
 from markupsafe import Markup
 
 from coordinator_state.insight.group_status import Status, time_text
+from coordinator_state.insight.partition_text import partitions_text, tasks_text
 from streaming.views.sql.forms import TIME
 from streaming.views.text import printable
 
@@ -71,34 +72,12 @@ def level(status: str) -> str:
 
 def assignment(partitions: Iterable[Mapping[str, Any]] | None) -> str:
     """Partitions grouped by topic: `orders 0-2, 5`."""
-    if partitions is None:
-        return _NONE
-    topics: dict[str, list[int]] = {}
-    for one in partitions:
-        topics.setdefault(one["topic"] or one["topic_id"] or "?", []).append(one["partition"])
-    texts = (f"{printable(topic)} {_ranges(sorted(found))}" for topic, found in topics.items())
-    return "; ".join(texts) or "none"
+    return _NONE if partitions is None else printable(partitions_text(partitions))
 
 
 def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
     """Tasks of a member of a streams group."""
-    texts = (f"{t['task_type']} {t['subtopology_id']}_{t['partition']}" for t in of_member or ())
-    return printable(", ".join(texts))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Sorted numbers, with consecutive ones as ranges.
-
-    >>> _ranges([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    runs: list[list[int]] = []
-    for one in numbers:
-        if runs and one == runs[-1][1] + 1:
-            runs[-1][1] = one
-        else:
-            runs.append([one, one])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return printable(tasks_text(of_member))
 
 
 def add_filters(app: Flask) -> None:

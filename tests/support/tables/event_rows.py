@@ -1,0 +1,34 @@
+"""Rows of `group_events`, as a reader has them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from coordinator_state.apply.rows import EVENT_SCHEMA
+
+BEGIN = datetime(2026, 11, 21, 6, 56, tzinfo=timezone.utc)
+
+
+def event_row(event: str, at_s: float | None = 0, **fields: Any) -> dict[str, Any]:
+    """An event of the group `g`, `at_s` seconds after `BEGIN`; in the log after earlier ones."""
+    timestamp = None if at_s is None else BEGIN + timedelta(seconds=at_s)
+    row = {
+        **dict.fromkeys(EVENT_SCHEMA.names),
+        **{"log_partition": 0, "record_offset": int((at_s or 0) * 1000), "event_number": 0},
+        **{"record_timestamp": timestamp, "day": None if timestamp is None else timestamp.date()},
+        **{"event": event, "group_id": "g", "group_type": "classic"},
+    }
+    assert set(fields) <= set(row)
+    return row | fields
+
+
+def moved(event: str, before: int, after: int, at_s: float = 0, **fields: Any) -> dict[str, Any]:
+    """An `offset_rewind` or `offset_reset` of `orders:0`."""
+    at = {"topic": "orders", "partition": 0, "offset_before": before, "offset_after": after}
+    return event_row(event, at_s, **(at | {"member_count": 0} | fields))
+
+
+def by_member(member_id: str, client_id: str = "search-consumer") -> dict[str, Any]:
+    """The columns of an event that name a member."""
+    return {"member_id": member_id, "client_id": client_id, "client_host": "/10.0.0.1"}

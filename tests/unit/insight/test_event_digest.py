@@ -1,0 +1,243 @@
+"""Events folded into rows, and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.insight.event_digest import BY_WEIGHT, folded_events
+from coordinator_state.insight.group_events import EventName
+from tests.support.tables.event_rows import BEGIN, by_member, event_row, moved
+
+Row = dict[str, Any]
+
+
+def texts(*rows: Row) -> list[str]:
+    return [found.text for found in folded_events(rows)]
+
+
+def offsets_deleted(count: int, partitions: int) -> list[Row]:
+    return [
+        event_row(
+            "offset_deleted",
+            at_s=number,
+            **{"topic": "returns", "partition": number % partitions, "offset_before": number},
+        )
+        for number in range(count)
+    ]
+
+
+def churn(times: int, *member_ids: str) -> list[Row]:
+    """Members that join and leave in turn."""
+    return [
+        event_row(
+            event,
+            at_s=number * 3 + (event == "member_left"),
+            member_count=2,
+            **by_member(member_ids[number % len(member_ids)]),
+        )
+        for number in range(times)
+        for event in ("member_joined", "member_left")
+    ]
+
+
+def test_every_kind_of_event_has_a_weight() -> None:
+    assert set(BY_WEIGHT) == set(EventName)
+
+
+def test_one_rewind_comes_before_hundreds_of_deletions() -> None:
+    rewind = moved("offset_rewind", 990, 100, at_s=7, **by_member("search-consumer-1"))
+    first, second = folded_events([*offsets_deleted(451, partitions=9), rewind])
+
+    assert first.text == "orders:0 set back from 990 to 100 by search-consumer-1 at /10.0.0.1"
+    assert second.text == (
+        "451 offsets deleted of 9 partitions of returns; who is not recorded by Kafka: an admin "
+        "tool, or the topic or group was deleted"
+    )
+    assert second.count == 451
+    assert second.first_at == BEGIN
+    assert (second.last_at, second.events) == (
+        second.rows[-1]["record_timestamp"],
+        ("offset_deleted",),
+    )
+
+
+def test_equal_events_that_are_far_apart_are_two_rows() -> None:
+    found = folded_events([event_row("group_emptied", at_s) for at_s in (0, 299, 700)])
+    assert [len(one.rows) for one in found] == [1, 2]
+
+
+def test_events_without_a_timestamp_are_folded() -> None:
+    (found,) = folded_events([event_row("group_emptied", None), event_row("group_emptied", None)])
+    assert (found.first_at, found.last_at) == (None, None)
+    assert found.text == "the last member left 2 times"
+
+
+def test_a_member_that_churns_is_one_line() -> None:
+    (found,) = folded_events(churn(99, "search-consumer-aaaa51f4"))
+    assert found.text.startswith("search-consumer-51f4 at /10.0.0.1 joined and left 99 times in ")
+    assert found.events == ("member_joined", "member_left")
+    assert found.who == "search-consumer-51f4 at /10.0.0.1"
+
+
+def test_members_of_one_client_on_one_host_that_churn_are_one_line() -> None:
+    (text,) = texts(*churn(9, "search-consumer-1", "search-consumer-2", "search-consumer-3"))
+    assert text.startswith(
+        "search-consumer (3 members) at /10.0.0.1 joined and left 9 times in 25 s; 2 members"
+    )
+
+
+def test_a_client_that_gets_a_new_member_id_each_time_is_one_line() -> None:
+    (text,) = texts(*churn(20, *(f"search-consumer-{number:04}" for number in range(20))))
+    assert text.startswith("search-consumer at /10.0.0.1 joined and left 20 times in ")
+    assert ", each time as a new member;" in text
+
+
+def test_members_that_are_replaced_are_counted() -> None:
+    rows = [
+        event_row(event, **by_member(f"search-consumer-{event}{number}"))
+        for event in ("member_left", "member_joined")
+        for number in range(3)
+    ]
+    assert texts(*rows) == ["search-consumer at /10.0.0.1: 3 members joined and 3 left"]
+
+
+def test_members_that_only_join_need_no_number_of_times() -> None:
+    one, two = (event_row("member_joined", **by_member(f"search-consumer-{n}")) for n in (1, 2))
+    assert texts(one) == ["search-consumer-1 at /10.0.0.1 joined"]
+    assert texts(one, two) == ["search-consumer (2 members) at /10.0.0.1 joined"]
+    assert texts(one, two, two)[0].endswith(" joined 3 times")
+
+
+def test_churn_comes_before_the_rebalances_it_causes() -> None:
+    rebalances = [
+        event_row("rebalance", at_s=n, epoch_before=n, epoch_after=n + 1, member_count=3)
+        for n in range(1, 9)
+    ]
+    few, many = churn(4, "search-consumer-1"), churn(5, "search-consumer-1")
+    assert [one.events[0] for one in folded_events(rebalances + many)] == [
+        *("member_joined", "rebalance")
+    ]
+    assert folded_events(rebalances + few)[0].events == ("rebalance",)
+    assert "8 rebalances in 7 s, generation 1 to 9; 3 members afterwards" in texts(*rebalances)
+
+
+def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:
+    rows = [moved("offset_reset", 1_000 * n, 5, partition=n) for n in (1, 2, 3)]
+    unknown = (
+        "; who is not recorded by Kafka: no member held the partition, so an admin tool or assign()"
+    )
+    assert texts(*rows) == [
+        f"3 partitions of orders reset, furthest orders:3 from 3,000 to 5{unknown}"
+    ]
+    again = [moved("offset_rewind", 10 + n, 5, at_s=n) for n in (1, 2)]
+    assert texts(*again) == [f"orders:0 set back 2 times in 1 s, furthest from 12 to 5{unknown}"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "who"),
+    [
+        ({"member_count": 0}, "no member held the partition, so an admin tool or assign()"),
+        (
+            {"member_count": 2},
+            "no member held the partition, so another member of the group",
+        ),
+        ({"member_count": 2, "producer_id": 7}, "a transaction of producer 7"),
+        (
+            {"member_count": 2, "group_type": "streams"},
+            "tasks of a streams group do not name partitions",
+        ),
+    ],
+)
+def test_unknown_people_are_said_to_be_unknown(fields: Row, who: str) -> None:
+    (found,) = folded_events([moved("offset_rewind", 9, 5, **fields)])
+    assert found.who == f"not recorded by Kafka: {who}"
+    assert found.text == f"orders:0 set back from 9 to 5; who is {found.who}"
+
+
+def test_the_other_events_have_sentences() -> None:
+    hung: Row = {"topic": "orders", "duration_ms": 90_000, "outcome": "aborted", "producer_id": 5}
+    assert texts(event_row("transaction_hung", partition=1, **hung)) == [
+        "offset of orders:1 pending for 90 s in a transaction of producer 5, then aborted"
+    ]
+    two = [
+        event_row("transaction_hung", partition=n, **(hung | {"producer_id": n, "outcome": ends}))
+        for n, ends in ((1, "aborted"), (2, "committed"))
+    ]
+    assert texts(*two) == [
+        "2 offsets of orders pending for up to 90 s in transactions of 2 producers (1, 2), then "
+        "1 aborted, 1 committed"
+    ]
+    expired: Row = {"topic": "orders", "partition": 0, "offset_before": 1_234}
+    assert texts(event_row("offset_expired", **expired)) == ["offset 1,234 of orders:0 expired"]
+    assert texts(event_row("group_created")) == ["classic group created"]
+    assert texts(event_row("group_deleted")) == ["group deleted"]
+    assert texts(event_row("something_new")) == ["something new"]
+    assigned: Row = {"assignment_after": [{"topic": "orders", "partition": n} for n in (0, 1)]}
+    rows = [
+        event_row("assignment_changed", **assigned, **by_member(f"search-consumer-{n}"))
+        for n in (1, 2)
+    ]
+    assert texts(rows[0]) == [
+        "assignment of search-consumer-1 at /10.0.0.1 from none to orders 0-1"
+    ]
+    assert texts(*rows) == ["2 assignment changes of 2 members"]
+    assert texts(rows[0], rows[0])[0].startswith("2 assignment changes of search-consumer-1 at")
+    task = {"subtopology_id": "0", "partition": 1, "task_type": "active"}
+    streams = event_row("assignment_changed", **by_member("search-consumer-1"), tasks_after=[task])
+    assert texts(streams)[0].endswith("from none to active 0_1")
+
+
+_EVENTS = st.builds(
+    lambda event, at_s, number, group_id, member, partition, producer_id, after, count: event_row(
+        event,
+        at_s,
+        **{"record_offset": number, "group_id": group_id, "partition": partition, "topic": "t"},
+        **{"offset_before": 50, "offset_after": after, "producer_id": producer_id},
+        **{"epoch_after": 2, "member_count": count, "outcome": None, "duration_ms": 1},
+        **({} if member is None else by_member(member, member[:1])),
+    ),
+    event=st.sampled_from([name.value for name in EventName]),
+    at_s=st.none() | st.integers(0, 4_000),
+    number=st.integers(0, 1_000),
+    group_id=st.sampled_from("gh"),
+    member=st.none() | st.sampled_from(["a-1", "a-2", "b-1"]),
+    partition=st.integers(0, 2),
+    producer_id=st.none() | st.integers(1, 2),
+    after=st.integers(0, 100),
+    count=st.integers(0, 2),
+)
+
+
+@given(st.lists(_EVENTS, max_size=40))
+def test_folding_loses_no_event(rows: list[Row]) -> None:
+    found = folded_events(rows)
+
+    assert sorted(id(row) for one in found for row in one.rows) == sorted(map(id, rows))
+    assert sum(one.count for one in found) == len(rows)
+    for one in found:
+        assert {row["group_id"] for row in one.rows} == {one.group_id}
+        assert {row["event"] for row in one.rows} == set(one.events)
+        times = [row["record_timestamp"] for row in one.rows if row["record_timestamp"]]
+        assert (one.first_at, one.last_at) == (
+            min(times, default=None),
+            max(times, default=None),
+        )
+    assert [one.rank for one in found] == sorted(one.rank for one in found)
+
+
+@given(st.lists(_EVENTS, max_size=40))
+def test_every_rewind_stays_visible(rows: list[Row]) -> None:
+    found = folded_events(rows)
+    rewinds = [one for one in found if "offset_rewind" in one.events]
+
+    assert found[: len(rewinds)] == rewinds
+    for row in rows:
+        if row["event"] == "offset_rewind":
+            (one,) = (one for one in rewinds if any(row is of for of in one.rows))
+            assert one.events == ("offset_rewind",)
+            assert {of["topic"] for of in one.rows} == {row["topic"]}
+            assert one.text.startswith(("t:", "2 partitions of t", "3 partitions of t"))
