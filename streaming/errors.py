@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class ConfigurationError(Exception):
     """A usage or configuration error: one line that says what failed, where, and what to do.
@@ -70,3 +73,17 @@ class SparkError(Exception):
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or the name of its class if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of an error about an unknown name: up to three similar names, or nothing.
+
+    >>> did_you_mean("paymets", ["orders", "payments", "payouts"])
+    '; did you mean payments?'
+    >>> did_you_mean("search", ["orders", "search-eu", "search-us"])
+    '; did you mean search-eu or search-us?'
+    """
+    known = sorted(names)
+    similar = get_close_matches(name, known, cutoff=0.75)
+    found = similar or [one for one in known if name and name.lower() in one.lower()][:3]
+    return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -13,6 +13,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
 _COLUMNS = (
@@ -58,6 +59,7 @@ def expiring_offsets(
     """
     from streaming.lag.expiring_offsets import expiring_offsets as view
     from streaming.tables.reader import TableReader
+    from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
     retention_ms = None if retention is None else round(retention * 1000)
@@ -66,3 +68,5 @@ def expiring_offsets(
         last = datetime.now(timezone.utc) + timedelta(seconds=within)
         rows = [row for row in rows if row["expires_at"] is not None and row["expires_at"] <= last]
     output_of(output).rows(rows, _COLUMNS)
+    if group is not None and not rows and (unknown := unknown_group(reader, group)):
+        write_warning(unknown)

@@ -1,7 +1,7 @@
 """The command line: the group of commands, their shared options, and error handling.
 
-Exit status: 0 success, 1 a difference or a firing alert, 2 bad usage or configuration, 3 any other
-failure, 130 interrupted. Logging is configured only here.
+Exit status: 0 success, 1 a difference, a firing alert or an unknown group, 2 bad usage or
+configuration, 3 any other failure, 130 interrupted. Logging is configured only here.
 """
 
 from __future__ import annotations
@@ -202,9 +202,9 @@ def cli() -> None:
 
     Every option can also be set as COORDINATOR_STATE_<OPTION> in the environment, or in a TOML file
     given with --config. The command line wins over the environment, and the environment over the
-    file. Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a difference or
-    a firing alert, 2 bad usage or configuration, 3 any other failure, 130 interrupted. Servers exit
-    with 0 on Ctrl-C.
+    file. Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a difference, a
+    firing alert or an unknown group, 2 bad usage or configuration, 3 any other failure, 130
+    interrupted. Servers exit with 0 on Ctrl-C.
     """
 
 

@@ -8,7 +8,10 @@ import click
 
 from streaming.cli.options import as_of_option, option, output_option, tables_option
 from streaming.errors import ConfigurationError
+from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
+
+EXIT_UNKNOWN_GROUP = 1
 
 
 @click.command()
@@ -20,7 +23,9 @@ from streaming.views.output import output_of
 )
 @as_of_option
 @output_option
+@click.pass_context
 def offsets(
+    ctx: click.Context,
     *,
     group: str,
     partitions: tuple[str, ...],
@@ -33,7 +38,8 @@ def offsets(
 
     Without partitions, shows all committed offsets of GROUP. A partition without a committed offset
     has -1. A log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS. A log
-    partition that is not in the tables answers NOT_COORDINATOR. Python API: offset_fetch in
+    partition that is not in the tables answers NOT_COORDINATOR. Exits with status 1 and a warning if the
+    group does not exist (DescribeGroups: GROUP_ID_NOT_FOUND). Python API: offset_fetch in
     streaming.views.offset_fetch.
 
     \b
@@ -41,15 +47,20 @@ def offsets(
       coordinator-state offsets payments --tables tables
       coordinator-state offsets payments orders:0 orders:1 --tables tables --output json
     """
-    from streaming.kafka.offset_fetch import OffsetFetchAnswer
+    from streaming.kafka.offset_fetch import NO_ERROR, OffsetFetchAnswer
     from streaming.tables.reader import TableReader
     from streaming.views.offset_fetch import offset_fetch
+    from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
     named = [_topic_partition(text) for text in partitions] or None
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]
     output_of(output).rows((asdict(answer) for answer in answers), columns)
+    has_error = any(answer.error != NO_ERROR for answer in answers)
+    if not has_error and (unknown := unknown_group(reader, group)):
+        write_warning(unknown)
+        ctx.exit(EXIT_UNKNOWN_GROUP)
 
 
 def _topic_partition(text: str) -> tuple[str, int]:

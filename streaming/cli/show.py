@@ -14,7 +14,8 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
-from streaming.views.output import Output, output_of
+from streaming.run.stderr import write_warning
+from streaming.views.output import output_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,9 +237,10 @@ def show(
       history   offset commits
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
-    snapshot. Text shows the most important columns, JSON shows all. For a coordinator's answer, see
-    the command offsets. Python API: streaming.tables.reader.TableReader.read and, in streaming.lag,
-    group_lag, group_statuses and burrow_group_statuses.
+    snapshot. Text shows the most important columns, JSON shows all. If the group of --group does
+    not exist, a warning names similar groups. For a coordinator's answer, see the command offsets.
+    Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
+    group_statuses and burrow_group_statuses.
 
     \b
     Examples:
@@ -251,45 +253,50 @@ def show(
       coordinator-state show events --tables tables --group payments
     """
     from streaming.tables.reader import TableReader
+    from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
     group_ids = None if group is None else [group]
     if what == LAG:
-        _show_lag(reader, group_ids, by or "partition", output_of(output))
-        return
-    if what == STATUS:
-        _show_status(reader, group_ids, by or "group", rules, output_of(output))
-        return
-    if by is not None:
+        found, columns = _lag(reader, group_ids, by or "partition")
+    elif what == STATUS:
+        found, columns = _status(reader, group_ids, by or "group", rules)
+    elif by is not None:
         raise click.UsageError(f"--by works only with lag and status, not with {what}")
+    else:
+        found, columns = _table(reader, what, group)
+    rows = (
+        row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
+    )
+    output_of(output).rows(rows, columns)
+    if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):
+        write_warning(unknown)
+
+
+def _table(reader: TableReader, what: str, group: str | None) -> tuple[pa.Table, Sequence[str]]:
     view = VIEWS[what]
     if group is not None and not has_groups(view):
         raise click.UsageError(f"--group does not work with {what}: its rows have no groups")
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
-    found = found.sort_by([(column, "ascending") for column in view.order])
-    rows = (
-        row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
-    )
-    output_of(output).rows(rows, view.columns)
+    return found.sort_by([(column, "ascending") for column in view.order]), view.columns
 
 
-def _show_lag(
-    reader: TableReader, group_ids: Sequence[str] | None, by: str, output: Output
-) -> None:
+def _lag(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str
+) -> tuple[pa.Table, Sequence[str]]:
     from streaming.lag.group_lag import group_lag, lag_totals
 
     found = group_lag(reader, group_ids=group_ids)
     if by == "partition":
-        output.rows(found.to_pylist(), _LAG_COLUMNS)
-    else:
-        totals = lag_totals(found, by)
-        output.rows(totals.to_pylist(), [n for n in totals.column_names if n not in _TOTALS_HIDDEN])
+        return found, _LAG_COLUMNS
+    totals = lag_totals(found, by)
+    return totals, [name for name in totals.column_names if name not in _TOTALS_HIDDEN]
 
 
-def _show_status(
-    reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str, output: Output
-) -> None:
+def _status(
+    reader: TableReader, group_ids: Sequence[str] | None, by: str, rules: str
+) -> tuple[pa.Table, Sequence[str]]:
     from streaming.lag import burrow_status, group_status
 
     if by == "topic":
@@ -303,7 +310,7 @@ def _show_status(
         found = group_status.group_statuses(reader, group_ids=group_ids)
     else:
         found = group_status.partition_statuses(reader, group_ids=group_ids)
-    output.rows(found.to_pylist(), found.column_names)
+    return found, found.column_names
 
 
 def has_groups(view: View) -> bool:

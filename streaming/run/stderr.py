@@ -19,6 +19,12 @@ def write_error(message: str) -> None:
         click.echo(f"Error: {printable(message)}", err=True)
 
 
+def write_warning(message: str) -> None:
+    """Write a line to stderr about an answer that may not be the wanted one."""
+    if not _logged(logging.WARNING, message):
+        click.echo(f"Warning: {printable(message)}", err=True)
+
+
 def write_note(message: str) -> None:
     """Write a line to stderr; the data goes to stdout."""
     if not _logged(logging.INFO, message):
