@@ -72,6 +72,22 @@ def _refuse_secrets(kafka: Any) -> None:
         raise ConfigurationError(f"--kafka: {error}") from None
 
 
+def _default_checkpoint(tables: str) -> Path:
+    """The folder `checkpoints/NAME` beside the tables folder NAME.
+
+    Earlier releases used the working directory. A checkpoint there is still used if these are the
+    tables that it was made for: they exist, and the working directory has no tables of that name.
+    """
+    name = PurePosixPath(tables).name or "tables"
+    in_working_directory = Path("checkpoints", name).absolute()
+    folder = local_path(tables)
+    if folder is None:
+        return in_working_directory
+    beside = folder.parent / "checkpoints" / name
+    is_older = in_working_directory.is_dir() and folder.is_dir() and not Path(name).exists()
+    return in_working_directory if is_older and not beside.exists() else beside
+
+
 def _metavar(text: str) -> Any:
     """The placeholder of a setting's value in `--help`."""
     return Field(json_schema_extra={"metavar": text})
@@ -98,8 +114,8 @@ class RunSettings(BaseModel):
     tables: str = Field(min_length=1)
     checkpoint: Annotated[str, _metavar("DIR")] = Field(
         default="",
-        description="Folder of the query's checkpoint. "
-        "[default: checkpoints/<name of the tables folder>]",
+        description="Folder of the query's checkpoint. [default: checkpoints/NAME beside the tables "
+        "folder NAME; for tables in an object store, in the working directory]",
     )
     trigger: Interval = Field(
         default="1 second", description="Time between the starts of two micro-batches."
@@ -202,8 +218,7 @@ class RunSettings(BaseModel):
     def model_post_init(self, _context: Any) -> None:
         """Set the default of `checkpoint`, which depends on another field."""
         if not self.checkpoint:
-            name = PurePosixPath(self.tables).name or "tables"
-            object.__setattr__(self, "checkpoint", str(Path("checkpoints", name).absolute()))
+            object.__setattr__(self, "checkpoint", str(_default_checkpoint(self.tables)))
 
     @classmethod
     def checked(cls, **options: Any) -> RunSettings:

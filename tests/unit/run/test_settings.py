@@ -80,17 +80,69 @@ def test_an_option_has_the_type_the_default_and_the_range_of_its_setting() -> No
 @pytest.mark.parametrize(
     ("folders", "tables", "checkpoint"),
     [
-        ({"tables": "a/b/"}, "a/b", "checkpoints/b"),
+        ({"tables": "a/b/"}, "a/b", "a/checkpoints/b"),
+        ({"tables": "tables"}, "tables", "checkpoints/tables"),
         ({"tables": "a", "checkpoint": "c"}, "a", "c"),
     ],
 )
-def test_the_checkpoint_is_named_after_the_tables_folder_and_both_are_absolute(
-    folders: dict[str, str], tables: str, checkpoint: str
+def test_the_checkpoint_is_beside_the_tables_folder_and_both_are_absolute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folders: dict[str, str],
+    tables: str,
+    checkpoint: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     settings = RunSettings(**NEEDED | folders)
 
-    assert settings.tables == str(Path.cwd() / tables)
-    assert settings.checkpoint == str(Path.cwd() / checkpoint)
+    assert settings.tables == str(tmp_path / tables)
+    assert settings.checkpoint == str(tmp_path / checkpoint)
+
+
+class TestCheckpointOfAnEarlierRelease:
+    """It is in `checkpoints` of the working directory, wherever the tables are."""
+
+    @pytest.fixture
+    def tables(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Existing tables elsewhere, whose checkpoint is in the working directory."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "checkpoints/t").mkdir(parents=True)
+        (tmp_path / "data/t").mkdir(parents=True)
+        return tmp_path / "data/t"
+
+    def test_is_used(self, tables: Path, tmp_path: Path) -> None:
+        settings = RunSettings(**NEEDED | {"tables": str(tables)})
+
+        assert settings.checkpoint == str(tmp_path / "checkpoints/t")
+
+    def test_is_not_used_beside_a_newer_one(self, tables: Path, tmp_path: Path) -> None:
+        (tmp_path / "data/checkpoints/t").mkdir(parents=True)
+
+        settings = RunSettings(**NEEDED | {"tables": str(tables)})
+        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
+
+    def test_is_not_used_for_new_tables(self, tables: Path, tmp_path: Path) -> None:
+        tables.rmdir()
+
+        settings = RunSettings(**NEEDED | {"tables": str(tables)})
+        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
+
+    def test_of_other_tables_in_the_working_directory_is_not_used(
+        self, tables: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "t").mkdir()
+
+        settings = RunSettings(**NEEDED | {"tables": str(tables)})
+        assert settings.checkpoint == str(tmp_path / "data/checkpoints/t")
+
+
+def test_the_checkpoint_of_tables_in_a_store_is_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    settings = RunSettings(**NEEDED | {"tables": "s3://bucket/t"})
+    assert settings.checkpoint == str(tmp_path / "checkpoints/t")
 
 
 def test_addresses_of_other_file_systems_are_kept() -> None:
