@@ -38,8 +38,8 @@ def offsets(
 
     Without partitions, shows all committed offsets of GROUP. A partition without a committed offset
     has -1. A log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS. A log
-    partition that is not in the tables answers NOT_COORDINATOR. Exits with status 1 and a warning if the
-    group does not exist (DescribeGroups: GROUP_ID_NOT_FOUND). Python API: offset_fetch in
+    partition that is not in the tables answers NOT_COORDINATOR. Exits with status 1 and a warning
+    if the group does not exist (DescribeGroups: GROUP_ID_NOT_FOUND). Python API: offset_fetch in
     streaming.views.offset_fetch.
 
     \b
