@@ -114,8 +114,8 @@ class RunSettings(BaseModel):
     tables: str = Field(min_length=1)
     checkpoint: Annotated[str, _metavar("DIR")] = Field(
         default="",
-        description="Folder of the query's checkpoint. [default: checkpoints/NAME beside the tables "
-        "folder NAME; for tables in an object store, in the working directory]",
+        description="Folder of the query's checkpoint. [default: checkpoints/NAME beside the "
+        "tables folder NAME; for tables in an object store, in the working directory]",
     )
     trigger: Interval = Field(
         default="1 second", description="Time between the starts of two micro-batches."
