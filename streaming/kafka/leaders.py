@@ -9,9 +9,7 @@ shorter timeout and ends with a `ConfigurationError`: retries do not fix a wrong
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,17 +22,14 @@ from kafka.protocol.metadata import MetadataRequest
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, TopicMissing
 from streaming.kafka.connections import BrokerConnections, TransientFailure
+from streaming.kafka.outage import LOGGED_AFTER_S, Outage
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
-
-logger = logging.getLogger(__name__)
 
 ELECTION_S: Final = 30.0
 """Longer than an election of a leader takes."""
 
 T = TypeVar("T")
 
-# Failures shorter than this, such as most leader moves, are logged at DEBUG only.
-_LOGGED_AFTER_S: Final = 1.0
 _LONGEST_BACKOFF_S: Final = 10.0
 
 
@@ -173,23 +168,9 @@ class TopicLeaders:
                 self.expire_metadata()
                 raise
 
-        began_at, has_warned = time.monotonic(), False
-
-        def warn(state: tenacity.RetryCallState) -> None:
-            nonlocal has_warned
-            has_warned |= not is_patient
-            has_warned |= time.monotonic() - began_at + state.upcoming_sleep > _LOGGED_AFTER_S
-            logger.log(
-                logging.WARNING if has_warned else logging.DEBUG,
-                "Kafka at %(bootstrap_servers)s: cannot %(operation)s: %(error)s; retrying in "
-                "%(pause_s).1f s",
-                {
-                    "bootstrap_servers": self._connections.bootstrap_servers,
-                    "operation": operation,
-                    "error": state.outcome.exception() if state.outcome else None,
-                    "pause_s": state.upcoming_sleep,
-                },
-            )
+        cluster = f"Kafka at {self._connections.bootstrap_servers}"
+        # Without a first contact the address may be wrong, and a person is waiting.
+        outage = Outage(cluster, operation, logged_after_s=LOGGED_AFTER_S if is_patient else 0)
 
         try:
             answer = tenacity.Retrying(
@@ -203,27 +184,22 @@ class TopicLeaders:
                     tenacity.stop_when_event_set(self._stop),
                 ),
                 sleep=tenacity.sleep_using_event(self._stop),
-                before_sleep=warn,
+                before_sleep=lambda state: outage.failed(
+                    state.outcome.exception() if state.outcome else None, state.upcoming_sleep
+                ),
                 reraise=True,
             )(self._connections.run, attempt_with_metadata)
         except TransientFailure as error:
             if is_patient:
                 raise TimeoutError(
-                    f"Kafka at {self._connections.bootstrap_servers}: cannot {operation}, retried "
-                    f"for {timeout_ms / 1000:.0f} s: {error}"
+                    f"{cluster}: cannot {operation}, retried for {timeout_ms / 1000:.0f} s: {error}"
                 ) from error
             raise ConfigurationError(
-                f"cannot reach Kafka at {self._connections.bootstrap_servers}: {error}; "
-                "check --bootstrap-servers, --kafka security.protocol and the login"
+                f"cannot reach {cluster}: {error}; {outage.attempts + 1} attempts in "
+                f"{outage.seconds:.0f} s; check --bootstrap-servers, --kafka security.protocol and "
+                "the login"
             ) from error
-        if has_warned:
-            logger.warning(
-                "Kafka at %(bootstrap_servers)s: reachable again after %(outage_s).0f s",
-                {
-                    "bootstrap_servers": self._connections.bootstrap_servers,
-                    "outage_s": time.monotonic() - began_at,
-                },
-            )
+        outage.ended()
         return answer
 
     def ask_every(

@@ -199,7 +199,7 @@ def test_an_address_without_a_broker_is_refused_soon(caplog: pytest.LogCaptureFi
         ),
     ):
         client.describe()
-    warnings = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
+    warnings = [record for record in caplog.records if record.name == "streaming.kafka.outage"]
     pauses_s = [cast("dict[str, float]", record.args)["pause_s"] for record in warnings]
     assert pauses_s == sorted(set(pauses_s))
     assert 0 < sum(pauses_s) <= 3
@@ -233,7 +233,7 @@ def test_what_passes_by_itself_is_waited_out(
             waiting = thread.submit(client.high_watermarks)
             broker.start()
             assert waiting.result() == before
-        told = [record for record in caplog.records if record.name == "streaming.kafka.leaders"]
+        told = [record for record in caplog.records if record.name == "streaming.kafka.outage"]
         assert told
         assert all("\n" not in record.getMessage() for record in told)
         assert client.fetch({log_partition: 0})[log_partition] == first
