@@ -7,7 +7,7 @@ A query has no access to files, addresses, environment variables or Python objec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -17,13 +17,14 @@ import duckdb
 import pyarrow as pa
 from pyarrow.dataset import Dataset
 
-from streaming.errors import ConfigurationError, first_line
+from streaming.errors import ConfigurationError
 from streaming.views.definitions import SCHEMAS
 
 Queried: TypeAlias = "pa.Table | Dataset"
 
 _INTERRUPT_EVERY_S: Final = 0.1
 _WORD: Final = re.compile(r"\w+")
+_SHOW: Final = re.compile(r"\s*SHOW\b", re.IGNORECASE)
 _NO_ACCESS: Final = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
@@ -118,7 +119,7 @@ def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except (OSError, pa.ArrowException) as error:
         # Arrow wraps DuckDB's error.
-        raise ConfigurationError(first_line(error)) from error
+        raise ConfigurationError(_in_one_line(error)) from error
 
 
 def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], pa.Table]) -> pa.Table:
@@ -159,7 +160,7 @@ def _connected(
         connection.execute(f"CREATE MACRO moment() AS TIMESTAMPTZ '{moment.isoformat()}'")
         yield connection
     except duckdb.Error as error:
-        raise ConfigurationError(first_line(error)) from error
+        raise ConfigurationError(_in_one_line(error)) from error
     finally:
         connection.close()
 
@@ -167,10 +168,34 @@ def _connected(
 def _bound(
     connection: duckdb.DuckDBPyConnection, sql: str, named: Callable[[str], Queried]
 ) -> duckdb.DuckDBPyRelation:
-    for name in names_in(sql):
+    used = names_in(sql)
+    for name in used:
         connection.register(name, named(name))
     connection.execute("SET lock_configuration = true")
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ConfigurationError("only a single SELECT is allowed")
-    return connection.sql(sql)
+    if _SHOW.match(sql):
+        _register_without_rows(connection, SCHEMAS.keys() - used)
+    try:
+        return connection.sql(sql)
+    except duckdb.CatalogException:
+        # DuckDB suggests a name only of tables that it has.
+        _register_without_rows(connection, SCHEMAS.keys() - used)
+        connection.sql(sql)
+        raise
+
+
+def _register_without_rows(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    for name in names:
+        connection.register(name, SCHEMAS[name].empty_table())
+
+
+def _in_one_line(error: Exception) -> str:
+    r"""DuckDB's error with its suggestions, without the quoted query.
+
+    >>> _in_one_line(ValueError('no table grous!\nDid you mean "groups"?\n\nLINE 1: FROM grous'))
+    'no table grous! Did you mean "groups"?'
+    """
+    said, _, _ = str(error).strip().partition("\n\n")
+    return " ".join(said.split("\n")) or type(error).__name__

@@ -36,6 +36,35 @@ def test_every_table_and_view_is_there(tables: CoordinatorTables, name: str) -> 
     assert tables.sql(f"FROM {name}").arrow.column_names == SCHEMAS[name].names
 
 
+@pytest.mark.parametrize("select", ["SHOW TABLES", " show tables"])
+def test_show_tables_lists_tables_and_views(tables: CoordinatorTables, select: str) -> None:
+    assert [row["name"] for row in tables.sql(select)] == sorted(SCHEMAS)
+
+
+@pytest.mark.parametrize(
+    ("select", "suggestion"),
+    [
+        ("FROM group_offset", 'Did you mean "group_offsets"?'),
+        ("SELECT group_idd FROM groups", 'Candidate bindings: "group_id"'),
+    ],
+)
+def test_a_misspelled_name_is_answered_with_a_suggestion_in_one_line(
+    tables: CoordinatorTables, select: str, suggestion: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        tables.sql(select)
+
+    assert suggestion in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_table_whose_name_is_not_in_the_text_is_refused_and_not_empty(
+    tables: CoordinatorTables,
+) -> None:
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        tables.sql("FROM query_table('gro' || 'ups')")
+
+
 def test_names_are_read_as_sql_reads_them(tables: CoordinatorTables) -> None:
     (row,) = tables.sql("SELECT max(lag) AS lag FROM Group_Lag, (SELECT 1) WHERE topic = 't'")
     assert row == {"lag": 97}
