@@ -32,6 +32,7 @@ from streaming.metrics.families import (
     records_total,
     records_unaccounted_total,
 )
+from streaming.metrics.row_family import RowFamily
 from streaming.metrics.series_limit import SeriesLimit
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
@@ -179,8 +180,7 @@ class TablesCollector(Collector):
 
 
 def _families(gauges: Sequence[Gauge], cluster: Cluster, rows: pa.Table) -> Iterator[Metric]:
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return (one.of(cluster, found) for one in gauges)
+    return (RowFamily(one, cluster, rows) for one in gauges)
 
 
 def _logs(lags: pa.Table) -> pa.Table:

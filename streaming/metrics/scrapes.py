@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics_exposition
+
+from streaming.metrics.exposition import formatted
 
 STALE_S: Final = 300.0
 """Older collections are not served: Prometheus looks back 5 minutes for a sample."""
@@ -35,10 +35,6 @@ class Collection:
     _texts: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def collect(self) -> list[Metric]:
-        """The metrics; prometheus_client calls this method of a registry to format an answer."""
-        return self.metrics
-
     def text(self, *, is_openmetrics: bool, is_gzip: bool) -> bytes:
         """The metrics in a format; each format is created once and cached."""
         form = is_openmetrics, is_gzip
@@ -49,9 +45,7 @@ class Collection:
 
     def _formatted(self, is_openmetrics: bool, is_gzip: bool) -> bytes:
         if not is_gzip:
-            generate = openmetrics_exposition.generate_latest if is_openmetrics else generate_latest
-            text: bytes = generate(self)
-            return text
+            return formatted(self.metrics, is_openmetrics=is_openmetrics)
         plain = self._texts.get((is_openmetrics, False)) or self._formatted(is_openmetrics, False)
         return gzip.compress(plain, _GZIP_LEVEL)
 
