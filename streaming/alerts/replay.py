@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -27,7 +27,12 @@ class Change:
 
 
 def replay(
-    rules: AlertRules, last: TableReader, *, since: datetime, step: timedelta
+    rules: AlertRules,
+    last: TableReader,
+    *,
+    since: datetime,
+    step: timedelta,
+    on_moment: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Iterator[Change]:
     """Evaluate the rules at each moment of a time span; sends and writes nothing.
 
@@ -36,6 +41,7 @@ def replay(
         last: the tables as of the last moment.
         since: the first moment; moments before the first version of the tables are skipped.
         step: the time between two moments.
+        on_moment: called before each moment with the number of moments before it, and of all.
 
     Raises:
         ConfigurationError: a rule's SQL is not valid, fails, or exceeds its limits.
@@ -43,7 +49,9 @@ def replay(
     alerts: dict[AlertKey, Alert] = {}
     with closing(SqlRules(last.tables)) as sql:
         sql.check(rules.rules)
-        for at in _moments(since, last.moment, step):
+        moments = _moments(since, last.moment, step)
+        for number, at in enumerate(moments):
+            on_moment(number, len(moments))
             reader = last if at == last.moment else last.before(at)
             if reader is None:
                 continue
@@ -69,10 +77,10 @@ def replay_step(rules: AlertRules, span: timedelta) -> timedelta:
     return max(rules.interval, span / MAX_EVALUATIONS)
 
 
-def _moments(since: datetime, until: datetime, step: timedelta) -> Iterator[datetime]:
+def _moments(since: datetime, until: datetime, step: timedelta) -> Sequence[datetime]:
     """The moments in order: whole steps back from `until`, the first at or just before `since`."""
     steps = max(-((since - until) // step), 0)
-    return (until - number * step for number in range(steps, -1, -1))
+    return [until - number * step for number in range(steps, -1, -1)]
 
 
 def _changes(

@@ -11,8 +11,9 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
-from streaming.run.stderr import write_note
+from streaming.run.stderr import is_live, write_note
 from streaming.views.output import output_of
 
 EXIT_FIRING = 1
@@ -97,8 +98,8 @@ def test(
 ) -> None:
     """Evaluate RULE, or every rule, over past snapshots, without notices and without writes.
 
-    Shows each change of an alert's state. Exits with status 1 if an alert fires at the end. Python
-    API: streaming.alerts.replay.replay.
+    Shows each change of an alert's state, and the progress on stderr. Exits with status 1 if an
+    alert fires at the end. Python API: streaming.alerts.replay.replay.
 
     \b
     Examples:
@@ -129,7 +130,18 @@ def test(
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)
     last: dict[AlertKey, Alert] = {}
     rows = []
-    for change in replay(rules, reader, since=begin, step=span):
+    # A short replay needs no progress.
+    with LiveLine(is_terminal=is_live(), first_after_s=3) as line:
+        changes = list(
+            replay(
+                rules,
+                reader,
+                since=begin,
+                step=span,
+                on_moment=lambda done, of: line.show(f"{done} of {of} moments evaluated"),
+            )
+        )
+    for change in changes:
         changed = change.alert
         # All rules are evaluated, because another rule may mute this one.
         if rule not in (None, changed.rule):

@@ -1,25 +1,19 @@
-"""The progress of a run on stderr: a live line on a terminal, else a plain line every 5 s."""
+"""The progress of a run on stderr."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from streaming.engine.progress import ProgressEvent
+from streaming.run.live_line import LiveLine
 from streaming.run.stderr import write_note
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING, STATE_WAITING
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 _STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
 RATE_WINDOW_S = 30.0
 """Rates are averages over the micro-batches of this window, so they do not jump."""
-PLAIN_INTERVAL_S = 5.0
-"""At most one plain line is written in this time, to keep log files short."""
 
 
 def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: float) -> str:
@@ -32,7 +26,7 @@ def progress_line(event: ProgressEvent, *, records_per_s: float, offsets_per_s: 
     return f"{', '.join(parts)}; log partitions: {counts}"
 
 
-class ProgressDisplay:
+class ProgressDisplay(LiveLine):
     """A context manager that shows progress events; any thread may call it with an event."""
 
     def __init__(
@@ -42,42 +36,13 @@ class ProgressDisplay:
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], None] = write_note,
     ) -> None:
-        self._is_terminal = is_terminal
-        self._clock = clock
-        self._write = write
+        super().__init__(is_terminal=is_terminal, clock=clock, write=write)
         self._samples: deque[tuple[float, int, int]] = deque()
-        self._last_plain = float("-inf")
-        self._live: Live | None = None
-
-    def __enter__(self) -> ProgressDisplay:
-        if self._is_terminal:
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(stderr=True, highlight=False)
-            self._live = Live("starting", console=console, refresh_per_second=4)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def __call__(self, event: ProgressEvent) -> None:
         """Show a finished micro-batch."""
-        now = self._clock()
-        records_per_s, offsets_per_s = self._rates(now, event)
-        line = progress_line(event, records_per_s=records_per_s, offsets_per_s=offsets_per_s)
-        if self._live is not None:
-            self._live.update(line)
-        elif now - self._last_plain >= PLAIN_INTERVAL_S:
-            self._last_plain = now
-            self._write(line)
+        records_per_s, offsets_per_s = self._rates(self._clock(), event)
+        self.show(progress_line(event, records_per_s=records_per_s, offsets_per_s=offsets_per_s))
 
     def _rates(self, now: float, event: ProgressEvent) -> tuple[float, float]:
         """Return records and record offsets per second over the window."""
