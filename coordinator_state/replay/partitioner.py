@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's `Topic.GROUP_METADATA_TOPIC_NAME`."""
 DEFAULT_LOG_PARTITIONS = 50
@@ -22,6 +24,7 @@ def java_hash_code(text: str) -> int:
     return result - (1 << 32) if result >= 1 << 31 else result
 
 
+@lru_cache(maxsize=1 << 16)
 def partition_for(group_id: str, log_partitions: int = DEFAULT_LOG_PARTITIONS) -> int:
     """Return the log partition of a group: `Utils.abs(groupId.hashCode()) % n`.
 

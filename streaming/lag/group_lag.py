@@ -86,7 +86,7 @@ def group_lag(
         if not rows.size:
             break
         remaining = Logs.of(committed.take(rows))
-        found = remaining.histories(reader, since=now - window, until=now)
+        found = remaining.histories(reader, since=now - window, until=now, of_all=False)
         measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
     places = pc.index_in(committed["log_partition"], progress["log_partition"])
     arrays = {

@@ -15,6 +15,8 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import LOG_OFFSETS
 
 _OFFSETS = ("log_start_offset", "log_end_offset", "last_stable_offset", "end_markers")
+_FEW_TOPICS = 100
+"""Up to this number, the samples of other topics are not read."""
 _COLUMNS = ("topic", "partition", "sampled_at", "state", "topic_id", *_OFFSETS)
 
 
@@ -45,12 +47,20 @@ class Logs:
         is_known = self.codes[np.minimum(found, self.codes.size - 1)] == codes
         return np.where(is_known & (codes >= 0), found, UNKNOWN)
 
-    def histories(self, reader: TableReader, *, since: datetime, until: datetime) -> LogHistories:
-        """The samples of the partitions between two times."""
+    def histories(
+        self, reader: TableReader, *, since: datetime, until: datetime, of_all: bool = True
+    ) -> LogHistories:
+        """The samples of the partitions between two times.
+
+        `sampled_at_ms` of the result is that of all partitions, or if not `of_all`, only of these.
+        """
         if not len(self):
             return LogHistories(_as_samples(LOG_OFFSETS.schema.empty_table(), self.codes), 0)
+        during: list[tuple[str, str, Any]]
         during = [("sampled_at", ">=", since), ("sampled_at", "<=", until)]
         days = [("day", ">=", since.date()), ("day", "<=", until.date())]
+        if not of_all and len(self.topics) <= _FEW_TOPICS:
+            during.append(("topic", "in", self.topics.to_pylist()))
         rows = reader.read(LOG_OFFSETS.name, _COLUMNS, [*days, *during])
         log = self.numbers(rows)
         samples = _as_samples(rows, log)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
+from pyarrow.parquet import filters_to_expression
 
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.file_systems import file_system
@@ -87,12 +88,22 @@ def rows_of(
             found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
             # In files that delta-rs merged, compacted or rewrote, strings are views. pyarrow cannot
-            # push a filter down to views and fails, so it reads all rows and filters them then.
-            read_rows = files.scanner().to_reader()
-            found = Scanner.from_batches(read_rows, columns=columns, filter=where).to_table()
+            # push a filter by text down to views and fails, so it filters the rows that it read.
+            pushed = [one for one in pruned or () if not _is_text(table, one[0])]
+            needed = None if pruned is None else {*columns, *(name for name, _, _ in pruned)}
+            rows = files.scanner(
+                columns=None if needed is None else [n for n in table.schema.names if n in needed],
+                filter=filters_to_expression(pushed) if pushed else None,
+            )
+            scanner = Scanner.from_batches(rows.to_reader(), columns=columns, filter=where)
+            found = scanner.to_table()
     fields = [table.schema.field(name) for name in found.column_names]
     arrays: list[Any] = [found[field.name].cast(field.type) for field in fields]
     return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _is_text(table: Table, column: str) -> bool:
+    return bool(pa.types.is_string(table.schema.field(column).type))
 
 
 def read(

@@ -51,7 +51,8 @@ from streaming.tables.writer_epoch import WriterEpoch
 
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 """Smaller files are compacted, into files of up to four times this size."""
-_LARGE_FILE_BYTES: Final = 4 * SMALL_FILE_BYTES
+_TINY_FILE_BYTES: Final = 1024 * 1024
+_COMPACTIONS: Final = tuple((size, 4 * size) for size in (_TINY_FILE_BYTES, SMALL_FILE_BYTES))
 UNREFERENCED_KEPT: Final = timedelta(hours=1)
 """How long a file that no version names is kept, even with a shorter snapshot retention."""
 MOST_SMALL_FILES: Final = 16
@@ -169,22 +170,27 @@ def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -
 
 
 def _compact(epoch: WriterEpoch, opened: DeltaTable) -> int:
-    """Compact the small files of each day that has many of them."""
-    small = Counter(
-        file.get(f"partition.{_DAY}")
-        for file in _files(opened)
-        if file["size_bytes"] < SMALL_FILE_BYTES
-    )
+    """Compact the small files of each day that has many of them, first the very small ones.
+
+    In two steps, because a compaction rewrites all files below its target size. Files of a few
+    megabytes would otherwise be rewritten in each round.
+    """
     compacted = 0
-    for day, count in small.items():
-        if count > MOST_SMALL_FILES:
-            of_day = None if day is None else [(_DAY, "=", str(day))]
-            done: Mapping[str, Any] = opened.optimize.compact(
-                partition_filters=of_day,
-                target_size=_LARGE_FILE_BYTES,
-                commit_properties=epoch.maintenance(opened),
-            )
-            compacted += int(done["numFilesRemoved"])
+    for small_bytes, target_bytes in _COMPACTIONS:
+        small = Counter(
+            file.get(f"partition.{_DAY}")
+            for file in _files(opened)
+            if file["size_bytes"] < small_bytes
+        )
+        for day, count in small.items():
+            if count > MOST_SMALL_FILES:
+                of_day = None if day is None else [(_DAY, "=", str(day))]
+                done: Mapping[str, Any] = opened.optimize.compact(
+                    partition_filters=of_day,
+                    target_size=target_bytes,
+                    commit_properties=epoch.maintenance(opened),
+                )
+                compacted += int(done["numFilesRemoved"])
     return compacted
 
 

@@ -109,6 +109,7 @@ class TableReader:
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
         self._opened_at = datetime.now(timezone.utc)
+        self._open_tables: dict[str, DeltaTable] = {}
 
     @property
     def format_version(self) -> str:
@@ -242,10 +243,14 @@ class TableReader:
         if not self.is_consistent:
             return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
         version = self.table_versions.get(table.name)
-        is_missing = version is None and table is not LOG_OFFSETS
         if table is ALERTS:
-            is_missing = not DeltaTable.is_deltatable(path)
-        return None if is_missing else _open(path, self.tables, version=version)
+            return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
+        if table is LOG_OFFSETS:
+            return _open(path, self.tables)
+        if version is not None and table.name not in self._open_tables:
+            # Opening a version reads the Delta log, which takes longer than a small read.
+            self._open_tables[table.name] = _open(path, self.tables, version=version)
+        return self._open_tables.get(table.name)
 
     def own(
         self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None
@@ -258,7 +263,8 @@ class TableReader:
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         found = self.read(name, wanted, of_groups(group_ids))
         groups = pc.unique(found["group_id"])
-        own = [partition_for(group, self.log_partitions) for group in groups.to_pylist()]
+        number = self.log_partitions
+        own = [partition_for(group, number) for group in groups.to_pylist()]
         log_partitions = pa.array(own, pa.int32()).take(pc.index_in(found["group_id"], groups))
         return found.filter(pc.equal(found["log_partition"], log_partitions))
 
