@@ -113,7 +113,8 @@ def test(
     from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
     from streaming.errors import ConfigurationError
-    from streaming.tables.reader import TableReader, parse_as_of
+    from streaming.tables.as_of import parse_as_of
+    from streaming.tables.reader import TableReader
 
     rules = load_rules(rules_file)
     names = [one.name for one in rules.rules]

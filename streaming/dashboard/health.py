@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from flask import g, render_template, request
@@ -17,8 +16,6 @@ _SORTED_BY = (
 )
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
 _MOST_BATCHES = 20
-_CLOCK_TICK = timedelta(milliseconds=10)
-"""Modification times of files have the resolution of a kernel tick, at most 10 ms."""
 _MOST_QUARANTINED = 50
 
 
@@ -63,16 +60,9 @@ def _accounted(row: Row) -> Row:
 
 
 def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
-    """The last versions of `load_progress`, one per micro-batch, each with a moment that shows it.
-
-    The moment is just before the next version. Delta uses the modification time of a file. It is
-    later than the time in the file, or earlier by at most one clock tick of the file system.
-    """
-    found, until = [], snapshot.at
-    for version, written_at in snapshot.reader.commits(_MOST_BATCHES):
-        found.append({"version": version, "written_at": written_at, "at": until})
-        until = written_at - _CLOCK_TICK
-    return found
+    """The last versions of `load_progress`, one per micro-batch, and when each was written."""
+    commits = snapshot.reader.commits(_MOST_BATCHES)
+    return [{"version": version, "at": written_at} for version, written_at in commits]
 
 
 PAGES = (("health", "health", page), ("alerts", "alerts", alerts))

@@ -7,7 +7,7 @@ from datetime import datetime
 from flask import request
 
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import parse_as_of
+from streaming.tables.as_of import parse_as_of
 
 
 def moment_of(argument: str) -> datetime | None:

@@ -110,7 +110,6 @@ class MicroBatchApply:
             read_at=read_at,
         )
         self.progress.batch_id = batch_id
-        self.progress.updated_at = datetime.now(timezone.utc)
         self.progress.write(self.writer)
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, applied.counts, read, writes.rows, started)

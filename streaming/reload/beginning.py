@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,7 +76,6 @@ def begin_reload(
         row.reload_reason, row.reloaded_at = doubt.reason, None
     _quarantine_lost(writer, progress, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
-    progress.updated_at = datetime.now(timezone.utc)
     is_other_topic = progress.topic_id != topic.topic_id
     progress.topic_id = topic.topic_id
     progress.write(writer)

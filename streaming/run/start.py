@@ -237,7 +237,6 @@ def _record_leaderless(leaderless: Collection[int], progress: LoadProgress, writ
     """Record the leaderless log partitions in `load_progress`."""
     if not progress.set_leaderless(leaderless):
         return
-    progress.updated_at = datetime.now(timezone.utc)
     progress.write(writer)
     if leaderless:
         logger.warning(

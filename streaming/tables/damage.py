@@ -34,8 +34,8 @@ from pyarrow.parquet import read_table
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.creation import create_missing
+from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path
-from streaming.tables.reader import pinned_versions
 from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, TABLES, Table
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,9 @@ import pyarrow as pa
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import TableReader, is_reloading
+from streaming.tables.load_state import is_reloading
+from streaming.tables.moments import MOMENT, next_moment
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     LOAD_PROGRESS,
     STATE_CURRENT,
@@ -110,12 +112,14 @@ class LoadProgress:
     @classmethod
     def read(cls, reader: TableReader) -> LoadProgress:
         """The load progress of a snapshot."""
-        return cls.from_arrow(
+        found = cls.from_arrow(
             reader.read(LOAD_PROGRESS.name),
             cluster_id=reader.cluster_id,
             topic_id=reader.topic_id,
             semantics=Semantics(reader.semantics),
         )
+        found.updated_at = max(found.updated_at, reader.written_at)
+        return found
 
     @classmethod
     def from_arrow(
@@ -247,14 +251,19 @@ class LoadProgress:
         if abs(difference) < _MAX_CLOCK_DIFFERENCE:
             self._clock_difference = difference
 
-    def write(self, writer: Writer) -> None:
+    def write(self, writer: Writer, *, now: datetime | None = None) -> None:
         """Write the rows, which commits a new snapshot.
+
+        `now` is the current time by default. It is the moment of the snapshot, unless the clock was
+        set back: moments always grow.
 
         Raises:
             WriterFenced: a newer writer has taken over.
             TablesUnavailable: the table cannot be written.
         """
-        writer.overwrite(LOAD_PROGRESS, self._to_arrow(writer.epoch.number))
+        self.updated_at = next_moment(self.updated_at, now or datetime.now(timezone.utc))
+        rows = self._to_arrow(writer.epoch.number)
+        writer.overwrite(LOAD_PROGRESS, rows, info={MOMENT: self.updated_at.isoformat()})
 
     def _to_arrow(self, writer_epoch: int) -> pa.Table:
         shared: dict[str, Any] = {

@@ -8,9 +8,9 @@ While a micro-batch is being applied, a reader therefore sees the snapshot befor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,9 +24,12 @@ from pyarrow.parquet import filters_to_expression
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
+from streaming.tables.as_of import AsOf, in_utc, parse_as_of
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.format_version import require_current
+from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.locations import local_path
+from streaming.tables.moments import CommitMoments
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
@@ -41,25 +44,9 @@ from streaming.tables.schemas import (
     Table,
 )
 
-AsOf: TypeAlias = datetime | int
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
-_LOAD_STATE_COLUMNS = ["log_partition", "state", "next_offset", "high_watermark"]
-_LOAD_STATE_COLUMNS += ["reload_reason", "reloaded_at"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadState:
-    """The progress of one log partition.
-
-    During a reload its rows are those before the reload.
-    """
-
-    log_partition: int
-    state: str
-    next_offset: int
-    high_watermark: int
-    is_reloading: bool = False
 
 
 class TableReader:
@@ -97,14 +84,13 @@ class TableReader:
         self._properties = progress.metadata().configuration
         if not any_format:
             require_current(self.tables, self.format_version)
-        moment = _in_utc(moment) if isinstance(moment, datetime) else moment
+        moment = in_utc(moment) if isinstance(moment, datetime) else moment
+        self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
         if moment is not None:
-            _load_as_of(progress, moment, self.tables)
+            self._load_as_of(progress, moment)
         self.version = progress.version()
         """The version of `load_progress`; as `as_of` it gives this snapshot again."""
         self._progress = _rows_as_of(progress, moment, self.tables)
-        if isinstance(moment, datetime):
-            self._require_reaches_back_to(progress, moment)
         self._as_of = moment
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
@@ -144,16 +130,7 @@ class TableReader:
     @cached_property
     def load_states(self) -> dict[int, LoadState]:
         """The progress of each log partition of the tables."""
-        return {
-            row["log_partition"]: LoadState(
-                log_partition=row["log_partition"],
-                state=row["state"],
-                next_offset=row["next_offset"],
-                high_watermark=row["high_watermark"],
-                is_reloading=is_reloading(row["reload_reason"], row["reloaded_at"]),
-            )
-            for row in self._progress.select(_LOAD_STATE_COLUMNS).to_pylist()
-        }
+        return load_states(self._progress)
 
     @cached_property
     def table_versions(self) -> dict[str, int]:
@@ -169,23 +146,26 @@ class TableReader:
         """
         if isinstance(self._as_of, datetime):
             return self._as_of
+        if self._as_of is None:
+            return self._opened_at
         written_at: datetime | None = pc.max(self._progress["updated_at"]).as_py()
-        return self._opened_at if self._as_of is None else written_at or self._opened_at
+        return written_at or self.written_at
+
+    @property
+    def written_at(self) -> datetime:
+        """When the snapshot was written, by the commit of its `load_progress`."""
+        return self._moments.of(self.version) or self._opened_at
 
     def commits(self, most: int) -> list[tuple[int, datetime]]:
         """The last `most` versions of `load_progress`, newest first, and when each was written."""
-        opened = _open(LOAD_PROGRESS.path(self.tables), self.tables, version=self.version)
-        return [
-            (commit["version"], datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc))
-            for commit in opened.history(most)
-        ]
+        commits = CommitMoments(LOAD_PROGRESS.path(self.tables), self.version).newest_first()
+        return list(islice(commits, most))
 
     @property
     def begins_at(self) -> datetime:
         """The earliest time for which the tables are sure to have a snapshot."""
-        progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
-        times = [commit["timestamp"] for commit in progress.history()]
-        first, newest = (datetime.fromtimestamp(f(times) / 1000, timezone.utc) for f in (min, max))
+        moments = self._moments
+        first, newest = (moments.of(v) or self._opened_at for v in (moments.oldest, moments.newest))
         retention = snapshot_retention(self._properties)
         if retention is None:
             return first
@@ -277,39 +257,33 @@ class TableReader:
             )
         return value
 
-    def _require_reaches_back_to(self, progress: DeltaTable, as_of: datetime) -> None:
-        """Refuse a time before the first version: delta-rs opens the first version for it.
-
-        The times of all commits are read only if the opened version was written after `as_of`:
-        delta-rs reads every file of the log for them, even with a limit.
-        """
-        written_at = pc.max(self._progress["updated_at"]).as_py()
-        if written_at is not None and written_at <= as_of:
-            return
-        first = _begins_at(progress)
-        if as_of < first:
+    def _load_as_of(self, progress: DeltaTable, as_of: AsOf) -> None:
+        """Open `load_progress` at a version, or at the newest version of a time."""
+        moments = self._moments
+        if isinstance(as_of, datetime):
+            is_future = as_of > max(datetime.now(timezone.utc), moments.of(moments.newest) or as_of)
+            version = None if is_future else moments.version_at(as_of)
+        else:
+            version = as_of if moments.oldest <= as_of <= moments.newest else None
+        if version is None:
+            raise ConfigurationError(f"{self.tables} has no snapshot as of {as_of}: {self._range}")
+        try:
+            progress.load_as_version(version)
+        except (DeltaError, OSError, ValueError) as error:
             raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {as_of}: its tables begin at "
-                f"{first.isoformat()}"
-            )
+                f"{self.tables} has no snapshot as of {as_of}: {self._range}"
+            ) from error
 
-
-def is_reloading(reload_reason: str | None, reloaded_at: datetime | None) -> bool:
-    """Whether a log partition is being reloaded, by its row of `load_progress`."""
-    return reload_reason is not None and reloaded_at is None
-
-
-def pinned_versions(progress: pa.Table) -> dict[str, int]:
-    """The Delta version of each table in a snapshot, from the rows of its `load_progress`.
-
-    A table that no row names is empty. Each row has the versions of the last micro-batch that wrote
-    the row, and versions only grow.
-    """
-    versions: dict[str, int] = {}
-    for pairs in progress["table_versions"].to_pylist():
-        for name, version in pairs or ():
-            versions[name] = max(version, versions.get(name, version))
-    return versions
+    @property
+    def _range(self) -> str:
+        """The versions that can be read, and their moments."""
+        begins_at = self.begins_at
+        oldest, newest = self._moments.version_at(begins_at), self._moments.newest
+        written_at = self._moments.of(newest)
+        return (
+            f"snapshots reach from {begins_at:{_TIME}} (version {oldest}) to now "
+            f"(version {newest} of {written_at:{_TIME}})"
+        )
 
 
 def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
@@ -317,35 +291,6 @@ def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
     if group_ids is None:
         return None
     return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
-
-
-def parse_as_of(text: str) -> AsOf:
-    """Parse a version of `load_progress` or an ISO 8601 time.
-
-    >>> parse_as_of("17")
-    17
-    >>> parse_as_of("2026-11-21T03:14Z").isoformat()
-    '2026-11-21T03:14:00+00:00'
-
-    Raises:
-        ConfigurationError: the text is neither.
-    """
-    try:
-        if text.isdecimal():
-            return int(text)
-        # Python 3.10 does not parse the Z.
-        return _in_utc(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    except (ValueError, OverflowError) as error:
-        raise ConfigurationError(
-            f"{text[:40]!r} is neither a version nor a time such as 2026-11-21T03:14:00Z"
-        ) from error
-
-
-def _in_utc(moment: datetime) -> datetime:
-    """A time in UTC, as the `day` of rows is."""
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=timezone.utc)
-    return moment.astimezone(timezone.utc)
 
 
 def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
@@ -362,20 +307,6 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
         raise ConfigurationError(f"cannot read {path}: {delta.error_text(error)}") from error
 
 
-def _load_as_of(progress: DeltaTable, as_of: AsOf, tables: str) -> None:
-    newest = progress.version()
-    if isinstance(as_of, int) and as_of > newest:
-        raise ConfigurationError(
-            f"{tables} has no snapshot as of {as_of}: the newest version is {newest}"
-        )
-    try:
-        progress.load_as_version(as_of)
-    except (DeltaError, OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{tables} has no snapshot as of {as_of}: {delta.error_text(error)}"
-        ) from error
-
-
 def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Table:
     try:
         return delta.rows_of(progress, tables, LOAD_PROGRESS)
@@ -386,8 +317,3 @@ def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Tab
             f"{tables} has no snapshot as of {as_of} any more: `run --snapshot-retention` sets how "
             "long snapshots are kept"
         ) from error
-
-
-def _begins_at(progress: DeltaTable) -> datetime:
-    first_ms = min(commit["timestamp"] for commit in progress.history())
-    return datetime.fromtimestamp(first_ms / 1000, tz=timezone.utc)

@@ -58,7 +58,8 @@ def pin(writer: Writer) -> None:
         if table is not LOAD_PROGRESS:
             version = delta.current_version(writer.tables, table)
             progress.table_versions[table.name] = version
-    progress.write(writer)
+    # Nothing new was read from the log.
+    progress.write(writer, now=progress.updated_at)
 
 
 def _is_changed_since(tables: str, table: Table, version: int) -> bool:

@@ -113,14 +113,17 @@ class Writer:
             number,
         )
 
-    def overwrite(self, table: Table, rows: pa.Table) -> int:
-        """Replace all rows of a small table."""
+    def overwrite(
+        self, table: Table, rows: pa.Table, *, info: Mapping[str, str] | None = None
+    ) -> int:
+        """Replace all rows of a small table; `info` is added to the commit info."""
         written = columns_of(rows, table.schema)
         return self._commit(
             table,
             lambda opened, properties: write_deltalake(
                 opened, written, mode="overwrite", commit_properties=properties
             ),
+            info=info,
         )
 
     def restore(self, table: Table, version: int) -> int:
@@ -163,14 +166,23 @@ class Writer:
             ),
         )
 
-    def _commit(self, table: Table, action: Action, number: int | None = None) -> int:
+    def _commit(
+        self,
+        table: Table,
+        action: Action,
+        number: int | None = None,
+        info: Mapping[str, str] | None = None,
+    ) -> int:
         """Commit a write exactly once; conflicts are retried."""
         number = self.next_number() if number is None else number
 
         def write_once(opened: DeltaTable) -> None:
             if self.epoch.last_write(opened) < number:
                 transaction = Transaction(WRITER, number)
-                action(opened, CommitProperties(app_transactions=[transaction]))
+                properties = CommitProperties(
+                    app_transactions=[transaction], custom_metadata=dict(info or {})
+                )
+                action(opened, properties)
 
         return committed(self.tables, table, write_once)
 

@@ -43,7 +43,8 @@ from streaming.lag.rows import (
     LagTotalsRow,
     PartitionStatusRow,
 )
-from streaming.tables.reader import AsOf, TableReader
+from streaming.tables.as_of import AsOf
+from streaming.tables.reader import TableReader
 from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.errors import first_line
 from streaming.run.monitoring.run_metrics import RunMetrics
-from streaming.tables.reader import is_reloading
+from streaming.tables.load_state import is_reloading
 from streaming.tables.schemas import STATE_WAITING
 
 if TYPE_CHECKING:

@@ -8,7 +8,9 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import LoadState, TableReader, parse_as_of
+from streaming.tables.as_of import parse_as_of
+from streaming.tables.load_state import LoadState
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows

@@ -1,0 +1,58 @@
+"""The meaning of the rows of `load_progress`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+LOAD_STATE_COLUMNS = [
+    *("log_partition", "state", "next_offset", "high_watermark"),
+    *("reload_reason", "reloaded_at"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadState:
+    """The progress of one log partition.
+
+    During a reload its rows are those before the reload.
+    """
+
+    log_partition: int
+    state: str
+    next_offset: int
+    high_watermark: int
+    is_reloading: bool = False
+
+
+def load_states(progress: pa.Table) -> dict[int, LoadState]:
+    """The progress of each log partition, from rows of `load_progress`."""
+    return {
+        row["log_partition"]: LoadState(
+            log_partition=row["log_partition"],
+            state=row["state"],
+            next_offset=row["next_offset"],
+            high_watermark=row["high_watermark"],
+            is_reloading=is_reloading(row["reload_reason"], row["reloaded_at"]),
+        )
+        for row in progress.select(LOAD_STATE_COLUMNS).to_pylist()
+    }
+
+
+def is_reloading(reload_reason: str | None, reloaded_at: object) -> bool:
+    """Whether a log partition is being reloaded, by its row of `load_progress`."""
+    return reload_reason is not None and reloaded_at is None
+
+
+def pinned_versions(progress: pa.Table) -> dict[str, int]:
+    """The Delta version of each table in a snapshot, from the rows of its `load_progress`.
+
+    A table that no row names is empty. Each row has the versions of the last micro-batch that wrote
+    the row, and versions only grow.
+    """
+    versions: dict[str, int] = {}
+    for pairs in progress["table_versions"].to_pylist():
+        for name, version in pairs or ():
+            versions[name] = max(version, versions.get(name, version))
+    return versions

@@ -1,0 +1,189 @@
+"""Moments of snapshots: they are the same wherever the folder is, whatever its files' times are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.errors import ConfigurationError
+from streaming.tables import load_progress
+from streaming.tables.moments import MOMENT, CommitMoments
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import LOAD_PROGRESS
+from tests.support.brokers.object_store import served_object_store
+from tests.support.clients.command_line import call
+from tests.support.logs.log_rows import LOG_PARTITION
+from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.tables_folder import start_apply
+
+MICRO_BATCHES = 6
+ONE = timedelta(microseconds=1)
+
+
+def _load(tables: str, micro_batches: int = MICRO_BATCHES) -> None:
+    create(tables)
+    apply = start_apply(tables)
+    for _ in range(micro_batches):
+        apply_next(apply)
+
+
+def _answers(tables: str, moments: list[datetime]) -> list[int | None]:
+    """The next offset of the snapshot at each moment; None if there is none."""
+    found = []
+    for moment in moments:
+        reader = TableReader(tables).before(moment)
+        found.append(None if reader is None else reader.load_states[LOG_PARTITION].next_offset)
+    return found
+
+
+def _moments(tables: str) -> list[datetime]:
+    """The moment of each micro-batch, just before it, and long before the first."""
+    written = [at for _, at in TableReader(tables).commits(MICRO_BATCHES)]
+    return [*written, *(at - ONE for at in written), written[-1] - timedelta(days=1)]
+
+
+def _shuffle_times(folder: Path) -> None:
+    """Let the files be as old as a program that restores a backup may leave them."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    for number, file in enumerate(random.Random(3).sample(files, len(files))):
+        os.utime(file, (1_000_000 + 60 * number, 1_000_000 + 60 * number))
+
+
+@pytest.mark.parametrize("make_old", [lambda _folder: None, _shuffle_times])
+def test_a_copy_and_a_restored_backup_answer_as_the_original(
+    tmp_path: Path, make_old: Callable[[Path], None]
+) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables)
+    moments = _moments(tables)
+    shutil.copytree(tables, tmp_path / "copy", copy_function=shutil.copyfile)
+    make_old(tmp_path / "copy")
+
+    expected = _answers(tables, moments)
+    assert expected[:MICRO_BATCHES] == [36, 30, 24, 18, 12, 6]
+    assert expected[MICRO_BATCHES:] == [30, 24, 18, 12, 6, None, None]
+    assert _answers(str(tmp_path / "copy"), moments) == expected
+    copied, original = TableReader(tmp_path / "copy"), TableReader(tables)
+    assert copied.commits(9) == original.commits(9)
+    assert copied.begins_at == original.begins_at
+
+
+def test_a_store_answers_as_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served_object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        _load("s3://bucket/tables", 2)
+        newest, first = TableReader("s3://bucket/tables").commits(2)
+
+        moments = [newest[1], newest[1] - ONE, first[1], first[1] - ONE]
+        assert _answers("s3://bucket/tables", moments) == [12, 6, 6, None]
+        with pytest.raises(ConfigurationError, match="snapshots reach from"):
+            TableReader("s3://bucket/tables", as_of=first[1] - timedelta(days=1))
+
+
+def test_moments_grow_when_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = str(tmp_path / "tables")
+    create(tables)
+    apply = start_apply(tables)
+
+    class Clock(datetime):
+        """A clock that a time server corrects."""
+
+        back = timedelta(0)
+
+        @classmethod
+        def now(cls, _zone: object = None) -> datetime:  # type: ignore[override]
+            return datetime.now(timezone.utc) - cls.back
+
+    monkeypatch.setattr(load_progress, "datetime", Clock)
+    for Clock.back in (timedelta(0), timedelta(0), timedelta(hours=1), timedelta(hours=1)):
+        apply_next(apply)
+    apply = start_apply(tables)
+    apply_next(apply)
+    Clock.back = timedelta(0)
+    apply_next(apply)
+
+    written = [at for _, at in TableReader(tables).commits(99)]
+    assert written == sorted(written, reverse=True)
+    moments = _moments(tables)
+    # The third is the fence of the second process, which changes no rows.
+    assert _answers(tables, moments[:MICRO_BATCHES]) == [36, 30, 24, 24, 18, 12]
+    rows = TableReader(tables, as_of=written[2]).read(LOAD_PROGRESS.name)
+    assert rows["updated_at"][0].as_py() == written[2]
+
+
+def test_commits_of_an_earlier_release_have_the_time_of_their_writer(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables)
+    moments = _moments(tables)
+    for entry in _entries(tables):
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
+        for line in lines:
+            line.get("commitInfo", {}).pop(MOMENT, None)
+        entry.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    _shuffle_times(Path(tables))
+
+    written = [at for _, at in TableReader(tables).commits(MICRO_BATCHES)]
+    assert [at.microsecond % 1000 for at in written] == [0] * MICRO_BATCHES
+    late = [at - moment for at, moment in zip(written, moments[:MICRO_BATCHES], strict=True)]
+    assert max(map(abs, late)) < timedelta(seconds=5)
+    assert _answers(tables, written) == [36, 30, 24, 18, 12, 6]
+    assert _answers(tables, [written[-1] - ONE]) == [None]
+
+
+def test_entries_that_are_deleted_are_before_the_oldest(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables)
+    moments = _moments(tables)
+    newest = TableReader(tables).version
+    DeltaTable(LOAD_PROGRESS.path(tables), version=newest - 2).create_checkpoint()
+    for entry in _entries(tables)[: newest - 3]:
+        entry.unlink()
+
+    found = CommitMoments(LOAD_PROGRESS.path(tables), newest)
+    assert found.oldest == newest - 3
+    assert found.of(newest - 4) is None
+    expected = [newest, newest - 1, newest - 2, newest - 3, None, None]
+    assert [found.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
+    with pytest.raises(ConfigurationError, match=r"no snapshot as of 1: snapshots reach from"):
+        TableReader(tables, as_of=1)
+
+
+def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables, 2)
+    newest = TableReader(tables).version
+    now = datetime.now(timezone.utc)
+
+    for as_of in ("9999", "2026-01-01T00:00:00Z", (now + timedelta(hours=1)).isoformat()):
+        refused = call("show", "status", "--tables", tables, "--as-of", as_of, exit_code=2)
+        assert refused.stdout == ""
+        (line,) = refused.stderr.splitlines()
+        assert f"to now (version {newest} of {now:%Y-%m-%d}" in line
+        assert f"snapshots reach from {now:%Y-%m-%d}" in line
+    assert TableReader(tables, as_of=now).version == newest
+
+
+def test_few_log_entries_are_read(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables, 40)
+    moments = CommitMoments(LOAD_PROGRESS.path(tables), TableReader(tables).version)
+
+    (*_, first) = moments.newest_first()
+    again = CommitMoments(moments.path, moments.newest)
+    assert again.version_at(first[1] + ONE) is not None
+    assert len(again._entries) <= 9
+
+
+def _entries(tables: str) -> list[Path]:
+    return sorted(Path(LOAD_PROGRESS.path(tables), "_delta_log").glob("*.json"))
