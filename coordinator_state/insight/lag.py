@@ -66,6 +66,9 @@ class Lags:
         markers: the number of records if they are only transaction markers, otherwise `UNKNOWN`.
         data_lost: the records that were deleted before they were committed.
         time_lag_ms: the age of the first uncommitted record, 0 without one.
+        time_lag_at_least_ms: a lower bound of `time_lag_ms`, and equal to it where that is known.
+            If the first uncommitted record is older than all samples, it is the age of the oldest
+            sample. `UNKNOWN` only if the lag is.
         retention_margin_ms: the time until the first uncommitted record reaches the age at which
             the log start last moved past records. `UNKNOWN` if all records are committed, or if no
             sample shows that the log start moved.
@@ -76,6 +79,7 @@ class Lags:
     markers: Int64s
     data_lost: Int64s
     time_lag_ms: Int64s
+    time_lag_at_least_ms: Int64s
     retention_margin_ms: Int64s
 
 
@@ -136,6 +140,8 @@ class LogHistories:
         until_age_ms = self._deleted_at_age_ms[log]
         has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
         margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
+        time_lag_ms = np.where(is_known & ~is_behind, 0, age_ms)
+        is_older = is_known & (time_lag_ms == UNKNOWN)
 
         def behind(offset: Int64s) -> Int64s:
             return np.where(is_known, np.maximum(offset - committed_offset, 0), UNKNOWN)
@@ -147,9 +153,15 @@ class LogHistories:
             ),
             markers=np.where(is_at_markers, end - committed_offset, UNKNOWN),
             data_lost=behind(start),
-            time_lag_ms=np.where(is_known & ~is_behind, 0, age_ms),
+            time_lag_ms=time_lag_ms,
+            time_lag_at_least_ms=np.where(is_older, now_ms - self._oldest_ms(log), time_lag_ms),
             retention_margin_ms=margin_ms,
         )
+
+    def _oldest_ms(self, log: Int64s) -> Int64s:
+        """Return the time of the oldest sample of each log, 0 for a log without samples."""
+        times = np.append(self._samples.sampled_at_ms, 0)
+        return times[np.where(self.is_known[log], self._first[log], -1)]
 
     def log_ends_at(self, log: Int64s, at_ms: Int64s) -> Int64s:
         """Return the log end in the newest sample up to a time, `UNKNOWN` without such a sample."""
@@ -159,6 +171,13 @@ class LogHistories:
         if not times.size:
             return np.full(log.size, UNKNOWN)
         return np.where(is_known, self._samples.log_end_offset[np.maximum(before, 0)], UNKNOWN)
+
+    def log_ends_from(self, log: Int64s, at_ms: Int64s) -> Int64s:
+        """Return the log end at a time as `log_ends_at`, or else in the first sample after it."""
+        ends = np.append(self._samples.log_end_offset, UNKNOWN)
+        first = ends[np.where(self.is_known[log], self._first[log], -1)]
+        found = self.log_ends_at(log, at_ms)
+        return np.where(found == UNKNOWN, first, found)
 
     def _produced_at_ms(self, log: Int64s, offset: Int64s) -> Int64s:
         """Return when offsets stopped being the log end; it needs a sample before and after."""

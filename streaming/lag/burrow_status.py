@@ -69,13 +69,17 @@ def burrow_group_statuses(
                 "partitions": len(found),
                 "partitions_not_ok": sum(row["status"] != Status.OK.value for row in found),
                 "lag": sum(row["lag"] or 0 for row in found),
-                "max_time_lag_ms": max(
-                    (row["time_lag_ms"] for row in found if row["time_lag_ms"] is not None),
-                    default=None,
-                ),
+                **{f"max_{name}": _max(name, found) for name in _TIME_LAGS},
             }
         )
     return pa.Table.from_pylist(rows, GROUP_STATUS)
+
+
+_TIME_LAGS = ("time_lag_ms", "time_lag_at_least_ms")
+
+
+def _max(name: str, rows: list[Row]) -> int | None:
+    return max((row[name] for row in rows if row[name] is not None), default=None)
 
 
 def _judged(

@@ -29,8 +29,10 @@ from streaming.tables.schemas import STATE_CURRENT
 GROUP_LAG = nullable(schema_of(GroupLagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
-`time_lag_unknown` is the reason why `time_lag_ms` is null. `topic_state` is that of the newest
-sample, null without a sample.
+`time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
+then, if any sample exists. The log end is never below an offset that was committed after the
+sample. `pending_producer_id` is the producer of the oldest pending commit. `topic_state` is that of
+the newest sample, null without a sample.
 
 The rates are the growth of the committed offset and of the log end over the last minutes, in
 offsets per second. They are null if the tables do not reach back that far. `time_to_catch_up_ms` is
@@ -88,6 +90,7 @@ def group_lag(
         remaining = Logs.of(committed.take(rows))
         found = remaining.histories(reader, since=now - window, until=now, of_all=False)
         measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
+    measures.raise_log_ends(offsets, epoch_ms(committed["commit_timestamp"]))
     places = pc.index_in(committed["log_partition"], progress["log_partition"])
     arrays = {
         "known_until": known_until.take(places),
@@ -105,6 +108,7 @@ _TOTALS = (
     *(("lag", "lag", "sum"), ("max_lag", "lag", "max"), ("data_lost", "data_lost", "sum")),
     *(("lag_to_last_stable", "lag_to_last_stable", "sum"),),
     *(("max_time_lag_ms", "time_lag_ms", "max"),),
+    *(("max_time_lag_at_least_ms", "time_lag_at_least_ms", "max"),),
     *(("min_retention_margin_ms", "retention_margin_ms", "min"),),
     *(("commit_rate_per_s", "commit_rate_per_s", "sum"),),
     *(("produce_rate_per_s", "produce_rate_per_s", "sum"),),
@@ -157,6 +161,16 @@ class _Measures:
         why[logs.is_known[log] & (lags.time_lag_ms == UNKNOWN)] = TOO_OLD
         self.time_lag_unknown[rows] = why
 
+    def raise_log_ends(self, committed: Int64s, committed_at_ms: Int64s) -> None:
+        """Raise log ends to the committed offsets that were committed after the sample."""
+        end = self.offsets["log_end_offset"]
+        is_newer = (end != UNKNOWN) & (committed_at_ms > self.offsets["sampled_at_ms"])
+        proven = np.where(is_newer, np.maximum(end, committed), end)
+        stable = self.offsets["last_stable_offset"]
+        # Without an open transaction, both are the same.
+        self.offsets["last_stable_offset"] = np.where(stable == end, proven, stable)
+        self.offsets["log_end_offset"] = proven
+
     def columns(self) -> dict[str, pa.Array]:
         """The columns, with null for unknown values."""
         found = {name: _nullable(values) for name, values in self.offsets.items()}
@@ -203,6 +217,7 @@ def _known_until(
     return pa.chunked_array([pc.cast(_nullable(moments), pa.timestamp("ms", "UTC"))])
 
 
+_PENDING = ("pending_offset", "pending_since", "pending_producer_id")
 _OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
@@ -213,11 +228,12 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
-    pending = reader.read("pending_offsets", columns, wanted)
-    pending = pending.group_by(["log_partition", *_KEY]).aggregate(
-        [("committed_offset", "max"), ("commit_timestamp", "min")]
+    pending = reader.read("pending_offsets", [*columns, "producer_id"], wanted)
+    pending = pending.sort_by("commit_timestamp").group_by(columns[:4], use_threads=False)
+    pending = pending.aggregate(
+        [("committed_offset", "max"), ("commit_timestamp", "min"), ("producer_id", "first")]
     )
-    pending = pending.rename_columns(["log_partition", *_KEY, "pending_offset", "pending_since"])
+    pending = pending.rename_columns([*columns[:4], *_PENDING])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
     found = found.join(pending, ["log_partition", *_KEY], join_type="left outer")
     found = found.join(owners(reader, wanted), ["log_partition", *_KEY], join_type="left outer")

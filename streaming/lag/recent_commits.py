@@ -1,21 +1,27 @@
-"""Recent commits, from the history."""
+"""Recent commits, from the history, and the evidence that they give about each committed offset."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.insight.lag import Bools, Int64s
 from coordinator_state.replay.offsets import Outcome
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import OFFSET_COMMITS
 
 KEY = ["group_id", "topic", "partition"]
-_COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp"]
+_COLUMNS = [*KEY, "record_offset", "committed_offset", "commit_timestamp", "outcome"]
 # The record of a commit is written shortly after its commit timestamp.
 _SLACK = timedelta(minutes=1)
+ATTEMPTS = (Outcome.COMMITTED, Outcome.ABORTED, Outcome.SUPERSEDED)
+"""The outcomes of commits that show that a group is active."""
 
 
 def recent_commits(
@@ -23,14 +29,15 @@ def recent_commits(
     since: datetime,
     until: datetime,
     wanted: pc.Expression | None = None,
+    outcomes: Collection[Outcome] = (Outcome.COMMITTED,),
 ) -> pa.Table:
-    """Commits that were applied, with a commit timestamp between two times; unsorted."""
+    """Commits with these outcomes and a commit timestamp between two times; unsorted."""
     during = [
         ("day", ">=", (since - _SLACK).date()),
         ("record_timestamp", ">=", since - _SLACK),
         ("commit_timestamp", ">=", since),
         ("commit_timestamp", "<=", until),
-        ("outcome", "=", Outcome.COMMITTED.value),
+        ("outcome", "in", [outcome.value for outcome in outcomes]),
     ]
     rows = reader.read(OFFSET_COMMITS.name, [*_COLUMNS, "is_tombstone"], during)
     rows = rows.filter(pc.invert(rows["is_tombstone"])).drop_columns("is_tombstone")
@@ -42,20 +49,86 @@ COMMIT_WINDOWS = pa.schema(
         *((name, pa.int32() if name == "partition" else pa.string()) for name in KEY),
         ("commits", pa.int64()),
         ("first_commit", TIMESTAMP),
-        ("least_offset", pa.int64()),
-        ("greatest_offset", pa.int64()),
+        ("same_commits", pa.int64()),
+        ("moved_at", TIMESTAMP),
+        ("aborted", pa.int64()),
+        ("first_aborted", TIMESTAMP),
+        ("last_aborted", TIMESTAMP),
+        ("first_superseded", TIMESTAMP),
     ]
 )
+"""The evidence of recent commits about each key.
+
+`same_commits` of the last commits have the same committed offset; the first of them was committed
+at `moved_at`, which is null if the earlier commits are not recent. `aborted` and the times after it
+are those of commits after the last applied commit. A superseded commit belongs to a transaction
+that has committed the key again."""
 
 
 def commit_windows(commits: pa.Table) -> pa.Table:
-    """The number, first time, and least and greatest offset of the commits of each key."""
-    found = commits.group_by(KEY).aggregate(
-        [
-            ("record_offset", "count"),
-            ("commit_timestamp", "min"),
-            ("committed_offset", "min"),
-            ("committed_offset", "max"),
-        ]
+    """The evidence of `ATTEMPTS` about each key (`COMMIT_WINDOWS`)."""
+    if not commits.num_rows:
+        return COMMIT_WINDOWS.empty_table()
+    commits, keys, first = _by_key(commits)
+    outcome = commits["outcome"]
+    is_committed, is_aborted, is_superseded = (
+        pc.equal(outcome, one.value).to_numpy(zero_copy_only=False) for one in ATTEMPTS
     )
-    return found.rename_columns(COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)
+    count = first.size
+    rows = np.arange(keys.size)
+    last = _last_where(is_committed, keys, count)
+    offsets = commits["committed_offset"].to_numpy()
+    has_commit = last >= 0
+    is_same = is_committed & has_commit[keys] & (offsets == offsets[np.maximum(last, 0)][keys])
+    last_other = _last_where(is_committed & ~is_same, keys, count)
+    is_same &= rows > last_other[keys]
+    is_later = rows > last[keys]
+    # A superseded commit says nothing any more if a commit of its key was aborted after it.
+    last_aborted = _last_where(is_aborted, keys, count)
+    is_aborted &= is_later
+    is_superseded &= is_later & (rows > last_aborted[keys])
+    times = commits["commit_timestamp"]
+    moved = np.where(last_other >= 0, _first_where(is_same, keys, count), -1)
+    found = [
+        *(commits[name].take(pa.array(first)) for name in KEY),
+        np.bincount(keys[is_committed], minlength=count),
+        _times(times, _first_where(is_committed, keys, count)),
+        np.bincount(keys[is_same], minlength=count),
+        _times(times, moved),
+        np.bincount(keys[is_aborted], minlength=count),
+        _times(times, _first_where(is_aborted, keys, count)),
+        _times(times, _last_where(is_aborted, keys, count)),
+        _times(times, _first_where(is_superseded, keys, count)),
+    ]
+    return pa.table(found, names=COMMIT_WINDOWS.names).cast(COMMIT_WINDOWS)
+
+
+def _by_key(commits: pa.Table) -> tuple[pa.Table, Int64s, Int64s]:
+    """Commits sorted by key and record offset, the number of each one's key, each key's first."""
+    codes = np.zeros(commits.num_rows, np.int64)
+    for name in KEY:
+        column = commits[name].combine_chunks().dictionary_encode()
+        codes = codes * max(len(column.dictionary), 1) + column.indices.to_numpy()
+    order = np.lexsort((commits["record_offset"].to_numpy(), codes))
+    codes = codes[order]
+    is_first = np.append(True, codes[1:] != codes[:-1])
+    return commits.take(pa.array(order)), np.cumsum(is_first) - 1, np.flatnonzero(is_first)
+
+
+def _last_where(mask: Bools, keys: Int64s, count: int) -> Int64s:
+    """The last row of each key where the mask holds, -1 without one."""
+    found = np.full(count, -1)
+    rows = np.flatnonzero(mask)
+    found[keys[rows]] = rows
+    return found
+
+
+def _first_where(mask: Bools, keys: Int64s, count: int) -> Int64s:
+    found = np.full(count, -1)
+    rows = np.flatnonzero(mask)[::-1]
+    found[keys[rows]] = rows
+    return found
+
+
+def _times(times: pa.ChunkedArray, rows: Int64s) -> Any:
+    return times.take(pa.array(rows, mask=rows < 0))

@@ -26,6 +26,7 @@ class GroupLagRow:
     committed_offset: int
     pending_offset: int | None
     pending_since: datetime | None
+    pending_producer_id: int | None
     log_start_offset: int | None
     last_stable_offset: int | None
     log_end_offset: int | None
@@ -34,6 +35,7 @@ class GroupLagRow:
     markers: int | None
     data_lost: int | None
     time_lag_ms: int | None
+    time_lag_at_least_ms: int | None
     time_lag_unknown: str | None
     retention_margin_ms: int | None
     commit_rate_per_s: float | None
@@ -62,6 +64,7 @@ class LagTotalsRow:
     data_lost: int | None
     lag_to_last_stable: int | None
     max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
     min_retention_margin_ms: int | None
     commit_rate_per_s: float | None
     produce_rate_per_s: float | None
@@ -85,6 +88,7 @@ class GroupStatusRow:
     partitions_not_ok: Int32
     lag: int | None
     max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

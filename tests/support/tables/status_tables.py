@@ -41,7 +41,7 @@ def create_status_tables(in_folder: Path) -> str:
         ],
         group_offsets=[
             commits[-1],
-            offset("idle", 100, 5),
+            offset("idle", 100, 400),
             offset("loop", 100, 5),
             # Both partitions are behind; one is worse.
             offset("old", 99, 8 * 86_400),
@@ -58,11 +58,19 @@ def create_status_tables(in_folder: Path) -> str:
         ],
         group_events=[
             {
-                **{"group_id": "loop", "event": "rebalance", "record_offset": number},
-                **{"record_timestamp": at(10 * number), "event_number": 0, "day": NOW.date()},
-                "epoch_after": 40 - number,
-            }
-            for number in range(8)
+                **{"group_id": "back", "event": "offset_rewind", "record_offset": 1},
+                **{"record_timestamp": at(30), "event_number": 0, "day": NOW.date()},
+                **{"topic": "t", "partition": 0, "offset_before": 90, "offset_after": 5},
+            },
+            *(
+                {
+                    **{"group_id": "loop", "event": "rebalance", "record_offset": number},
+                    **{"record_timestamp": at(10 * number), "event_number": 0, "day": NOW.date()},
+                    "epoch_after": 40 - number,
+                    "group_type": "classic",
+                }
+                for number in range(8)
+            ),
         ],
     )
     write_rows(

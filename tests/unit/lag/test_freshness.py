@@ -77,7 +77,7 @@ def test_without_samples_a_quiet_log_is_not_called_stale(tables: str, samples: l
     reader = TableReader(tables)
     assert Freshness.of(reader, LATE).verdict(StatusRules()) is None
     assert freshness_notice(reader, LATE) == (
-        "Nothing written since 12:00:00 UTC (121 s ago). `run` does not sample the logs "
+        "Nothing written since 12:00:00 UTC (2 min ago). `run` does not sample the logs "
         "(`--lag-interval off`), so either no group commits or `run` has stopped."
     )
 
@@ -86,7 +86,7 @@ def test_a_notice_says_since_when(tables: str) -> None:
     reader = TableReader(tables)
     assert freshness_notice(reader, NOW) is None
     assert freshness_notice(reader, LATE) == (
-        "Nothing written since 12:00:00 UTC (121 s ago). Is `run` running?"
+        "Nothing written since 12:00:00 UTC (2 min ago). Is `run` running?"
     )
     assert freshness_notice(reader, NOW + timedelta(days=1)) == (
         "Nothing written since 2026-11-21 12:00:00 UTC (24 h ago). Is `run` running?"
@@ -98,7 +98,7 @@ def test_a_notice_says_how_far_behind_the_tables_are(tables: str) -> None:
     ends = ((300, 0), (200, 5), (0, 5))
     write_rows(tables, "log_offsets", [sample_of(at(ago), end) for ago, end in ends])
     assert freshness_notice(TableReader(tables), NOW) == (
-        "The tables are 300 s behind __consumer_offsets."
+        "The tables are 5 min behind __consumer_offsets."
     )
 
 

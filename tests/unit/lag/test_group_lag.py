@@ -110,6 +110,7 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "committed_offset": 40,
         "pending_offset": 60,
         "pending_since": at(30),
+        "pending_producer_id": 7,
         "log_start_offset": 10,
         "last_stable_offset": 70,
         "log_end_offset": 100,
@@ -119,6 +120,7 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "data_lost": 0,
         # Half way from 20 at -40 s to 60 at -20 s.
         "time_lag_ms": 30_000,
+        "time_lag_at_least_ms": 30_000,
         "time_lag_unknown": None,
         # The first 10 records were deleted between -60 s and -40 s, and record 10 is older.
         "retention_margin_ms": None,

@@ -1,0 +1,370 @@
+"""The status of a group in a partition that it reads.
+
+The statuses of Burrow have other rules here, which fix its weaknesses:
+
+- STOP depends on the group's usual time between commits; after a single commit the limit is longer.
+- REWIND holds until the group is back at its greatest recent offset, after any number of rewinds.
+- Lag is the current lag, not the lag at the arrival of the last commit.
+- Aborted and pending commits are evidence: a group may be active and get nowhere.
+
+The first matching rule decides. Causes of a lag (lost data, an open transaction, aborted commits)
+come before its symptoms (STOP, WARN).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Final
+
+from coordinator_state.insight.group_status import (
+    Status,
+    StatusRules,
+    Verdict,
+    count_text,
+    moment_text,
+    time_text,
+)
+from coordinator_state.insight.lag import GONE
+
+# The rates are over minutes: they show a stop late.
+_RESTS_AFTER_MS: Final = 30_000
+# Samples of a log that rests are up to a minute old.
+_OLD_SAMPLE_MS: Final = 90_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """The facts about a committed offset; unknown facts are None.
+
+    The names are the columns of `group_lag`, except for these:
+
+    Attributes:
+        at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
+            and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
+        behind_ms: how far the tables are behind `__consumer_offsets`.
+        sample_age_ms: the time since the log end was sampled.
+        commits: the number of recent commits, at least 1.
+        commits_from_ms: the age of the first of them.
+        same_commits: how many of the last commits have the current committed offset.
+        moved_at_ms: when the first of these was committed; None if no other recent commit is known.
+        rewound_from: the greatest offset that a recent rewind or reset left; None without one.
+        rewind_from, rewind_to, rewind_ago_ms: the last such rewind or reset.
+        aborted: the number of recent commits after the last commit, if all of them were aborted.
+        aborted_from_ms, aborted_ago_ms: the ages of the first and last of them.
+        held_ms: the time since the first commit that an open transaction holds; None without one.
+        pending_producer_id, pending_client_id: the producer id of that transaction, and the client
+            that has committed with it.
+        expires_in_ms: the time until the offset expires.
+    """
+
+    at_ms: int
+    behind_ms: int | None
+    has_members: bool
+    topic_state: str | None
+    committed_offset: int
+    log_start_offset: int | None
+    last_stable_offset: int | None
+    log_end_offset: int | None
+    sample_age_ms: int | None
+    lag: int | None
+    lag_to_last_stable: int | None
+    data_lost: int | None
+    time_lag_ms: int | None
+    time_lag_at_least_ms: int | None
+    time_lag_unknown: str | None
+    retention_margin_ms: int | None
+    commit_rate_per_s: float | None
+    produce_rate_per_s: float | None
+    time_to_catch_up_ms: int | None
+    commit_age_ms: int
+    commits: int
+    commits_from_ms: int
+    same_commits: int
+    moved_at_ms: int | None
+    rewound_from: int | None
+    rewind_from: int | None
+    rewind_to: int | None
+    rewind_ago_ms: int | None
+    aborted: int
+    aborted_from_ms: int | None
+    aborted_ago_ms: int | None
+    held_ms: int | None
+    pending_producer_id: int | None
+    pending_client_id: str | None
+    expires_in_ms: int | None
+
+    @property
+    def interval_ms(self) -> int:
+        """The usual time between two commits, 0 if only one is known."""
+        if self.commits < 2:
+            return 0
+        return (self.commits_from_ms - self.commit_age_ms) // (self.commits - 1)
+
+    @property
+    def growth_per_s(self) -> float | None:
+        """The growth of the lag; if the committed offset rests, the growth of the log."""
+        if self.produce_rate_per_s is None:
+            return None
+        moved_ms = (
+            self.commits_from_ms if self.moved_at_ms is None else self.at_ms - self.moved_at_ms
+        )
+        if moved_ms > max(_RESTS_AFTER_MS, 2 * self.interval_ms):
+            return self.produce_rate_per_s
+        rate = self.commit_rate_per_s
+        return None if rate is None else self.produce_rate_per_s - rate
+
+
+def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
+    """Return the status of a group in one partition."""
+    if facts.topic_state == GONE:
+        return Verdict(
+            Status.TOPIC_GONE,
+            f"the topic was deleted; committed offset {facts.committed_offset:,} remains",
+        )
+    if facts.held_ms is not None and facts.held_ms > rules.hanging_after_ms:
+        return Verdict(
+            Status.HANGING_TRANSACTION, _held_text(facts), lag_text(facts, facts.growth_per_s)
+        )
+    unknown = _unknown(facts, rules)
+    if unknown is not None:
+        return unknown
+    if facts.data_lost:
+        return Verdict(
+            Status.DATA_LOSS,
+            f"{count_text(facts.data_lost, 'record')} deleted before being read: committed "
+            f"{facts.committed_offset:,}, log start {facts.log_start_offset:,}",
+        )
+    if facts.lag:
+        found = _behind(facts, rules)
+        if found is not None:
+            return found
+    return _healthy(facts, rules)
+
+
+def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
+    """Return the verdict for a group that reads as fast as it needs to."""
+    if facts.expires_in_ms is not None and facts.expires_in_ms < rules.expiring_within_ms:
+        due = "is due to expire" if facts.expires_in_ms <= 0 else "expires"
+        when = "" if facts.expires_in_ms <= 0 else f" in {time_text(facts.expires_in_ms)}"
+        return Verdict(Status.EXPIRING, f"offset {facts.committed_offset:,} {due}{when}")
+    if facts.sample_age_ms is not None and facts.sample_age_ms > rules.stale_after_ms:
+        return Verdict(
+            Status.UNKNOWN, f"the log end was sampled {time_text(facts.sample_age_ms)} ago"
+        )
+    if facts.lag:
+        return Verdict(Status.OK, "", lag_text(facts))
+    idle_after_ms = max(rules.idle_after_ms, rules.stop_intervals * facts.interval_ms)
+    if not facts.has_members and facts.commit_age_ms > idle_after_ms:
+        return Verdict(Status.IDLE, "caught up; no members")
+    return caught_up(has_members=facts.has_members)
+
+
+def caught_up(*, has_members: bool) -> Verdict:
+    """Return the verdict for a group that has nothing to read and is in use."""
+    return Verdict(Status.OK, "caught up" if has_members else "caught up; commits without members")
+
+
+def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
+    """Return the verdict if the tables or the log end are unknown or stale."""
+    if facts.lag is None:
+        if _is_held(facts, rules) and not _is_stale(facts, rules):
+            return Verdict(Status.PENDING, _held_text(facts))
+        return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
+    if facts.behind_ms is None:
+        return Verdict(
+            Status.UNKNOWN, "it is unknown how far the tables are behind __consumer_offsets"
+        )
+    if _is_stale(facts, rules):
+        return Verdict(
+            Status.UNKNOWN,
+            f"the tables are {time_text(facts.behind_ms)} behind __consumer_offsets",
+        )
+    return None
+
+
+def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
+    return facts.behind_ms is None or facts.behind_ms > rules.stale_after_ms
+
+
+def _behind(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
+    """Return the problem of a group with lag, None if it has none."""
+    for rule in (_open_transaction, _aborting, _stop, _rewind, _same_offset, _slow):
+        found = rule(facts, rules)
+        if found is not None:
+            return Verdict(*found, lag_text(facts, facts.growth_per_s))
+    return None
+
+
+_Found = tuple[Status, str] | None
+
+
+def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """An open transaction holds the group's commits, or the records that it would read next."""
+    if _is_held(facts, rules):
+        return Status.PENDING, _held_text(facts)
+    oldest_ms = facts.time_lag_at_least_ms or 0
+    if facts.lag_to_last_stable != 0 or oldest_ms <= rules.pending_after_ms:
+        return None
+    is_hanging = oldest_ms > rules.hanging_after_ms
+    return (
+        Status.HANGING_TRANSACTION if is_hanging else Status.PENDING,
+        f"a transaction in the log has been open for {_oldest_text(facts)}: last stable offset "
+        f"{facts.last_stable_offset:,}, log end {facts.log_end_offset:,}",
+    )
+
+
+def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether a transaction holds commits for longer than the group usually takes to commit."""
+    limit_ms = max(rules.pending_after_ms, rules.stop_intervals * facts.interval_ms)
+    return facts.held_ms is not None and facts.held_ms > limit_ms
+
+
+def _held_text(facts: PartitionFacts) -> str:
+    client = f" (client {facts.pending_client_id})" if facts.pending_client_id else ""
+    return (
+        f"commits held for {time_text(facts.held_ms)} by an open transaction of producer "
+        f"{facts.pending_producer_id}{client}"
+    )
+
+
+def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """The group commits, and every transaction ends with ABORT."""
+    if facts.aborted < 2 or facts.aborted_from_ms is None or facts.aborted_ago_ms is None:
+        return None
+    silent_ms = facts.aborted_ago_ms
+    if facts.commit_age_ms <= rules.aborting_after_ms or silent_ms > _stop_after_ms(facts, rules):
+        return None
+    return (
+        Status.STALL,
+        f"{count_text(facts.aborted, 'commit')} in the last {time_text(facts.aborted_from_ms)}, "
+        f"all aborted; committed offset unchanged since "
+        f"{_moment(facts.at_ms - facts.commit_age_ms, facts)}",
+    )
+
+
+def _stop_after_ms(facts: PartitionFacts, rules: StatusRules) -> int:
+    if facts.commits < 2 and not facts.aborted:
+        return rules.stop_unknown_after_ms
+    return max(rules.stop_after_ms, rules.stop_intervals * facts.interval_ms)
+
+
+def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """The group has stopped committing."""
+    # Without a time lag, the records are older than the first sample. The age of the last commit
+    # replaces it.
+    oldest_ms = facts.commit_age_ms if facts.time_lag_ms is None else facts.time_lag_ms
+    silent_ms = facts.commit_age_ms
+    if facts.aborted_ago_ms is not None:
+        silent_ms = min(silent_ms, facts.aborted_ago_ms)
+    if min(silent_ms, oldest_ms) <= _stop_after_ms(facts, rules):
+        return None
+    pace = f", usually every {time_text(facts.interval_ms)}" if facts.commits > 1 else ""
+    cause = f"no commit for {time_text(silent_ms)}{pace}"
+    if facts.aborted:
+        cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
+    if facts.held_ms is not None:
+        cause += f"; {_held_text(facts)}"
+    elif facts.lag_to_last_stable == 0:
+        cause += f"; a transaction in the log is open at offset {facts.last_stable_offset:,}"
+    return Status.STOP, cause
+
+
+def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
+    """The group was further recently than it is now."""
+    if facts.rewound_from is None or facts.rewound_from <= facts.committed_offset:
+        return None
+    return (
+        Status.REWIND,
+        f"went back from {facts.rewind_from:,} to {facts.rewind_to:,} "
+        f"{time_text(facts.rewind_ago_ms)} ago and is at {facts.committed_offset:,}",
+    )
+
+
+def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """The group commits the same offset again and again."""
+    oldest_ms = facts.time_lag_at_least_ms or 0
+    if facts.same_commits < 2 or facts.commit_age_ms >= oldest_ms or not _is_slow(facts, rules):
+        return None
+    times = count_text(facts.same_commits, "commit")
+    if facts.moved_at_ms is None:
+        since = f" in the last {time_text(facts.commits_from_ms)}"
+    elif facts.at_ms - facts.moved_at_ms <= rules.slow_after_ms:
+        return None
+    else:
+        since = f" since {_moment(facts.moved_at_ms, facts)}"
+    return Status.STALL, f"{times}{since}, all at offset {facts.committed_offset:,}"
+
+
+def _is_slow(facts: PartitionFacts, rules: StatusRules) -> bool:
+    # Records stay uncommitted between two commits, even in a fast group. The usual time between
+    # commits may be unknown yet.
+    pace_ms = max(facts.interval_ms, facts.commit_age_ms)
+    return (facts.time_lag_at_least_ms or 0) > max(rules.slow_after_ms, 2 * pace_ms)
+
+
+def _slow(facts: PartitionFacts, rules: StatusRules) -> _Found:
+    """The group reads too slowly."""
+    if (facts.time_lag_at_least_ms or 0) > rules.slow_after_ms and _is_deleted_first(facts, rules):
+        return Status.WARN, f"records will be deleted in {time_text(facts.retention_margin_ms)}"
+    commits, produces = facts.commit_rate_per_s, facts.produce_rate_per_s
+    if commits is None or produces is None or commits >= produces or not _is_slow(facts, rules):
+        return None
+    return (
+        Status.WARN,
+        f"reads {rate_text(commits)} records/s, producers write {rate_text(produces)} records/s",
+    )
+
+
+def _is_deleted_first(facts: PartitionFacts, rules: StatusRules) -> bool:
+    """Whether uncommitted records will be deleted soon, before the group catches up."""
+    left_ms = facts.retention_margin_ms
+    if left_ms is None or left_ms >= rules.deleted_within_ms:
+        return False
+    return facts.time_to_catch_up_ms is None or facts.time_to_catch_up_ms > left_ms
+
+
+def lag_text(facts: PartitionFacts, growth_per_s: float | None = None) -> str:
+    """Format the lag: "500 behind, oldest 90 s, +75/s"."""
+    if facts.lag is None:
+        return ""
+    text = f"{facts.lag:,} behind" + details_text(
+        facts.time_lag_ms, facts.time_lag_at_least_ms, growth_per_s
+    )
+    if facts.sample_age_ms is not None and facts.sample_age_ms > _OLD_SAMPLE_MS:
+        text += f" (log end as of {time_text(facts.sample_age_ms)} ago)"
+    return text
+
+
+def details_text(
+    time_lag_ms: int | None, time_lag_at_least_ms: int | None, growth_per_s: float | None
+) -> str:
+    """Format the time lag and the growth of a lag: ", oldest at least 10 min, +75/s"."""
+    parts = []
+    if time_lag_ms is not None:
+        parts.append(f"oldest {time_text(time_lag_ms)}")
+    elif time_lag_at_least_ms:
+        parts.append(f"oldest at least {time_text(time_lag_at_least_ms)}")
+    if growth_per_s is not None and abs(growth_per_s) >= 0.05:
+        parts.append(f"{'+' if growth_per_s > 0 else '-'}{rate_text(abs(growth_per_s))}/s")
+    return "".join(f", {part}" for part in parts)
+
+
+def _oldest_text(facts: PartitionFacts) -> str:
+    if facts.time_lag_ms is not None:
+        return time_text(facts.time_lag_ms)
+    return f"at least {time_text(facts.time_lag_at_least_ms)}"
+
+
+def rate_text(per_s: float) -> str:
+    """Format a rate.
+
+    >>> rate_text(8.254), rate_text(12_345.6)
+    ('8.25', '12,346')
+    """
+    return f"{per_s:,.0f}" if abs(per_s) >= 100 else f"{per_s:.3g}"
+
+
+def _moment(ms: int, facts: PartitionFacts) -> str:
+    moment, now = (datetime.fromtimestamp(one / 1000, timezone.utc) for one in (ms, facts.at_ms))
+    return moment_text(moment, now)

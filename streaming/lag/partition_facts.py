@@ -1,0 +1,164 @@
+"""The facts about each committed offset that its status depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.columns import TIMESTAMP
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.lag import GONE
+from coordinator_state.insight.partition_status import PartitionFacts
+from coordinator_state.replay.groups import EMPTY
+from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
+from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.schemas import GROUP_EVENTS
+
+COMMITS_WITHIN: Final = timedelta(minutes=10)
+FACTS: Final = tuple(field.name for field in fields(PartitionFacts))
+_KEY_TYPES: Final = [(name, pa.int32() if name == "partition" else pa.string()) for name in KEY]
+
+
+def partition_facts(
+    reader: TableReader,
+    now: datetime,
+    group_ids: Collection[str] | None,
+    rules: StatusRules,
+    lags: pa.Table,
+) -> pa.Table:
+    """The columns of `PartitionFacts`, and `is_caught_up`, for each row of `group_lag`.
+
+    `is_caught_up` says that the partition has nothing to read and no fact that needs a rule.
+    """
+    row = pa.array(np.arange(lags.num_rows))
+    found = lags.append_column("row", row)
+    for evidence in (
+        _commits(reader, now, group_ids),
+        _rewinds(reader, now, group_ids),
+        _expiries(reader, now, group_ids, rules),
+    ):
+        found = found.join(evidence, KEY, join_type="left outer")
+    found = found.sort_by("row").combine_chunks()
+    now_ms = round(now.timestamp() * 1000)
+    known_ms = _ms(found["known_until"])
+    at_ms = pc.coalesce(known_ms, now_ms)
+    behind_ms = pc.subtract(now_ms, known_ms)
+
+    def age(name: str) -> Any:
+        """The age of a time at the time of the tables."""
+        return pc.max_element_wise(pc.subtract(at_ms, _ms(found[name])), 0, skip_nulls=False)
+
+    def at_tables(name: str) -> Any:
+        """An age of `group_lag` at the time of the tables."""
+        value = pc.subtract(found[name], pc.coalesce(behind_ms, 0))
+        return pc.max_element_wise(value, 0, skip_nulls=False)
+
+    commit_age_ms = at_tables("commit_age_ms")
+    has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
+    held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
+    is_held = pc.is_valid(found["pending_since"])
+    columns = {
+        **{name: found[name] for name in found.column_names if name in FACTS},
+        "at_ms": at_ms,
+        "behind_ms": behind_ms,
+        "has_members": pc.not_equal(found["group_state"], EMPTY),
+        "sample_age_ms": pc.subtract(now_ms, _ms(found["sampled_at"])),
+        "time_lag_ms": at_tables("time_lag_ms"),
+        "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
+        "commit_age_ms": commit_age_ms,
+        "commits": pc.if_else(has_commits, found["commits"], 1),
+        "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
+        "same_commits": pc.if_else(has_commits, found["same_commits"], 1),
+        "moved_at_ms": _ms(found["moved_at"]),
+        "rewind_ago_ms": pc.subtract(now_ms, _ms(found["rewind_at"])),
+        "aborted": pc.coalesce(found["aborted"], 0),
+        "aborted_from_ms": age("first_aborted"),
+        "aborted_ago_ms": age("last_aborted"),
+        "held_ms": pc.if_else(
+            is_held,
+            pc.max_element_wise(pc.subtract(at_ms, held_since), 0, skip_nulls=False),
+            pa.scalar(None, pa.int64()),
+        ),
+        "pending_client_id": found["client_id"],
+        "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
+    }
+    facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))
+    return facts.append_column("is_caught_up", _is_caught_up(facts, rules))
+
+
+def _is_caught_up(facts: pa.Table, rules: StatusRules) -> Any:
+    found = pc.and_(pc.equal(facts["lag"], 0), pc.equal(facts["data_lost"], 0))
+    for name in ("behind_ms", "sample_age_ms"):
+        found = pc.and_(found, pc.less_equal(facts[name], rules.stale_after_ms))
+    for name in ("held_ms", "expires_in_ms"):
+        found = pc.and_(found, pc.is_null(facts[name]))
+    is_used = pc.or_(
+        facts["has_members"], pc.less_equal(facts["commit_age_ms"], rules.idle_after_ms)
+    )
+    is_gone = pc.equal(facts["topic_state"], GONE)
+    return pc.coalesce(pc.and_(pc.and_not(found, is_gone), is_used), False)
+
+
+def _commits(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
+    since = now - COMMITS_WITHIN
+    return commit_windows(recent_commits(reader, since, now, of_groups(group_ids), ATTEMPTS))
+
+
+def _expiries(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, rules: StatusRules
+) -> pa.Table:
+    until = now + timedelta(milliseconds=rules.expiring_within_ms)
+    found = expiring_offsets(reader, group_ids=group_ids, until=until)
+    # An orphan in another log partition may expire, too.
+    found = found.group_by(KEY).aggregate([("expires_at", "max")])
+    return found.rename_columns([*KEY, "expires_at"])
+
+
+_REWINDS: Final = pa.schema(
+    [
+        *_KEY_TYPES,
+        ("rewound_from", pa.int64()),
+        ("rewind_from", pa.int64()),
+        ("rewind_to", pa.int64()),
+        ("rewind_at", TIMESTAMP),
+    ]
+)
+
+
+def _rewinds(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
+    """The last move back of each committed offset, and the greatest offset that one left."""
+    since = now - COMMITS_WITHIN
+    names = [EventName.OFFSET_REWIND.value, EventName.OFFSET_RESET.value]
+    during = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", now), ("event", "in", names)),
+    ]
+    columns = [*KEY, "record_offset", "offset_before", "offset_after", "record_timestamp"]
+    events = reader.read(GROUP_EVENTS.name, columns, during)
+    wanted = of_groups(group_ids)
+    events = events if wanted is None else events.filter(wanted)
+    events = events.filter(pc.less(events["offset_after"], events["offset_before"]))
+    found = (
+        events.sort_by("record_offset")
+        .group_by(KEY, use_threads=False)
+        .aggregate(
+            [
+                *(("offset_before", function) for function in ("max", "last")),
+                *((name, "last") for name in ("offset_after", "record_timestamp")),
+            ]
+        )
+    )
+    return found.rename_columns(_REWINDS.names).cast(_REWINDS)
+
+
+def _ms(times: Any) -> Any:
+    """Times as milliseconds since the epoch; null stays null."""
+    return pc.cast(pc.cast(times, pa.timestamp("ms", "UTC"), safe=False), pa.int64())

@@ -1,0 +1,104 @@
+"""Members that have never committed an offset of their assigned partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_status import SilentMembers
+from coordinator_state.insight.lag import UNKNOWN
+from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.offset_samples import Logs
+from streaming.lag.owners import OWNERS, owners
+from streaming.lag.recent_commits import KEY
+from streaming.tables.reader import TableReader, of_groups
+
+Row = dict[str, Any]
+
+_SAMPLED_WITHIN: Final = timedelta(minutes=10)
+_ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
+"""Records whose change is a change of assignments: GroupMetadata, CurrentMemberAssignment."""
+
+
+def silent_members(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, committed: Sequence[Row]
+) -> dict[str, list[Row]]:
+    """The assigned partitions of each group that are not in `committed`, with their members.
+
+    A row has `topic`, `partition`, `member_id`, `assigned_ms`, `records` and `waiting_ms`, see
+    `SilentMembers`.
+    """
+    assigned = owners(reader, of_groups(group_ids))
+    keys = pa.schema([OWNERS.field(name) for name in KEY])
+    known = pa.table([[row[name] for row in committed] for name in KEY], schema=keys)
+    silent = assigned.join(known, KEY, join_type="left anti")
+    if not silent.num_rows:
+        return {}
+    groups = pc.unique(silent["group_id"])
+    own = [partition_for(group, reader.log_partitions) for group in groups.to_pylist()]
+    place = pa.array(own, pa.int32()).take(pc.index_in(silent["group_id"], groups))
+    silent = silent.filter(pc.equal(silent["log_partition"], place)).combine_chunks()
+    changed = _assigned_at_ms(reader, groups.to_pylist())
+    now_ms = round(now.timestamp() * 1000)
+    at_ms = np.array([changed.get(group, UNKNOWN) for group in silent["group_id"].to_pylist()])
+    logs = Logs.of(silent)
+    samples = logs.histories(reader, since=now - _SAMPLED_WITHIN, until=now, of_all=False)
+    first = samples.log_ends_from(logs.of_rows, at_ms.astype(np.int64))
+    produced = samples.lags(logs.of_rows, first, now_ms)
+    found: dict[str, list[Row]] = defaultdict(list)
+    columns = [silent[name].to_pylist() for name in (*KEY, "member_id")]
+    for group_id, topic, partition, member_id, since_ms, end, lag, waiting_ms in zip(
+        *columns,
+        at_ms.tolist(),
+        first.tolist(),
+        produced.lag.tolist(),
+        produced.time_lag_at_least_ms.tolist(),
+        strict=True,
+    ):
+        found[group_id].append(
+            {
+                **{"topic": topic, "partition": partition, "member_id": member_id},
+                "assigned_ms": None if since_ms == UNKNOWN else max(now_ms - since_ms, 0),
+                "records": None if end == UNKNOWN else lag,
+                "waiting_ms": waiting_ms if end != UNKNOWN and lag > 0 else None,
+            }
+        )
+    return found
+
+
+def silent_facts(partitions: Collection[Row]) -> SilentMembers:
+    """The facts about partitions of one group."""
+    records = [row["records"] for row in partitions if row["records"] is not None]
+    waiting = [row["waiting_ms"] for row in partitions if row["waiting_ms"] is not None]
+    return SilentMembers(
+        members=len({row["member_id"] for row in partitions}),
+        partitions=len(partitions),
+        assigned_ms=min((row["assigned_ms"] for row in partitions), default=None),
+        records=sum(records) if records else None,
+        waiting_ms=max(waiting, default=None),
+    )
+
+
+def _assigned_at_ms(reader: TableReader, group_ids: Collection[str]) -> dict[str, int]:
+    """The time of the last change of an assignment of each group, in ms since the epoch."""
+    rows = reader.read(
+        "coordinator_records",
+        ["group_id", "record_timestamp"],
+        [
+            ("record_type", "in", list(_ASSIGNMENT_TYPES)),
+            ("group_id", "in", sorted(group_ids)),
+            ("is_tombstone", "=", False),
+        ],
+    )
+    found = rows.group_by("group_id").aggregate([("record_timestamp", "max")])
+    return {
+        row["group_id"]: round(row["record_timestamp_max"].timestamp() * 1000)
+        for row in found.to_pylist()
+        if row["record_timestamp_max"] is not None
+    }

@@ -1,0 +1,258 @@
+"""The status of a group in a partition, and the reason, by the rules of our own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator_state.insight.group_status import StatusRules
+from coordinator_state.insight.lag import NO_SAMPLE
+from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+
+AT_MS = 1_795_500_760_000
+"""06:12:40 UTC."""
+WELL: dict[str, Any] = {
+    **{"at_ms": AT_MS, "behind_ms": 900, "has_members": True, "topic_state": "present"},
+    **{"committed_offset": 1_000, "log_start_offset": 0, "last_stable_offset": 1_000},
+    **{"log_end_offset": 1_000, "sample_age_ms": 3_000},
+    **{"lag": 0, "lag_to_last_stable": 0, "data_lost": 0},
+    **{"time_lag_ms": 0, "time_lag_at_least_ms": 0, "time_lag_unknown": None},
+    **{"retention_margin_ms": None, "time_to_catch_up_ms": 0},
+    **{"commit_rate_per_s": 10.0, "produce_rate_per_s": 10.0},
+    **{"commit_age_ms": 4_000, "commits": 121, "commits_from_ms": 604_000},
+    **{"same_commits": 1, "moved_at_ms": AT_MS - 4_000},
+    **dict.fromkeys(("rewound_from", "rewind_from", "rewind_to", "rewind_ago_ms")),
+    **{"aborted": 0, "aborted_from_ms": None, "aborted_ago_ms": None},
+    **dict.fromkeys(("held_ms", "pending_producer_id", "pending_client_id", "expires_in_ms")),
+}
+OLD = {"time_lag_ms": 90_000, "time_lag_at_least_ms": 90_000}
+BEHIND = OLD | {"lag": 500, "lag_to_last_stable": 500, "log_end_offset": 1_500}
+AT_STABLE = BEHIND | {"lag_to_last_stable": 0, "last_stable_offset": 1_000}
+STILL = BEHIND | {"same_commits": 13, "moved_at_ms": AT_MS - 64_000}
+REWOUND = BEHIND | {
+    **{"rewound_from": 1_400, "rewind_from": 1_200, "rewind_to": 900, "rewind_ago_ms": 11_000}
+}
+ABORTED = BEHIND | {
+    **{"commit_age_ms": 120_000, "moved_at_ms": AT_MS - 120_000},
+    **{"aborted": 41, "aborted_from_ms": 120_000, "aborted_ago_ms": 3_000},
+}
+HELD = BEHIND | {
+    **{"lag": 13_880, "held_ms": 120_000, "commit_age_ms": 121_000},
+    **{"pending_producer_id": 2, "pending_client_id": "fraud-check-consumer"},
+    **{"moved_at_ms": AT_MS - 121_000, "produce_rate_per_s": 75.0},
+}
+SINGLE = BEHIND | {"commits": 1, "moved_at_ms": None, "commit_rate_per_s": 0.0}
+OPEN = "open transaction of producer 2"
+DAY_MS = 86_400_000
+
+
+def time_lag(ms: int | None, at_least_ms: int | None = None) -> dict[str, int | None]:
+    return {"time_lag_ms": ms, "time_lag_at_least_ms": at_least_ms if ms is None else ms}
+
+
+def silent(age_ms: int) -> dict[str, int]:
+    return {
+        **{"commit_age_ms": age_ms, "moved_at_ms": AT_MS - age_ms},
+        "commits_from_ms": 600_000 + age_ms,
+    }
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "reason"),
+    [
+        ({}, "OK", "caught up"),
+        # A consumer with assign() has no members.
+        ({"has_members": False}, "OK", "caught up; commits without members"),
+        ({"has_members": False} | silent(301_000), "IDLE", "caught up; no members"),
+        (
+            {"has_members": False, "commits": 3, "commits_from_ms": 700_000}
+            | {"commit_age_ms": 400_000},
+            "OK",
+            "caught up; commits without members",
+        ),
+        ({"has_members": False} | BEHIND | time_lag(900), "OK", "500 behind, oldest 0.9 s"),
+        ({"lag": None, "time_lag_unknown": NO_SAMPLE}, "UNKNOWN", "the log was not sampled yet"),
+        ({"behind_ms": 121_000}, "UNKNOWN", "the tables are 2 min behind __consumer_offsets"),
+        (
+            {"behind_ms": None},
+            "UNKNOWN",
+            "it is unknown how far the tables are behind __consumer_offsets",
+        ),
+        # A log end that is not sampled any more shows no lag.
+        (
+            {"sample_age_ms": 312_000},
+            "UNKNOWN",
+            "the log end was sampled 5.2 min ago",
+        ),
+        # As fast as it is written to, and not getting behind.
+        (BEHIND, "OK", "500 behind, oldest 90 s"),
+        (
+            BEHIND | {"commit_rate_per_s": 8.25},
+            "WARN",
+            "reads 8.25 records/s, producers write 10 records/s; 500 behind, oldest 90 s, +1.75/s",
+        ),
+        (
+            BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": None},
+            "WARN",
+            "records will be deleted in 10 min; 500 behind, oldest 90 s",
+        ),
+        (BEHIND | {"retention_margin_ms": 600_000, "time_to_catch_up_ms": 500_000}, "OK", ""),
+        (
+            BEHIND | silent(46_000),
+            "STOP",
+            "no commit for 46 s, usually every 5 s; 500 behind, oldest 90 s, +10/s",
+        ),
+        # Records that were just produced need no commit.
+        (BEHIND | silent(600_000) | time_lag(2_000), "OK", ""),
+        # Every ten minutes.
+        (
+            BEHIND
+            | {"commits": 2, "commits_from_ms": 1_000_000, "commit_age_ms": 400_000}
+            | time_lag(400_000),
+            "OK",
+            "",
+        ),
+        (
+            BEHIND | {"commits": 7, "commits_from_ms": 540_000, "commit_rate_per_s": 8.25},
+            "OK",
+            "500 behind, oldest 90 s",
+        ),
+        # The usual time between commits is not known yet.
+        (SINGLE | {"commits_from_ms": 85_000, "commit_age_ms": 85_000}, "OK", ""),
+        (
+            SINGLE | {"commits_from_ms": 200_000, "commit_age_ms": 200_000} | time_lag(200_000),
+            "OK",
+            "",
+        ),
+        (
+            SINGLE
+            | {"commits_from_ms": 301_000, "commit_age_ms": 301_000}
+            | time_lag(None, 10_000),
+            "STOP",
+            "no commit for 5 min; 500 behind, oldest at least 10 s, +10/s",
+        ),
+        (
+            STILL,
+            "STALL",
+            "13 commits since 06:11:36 UTC, all at offset 1,000; 500 behind, oldest 90 s, +10/s",
+        ),
+        (
+            STILL | {"moved_at_ms": None, "same_commits": 121},
+            "STALL",
+            "121 commits in the last 10 min, all at offset 1,000; 500 behind, oldest 90 s, +10/s",
+        ),
+        (STILL | time_lag(None, 600_000), "STALL", ""),
+        (STILL | time_lag(40_000), "OK", ""),
+        (STILL | {"moved_at_ms": AT_MS - 44_000}, "OK", ""),
+        # The last commit was before there was anything to read.
+        (STILL | time_lag(44_000) | {"commit_age_ms": 44_500}, "OK", ""),
+        (
+            ABORTED,
+            "STALL",
+            "41 commits in the last 2 min, all aborted; committed offset unchanged since "
+            "06:10:40 UTC; 500 behind, oldest 90 s, +10/s",
+        ),
+        # A transaction may fail once.
+        (ABORTED | {"aborted": 1, "commit_age_ms": 40_000}, "OK", ""),
+        (ABORTED | {"commit_age_ms": 29_000}, "OK", ""),
+        (
+            ABORTED | {"aborted_ago_ms": 60_000},
+            "STOP",
+            "no commit for 60 s, usually every 4 s; 41 commits aborted before that; "
+            "500 behind, oldest 90 s, +10/s",
+        ),
+        (
+            HELD,
+            "PENDING",
+            "commits held for 2 min by an open transaction of producer 2 (client "
+            "fraud-check-consumer); 13,880 behind, oldest 90 s, +75/s",
+        ),
+        (HELD | {"held_ms": 29_000, "commit_age_ms": 30_000, "lag": 1} | time_lag(900), "OK", ""),
+        # Its transactions usually take a minute.
+        (
+            HELD
+            | {"commits": 6, "commits_from_ms": 300_000, "commit_age_ms": 60_000}
+            | {"held_ms": 60_000, "commit_rate_per_s": 75.0},
+            "OK",
+            "",
+        ),
+        (HELD | {"lag": None, "time_lag_unknown": NO_SAMPLE}, "PENDING", f"commits held.*{OPEN}"),
+        # A transaction that has just begun is not the cause, but it is named.
+        (HELD | {"held_ms": 5_000}, "STOP", f"no commit for 2 min.*; commits held for 5 s.*{OPEN}"),
+        (
+            HELD | {"held_ms": 901_000},
+            "HANGING_TRANSACTION",
+            "commits held for 15 min by an open transaction of producer 2 (client "
+            "fraud-check-consumer); 13,880 behind, oldest 90 s, +75/s",
+        ),
+        (
+            AT_STABLE | silent(100_000),
+            "PENDING",
+            "a transaction in the log has been open for 90 s: last stable offset 1,000, log end "
+            "1,500; 500 behind, oldest 90 s, +10/s",
+        ),
+        (
+            AT_STABLE | time_lag(None, 901_000),
+            "HANGING_TRANSACTION",
+            "a transaction in the log has been open for at least 15 min: last stable offset "
+            "1,000, log end 1,500; 500 behind, oldest at least 15 min",
+        ),
+        (
+            AT_STABLE | silent(100_000) | time_lag(None, 10_000),
+            "STOP",
+            "no commit for 100 s.*; a transaction in the log is open at offset 1,000; 500 behind",
+        ),
+        (
+            REWOUND,
+            "REWIND",
+            "went back from 1,200 to 900 11 s ago and is at 1,000; 500 behind, oldest 90 s",
+        ),
+        (REWOUND | {"lag": 0}, "OK", "caught up"),
+        (REWOUND | {"committed_offset": 1_400}, "OK", ""),
+        (
+            BEHIND | {"data_lost": 20, "log_start_offset": 1_020},
+            "DATA_LOSS",
+            "20 records deleted before being read: committed 1,000, log start 1,020",
+        ),
+        (
+            {"topic_state": "gone", "lag": None},
+            "TOPIC_GONE",
+            "the topic was deleted; committed offset 1,000 remains",
+        ),
+        (
+            {"has_members": False, "expires_in_ms": DAY_MS - 1},
+            "EXPIRING",
+            "offset 1,000 expires in 24 h",
+        ),
+        ({"expires_in_ms": -5}, "EXPIRING", "offset 1,000 is due to expire"),
+        ({"expires_in_ms": DAY_MS}, "OK", "caught up"),
+    ],
+)
+def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
+    found = partition_status(PartitionFacts(**{**WELL, **facts}), StatusRules())
+    assert found.status.value == status, found.reason
+    if ".*" in reason:
+        assert all(part in found.reason for part in reason.split(".*"))
+    elif reason:
+        assert found.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "after_ms"),
+    [
+        ("stop_after_ms", BEHIND | silent(46_000), 47_000),
+        ("slow_after_ms", STILL, 91_000),
+        ("aborting_after_ms", ABORTED, 121_000),
+        ("pending_after_ms", HELD | {"commit_age_ms": 4_000}, 121_000),
+        ("idle_after_ms", {"has_members": False} | silent(301_000), 302_000),
+        ("hanging_after_ms", {"held_ms": 901_000}, 902_000),
+        ("expiring_within_ms", {"expires_in_ms": 1_000}, 999),
+    ],
+)
+def test_each_limit_can_be_set(rule: str, facts: dict[str, Any], after_ms: int) -> None:
+    known = PartitionFacts(**{**WELL, **facts})
+    before = partition_status(known, StatusRules()).status
+    assert before.value != "OK"
+    assert partition_status(known, replace(StatusRules(), **{rule: after_ms})).status is not before
