@@ -21,6 +21,12 @@ from coordinator_state.apply.collected import (
 )
 from coordinator_state.apply.moves import OffsetMove
 from coordinator_state.apply.offsets import OffsetChanges
+from coordinator_state.apply.pending_clients import (
+    Client,
+    PendingClients,
+    RecordId,
+    TransactionRecord,
+)
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
@@ -28,9 +34,10 @@ from coordinator_state.replay.group_replay import (
     GroupReplay,
     GroupState,
     active_group_unloaded,
+    described,
 )
-from coordinator_state.replay.groups import NO_RECORD_OFFSET, simple_group
-from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, Semantics
+from coordinator_state.replay.groups import NO_RECORD_OFFSET, Group, simple_group
+from coordinator_state.replay.offsets import CommittedOffset, OffsetKey, OffsetReplay, Semantics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,8 @@ class GroupChanges:
     changes: Mapping[GroupId, GroupChange]
     events: Sequence[PlacedEvent]
     warnings: Sequence[ReplayWarning]
+    clients: Mapping[RecordId, Client | None]
+    """The clients of transactional commits whose transaction is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class _Commit:
     record_offset: int
 
 
-_Step = _Commit | DecodedGroupRecord | OffsetMove
+_Step = _Commit | DecodedGroupRecord | OffsetMove | TransactionRecord
 
 
 def apply_to_groups(
@@ -97,6 +106,8 @@ def apply_to_groups(
         steps[group] += map(_Commit, record_offsets)
     for move in moves:
         steps[move.group].append(move)
+    for group, records in offsets.open_transactions.items():
+        steps[group] += records
     replays = {
         group: _replayed(group, of_group, state, context) for group, of_group in steps.items()
     }
@@ -110,6 +121,11 @@ def apply_to_groups(
         changes=changes,
         events=[event for replay in replays.values() for event in replay.events],
         warnings=[warning for replay in replays.values() for warning in replay.warnings],
+        clients={
+            (group[0], record_offset): client
+            for group, replay in replays.items()
+            for record_offset, client in replay.clients.found.items()
+        },
     )
 
 
@@ -120,9 +136,11 @@ class _Replay:
     group: GroupId
     replay: GroupEventReplay
     context: ApplyContext
+    clients: PendingClients
     events: list[PlacedEvent] = field(default_factory=list)
     warnings: list[ReplayWarning] = field(default_factory=list)
     _offsets: dict[OffsetKey, CommittedOffset | None] = field(default_factory=dict)
+    _described: Group | None = None
 
     @property
     def after(self) -> GroupState | None:
@@ -131,6 +149,10 @@ class _Replay:
 
     def step(self, step: _Step) -> None:
         """Replay one step."""
+        if isinstance(step, TransactionRecord):
+            self.clients.replay(step, self._group())
+            return
+        self._described = None
         match step:
             case _Commit():
                 self.replay.groups.replay_offset_commit(self.group[1])
@@ -143,6 +165,13 @@ class _Replay:
                 event_of_move = self._move(step)
                 if event_of_move is not None:
                     self._add_event(event_of_move, step.timestamp_ms)
+
+    def _group(self) -> Group:
+        """The group as its coordinator describes it, kept until a step may change it."""
+        if self._described is None:
+            state = self.after or simple_group(self.group[1])
+            self._described = described(state, self.context.topic_names)
+        return self._described
 
     def _add_event(self, event: GroupEvent, timestamp_ms: int | None) -> None:
         placed = PlacedEvent(log_partition=self.group[0], timestamp_ms=timestamp_ms, event=event)
@@ -185,7 +214,8 @@ def _replayed(
 
     before = state.groups.get(group)
     groups = GroupReplay({} if before is None else {group_id: before}, on_warning=warn)
-    replay = _Replay(group, GroupEventReplay(groups), context, warnings=warnings)
+    clients = PendingClients(OffsetReplay(context.semantics))
+    replay = _Replay(group, GroupEventReplay(groups), context, clients, warnings=warnings)
     for step in sorted(steps, key=lambda step: step.record_offset):
         replay.step(step)
     return replay

@@ -21,6 +21,7 @@ from coordinator_state.apply.group_rows import described_groups, group_rows, mem
 from coordinator_state.apply.groups import GroupChanges, ReplayWarning, apply_to_groups
 from coordinator_state.apply.moves import offset_moves
 from coordinator_state.apply.offsets import OffsetChanges, apply_offsets
+from coordinator_state.apply.pending_clients import with_clients
 from coordinator_state.apply.rows import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.replay.offsets import Semantics
@@ -90,6 +91,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
     )
     groups = apply_to_groups(collected, offsets, committed, moves, state, context)
     described = described_groups(groups.changes, context.topic_names)
+    pending = with_clients(offsets.pending, state.pending, groups.clients)
     quarantine = collected.undecodable.select(QUARANTINE_ROW.names)
     return Applied(
         group_offsets=offsets.changes,
@@ -99,7 +101,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
         offset_commits=offsets.history,
         group_events=_events(groups, offsets, context),
         quarantine=quarantine,
-        pending_offsets=offsets.pending,
+        pending_offsets=pending,
         committed=committed,
         group_changes=groups,
         counts=RecordCounts.total(
@@ -107,7 +109,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
                 offsets.counts,
                 collected.counts,
                 RecordCounts(
-                    pending=by_log_partition(offsets.pending),
+                    pending=by_log_partition(pending),
                     quarantined=by_log_partition(quarantine),
                 ),
             ]

@@ -9,7 +9,7 @@ reference loader; a property test compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import Collected, GroupId, distinct_groups
+from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.exact_offsets import ExactOffsets, MarkerId, replay_exactly
 from coordinator_state.apply.outcomes import Mask, Outcomes, outcomes_of
+from coordinator_state.apply.pending_clients import Client, OpenTransactions, open_transactions
 from coordinator_state.apply.rows import (
     GUARD_OFFSET,
     HISTORY_SCHEMA,
@@ -33,7 +35,10 @@ from coordinator_state.replay.offsets import Outcome, Semantics
 
 Integers = np.ndarray[Any, Any]
 
-_COLUMNS = (*PENDING_OFFSET_ROW.names, "is_tombstone")
+_COLUMNS = (
+    *(name for name in PENDING_OFFSET_ROW.names if name in LOG_ROW_SCHEMA.names),
+    "is_tombstone",
+)
 _OFFSETS = pa.schema(
     [LOG_ROW_SCHEMA.field(name).with_nullable(True) for name in _COLUMNS]
     + [pa.field("is_transactional", pa.bool_())]
@@ -49,9 +54,11 @@ class OffsetChanges:
         changes: one row for each changed key (`OFFSET_CHANGE_SCHEMA`).
         history: one row for each record whose outcome the micro-batch decides
             (`HISTORY_SCHEMA`); empty without history.
-        pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`).
+        pending: all offsets that are pending after the micro-batch (`PENDING_OFFSET_ROW`),
+            without their clients.
         resolved_groups: the groups with a transactional commit that the micro-batch resolved.
         counts: the offsets and markers by outcome.
+        open_transactions: the records that decide the clients of new pending offsets.
     """
 
     changes: pa.Table
@@ -59,13 +66,16 @@ class OffsetChanges:
     pending: pa.Table
     resolved_groups: set[GroupId]
     counts: RecordCounts
+    open_transactions: OpenTransactions = field(default_factory=dict)
 
 
 def apply_offsets(
     collected: Collected, pending: pa.Table, semantics: Semantics, *, with_history: bool
 ) -> OffsetChanges:
     """Apply the offsets and markers of a micro-batch to the offsets pending before it."""
-    offsets = pa.concat_tables([_offsets(collected.offsets, semantics), _pending(pending)])
+    new = _offsets(collected.offsets, semantics)
+    open_ones = open_transactions(new, pending, collected.markers, semantics)
+    offsets = pa.concat_tables([new, _pending(pending)])
     key_ids = distinct_keys(offsets.select(list(OFFSET_KEY)))
     is_transactional = _numpy(offsets["is_transactional"])
     is_exact = np.isin(
@@ -82,7 +92,8 @@ def apply_offsets(
         offsets = offsets.filter(pa.array(~is_exact))
         key_ids, is_transactional = key_ids[~is_exact], is_transactional[~is_exact]
     outcomes = outcomes_of(offsets, key_ids, is_transactional, collected.markers, semantics)
-    return _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
+    changes = _changes(offsets, key_ids, outcomes, collected.markers, exact, with_history)
+    return replace(changes, open_transactions=open_ones)
 
 
 def _changes(
@@ -101,11 +112,11 @@ def _changes(
     is_transactional = _numpy(offsets["is_transactional"])
     groups = offsets.select(["log_partition", "group_id"])
     resolved = groups.filter(pa.array(is_transactional & ~is_pending))
-    still_pending = offsets.filter(pa.array(is_pending)).select(PENDING_OFFSET_ROW.names)
+    still_pending = columns_of(offsets.filter(pa.array(is_pending)), PENDING_OFFSET_ROW)
     return OffsetChanges(
         changes=pa.concat_tables([_as_changes(winners), exact.changes]),
         history=pa.concat_tables(history),
-        pending=pa.concat_tables([exact.pending, still_pending.cast(PENDING_OFFSET_ROW)]),
+        pending=pa.concat_tables([exact.pending, still_pending]),
         resolved_groups=exact.resolved_groups | distinct_groups(resolved),
         counts=RecordCounts.total(
             [
@@ -137,6 +148,7 @@ def _offsets(offsets: pa.Table, semantics: Semantics) -> pa.Table:
 def _pending(pending: pa.Table) -> pa.Table:
     """Pending offsets with the columns `_OFFSETS`."""
     count = pending.num_rows
+    pending = pending.drop_columns(list(Client._fields))
     pending = pending.append_column("is_tombstone", pa.repeat(False, count))
     return pending.append_column("is_transactional", pa.repeat(True, count)).cast(_OFFSETS)
 

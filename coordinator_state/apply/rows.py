@@ -54,7 +54,11 @@ class CommittedOffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingOffsetRow:
-    """A pending offset: a transactional commit whose marker is not read yet."""
+    """A pending offset: a transactional commit whose marker is not read yet.
+
+    `client_id` and `client_host` are those of the member that committed it
+    (`coordinator_state.apply.pending_clients`); null if no member can be named.
+    """
 
     log_partition: Int32
     producer_id: int
@@ -70,6 +74,8 @@ class PendingOffsetRow:
     topic_id: str | None
     record_offset: int
     record_timestamp: datetime | None
+    client_id: str | None
+    client_host: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

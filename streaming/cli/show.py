@@ -85,6 +85,8 @@ VIEWS = {
             *_TOPIC_PARTITION,
             "producer_id",
             "producer_epoch",
+            "client_id",
+            "client_host",
             "committed_offset",
             "leader_epoch",
             "metadata",

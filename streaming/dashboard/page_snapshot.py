@@ -113,6 +113,7 @@ class PageSnapshot(Snapshot):
         found = []
         for (log_partition, producer_id, group_id), rows in by_producer.items():
             since = min(row["record_timestamp"] or row["commit_timestamp"] for row in rows)
+            newest = max(rows, key=lambda row: row["record_offset"])
             age_ms = (self.at - since).total_seconds() * 1000
             found.append(
                 {
@@ -120,6 +121,8 @@ class PageSnapshot(Snapshot):
                     "producer_id": producer_id,
                     "producer_epoch": max(row["producer_epoch"] for row in rows),
                     "group_id": group_id,
+                    "client_id": newest["client_id"],
+                    "client_host": newest["client_host"],
                     "since": since,
                     "age_ms": age_ms,
                     "is_hanging": age_ms > StatusRules().hanging_after_ms,

@@ -29,7 +29,7 @@ from coordinator_state.apply.rows import (
 )
 from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 
-FORMAT_VERSION = "6"
+FORMAT_VERSION = "7"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
 
 `streaming.tables.migration` migrates earlier versions."""

@@ -39,6 +39,8 @@ class HangingTransactionRow:
     producer_id: int
     producer_epoch: Annotated[int, pa.int16()]
     group_id: str
+    client_id: str | None
+    client_host: str | None
     offsets: int
     since: datetime
 
@@ -69,6 +71,8 @@ SELECTS: Final[Mapping[str, str]] = {
     """,
     "hanging_transactions": """
         SELECT log_partition, producer_id, max(producer_epoch) AS producer_epoch, group_id,
+               max_by(client_id, record_offset) AS client_id,
+               max_by(client_host, record_offset) AS client_host,
                count(*) AS offsets, min(coalesce(record_timestamp, commit_timestamp)) AS since
         FROM pending_offsets
         GROUP BY log_partition, producer_id, group_id

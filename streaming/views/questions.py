@@ -138,8 +138,8 @@ ORDER BY record_timestamp DESC""",
     ),
     Question(
         "Which transactions hold offsets back, and since when?",
-        """SELECT producer_id, producer_epoch, group_id, min(record_timestamp) AS since,
-       count(*) AS partitions
+        """SELECT producer_id, producer_epoch, group_id, client_id, client_host,
+       min(record_timestamp) AS since, count(*) AS partitions
 FROM pending_offsets
 GROUP BY ALL
 ORDER BY since""",

@@ -198,6 +198,9 @@ def test_what_waits_is_carried_on_until_its_marker(semantics: Semantics) -> None
             "topic_id": None,
             "record_offset": 3,
             "record_timestamp_ms": NOW_MS + 3,
+            # A later stage adds the client.
+            "client_id": None,
+            "client_host": None,
         }
     ]
 

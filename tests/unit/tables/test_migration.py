@@ -41,9 +41,10 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
         "load_progress": ("records_unaccounted", "current_at", "reload_reason", "reloaded_at"),
     },
     6: {"load_progress": ("writer_epoch",)},
+    7: {"pending_offsets": ("client_id", "client_host")},
 }
 """The columns, or the table, that came with a format version."""
-OLD = (2, 3, 4, 5)
+OLD = (2, 3, 4, 5, 6)
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
     "topic_id": "topic",
@@ -210,7 +211,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(1, "cannot be migrated"), (7, "which a newer release created")]
+    ("version", "said"), [(1, "cannot be migrated"), (8, "which a newer release created")]
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
@@ -230,7 +231,7 @@ def test_maintain_migrates_what_no_run_writes_to_any_more(
 ) -> None:
     tables = write_old(tmp_path, 3, current[0])
     assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
-    assert "from format version 3 to 6" in call("maintain", "--tables", tables).stderr
+    assert "from format version 3 to 7" in call("maintain", "--tables", tables).stderr
     shown = call("show", "members", "--tables", tables, "--output", "json").stdout
     members = [json.loads(line)["member_id"] for line in shown.splitlines()]
     assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])
