@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,6 +13,14 @@ from streaming.cli.options import (
     option,
     output_option,
     tables_option,
+)
+from streaming.cli.show_history import (
+    HISTORIES,
+    HistoryOptions,
+    folded_rows,
+    history_options,
+    history_rows,
+    with_member_labels,
 )
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
@@ -31,6 +39,8 @@ class View(NamedTuple):
     order: tuple[str, ...]
 
 
+MEMBER = "member"
+"""A column of text output only: the label of the member."""
 _TOPIC_PARTITION = ("group_id", "topic", "partition")
 _LOG_ORDER = ("log_partition", "record_offset")
 
@@ -55,6 +65,7 @@ VIEWS = {
         "group_members",
         (
             "group_id",
+            MEMBER,
             "member_id",
             "group_instance_id",
             "client_id",
@@ -125,7 +136,7 @@ VIEWS = {
             "epoch_before",
             "epoch_after",
             "member_count",
-            "member_id",
+            MEMBER,
             "client_host",
             "assignment_before",
             "assignment_after",
@@ -212,6 +223,7 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
     show_default=True,
     help="For status: the rules of the judgement, ours or Burrow's.",
 )
+@history_options
 @as_of_option
 @consistent_option
 @output_option
@@ -225,6 +237,7 @@ def show(
     as_of: str | None,
     consistent: bool,
     output: str,
+    **of_history: Any,
 ) -> None:
     """Show the rows of a table as of a finished micro-batch.
 
@@ -232,11 +245,11 @@ def show(
     The argument selects the rows:
       groups, members, offsets, pending, lag, quarantine
       status    OK, WARN, STOP, ... with reasons
-      events    changes of groups and their offsets
+      events    changes of groups and their offsets, the newest 100
       progress  one row per log partition
       alerts    of the command alert run
       records   last record of each key, all types except offset commits
-      history   offset commits
+      history   offset commits, the newest 100
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does
@@ -253,10 +266,15 @@ def show(
       coordinator-state show lag --tables tables --by group
       coordinator-state show status --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show events --tables tables --group payments
+      coordinator-state show events --tables tables --folded --since 2026-11-21T03:00:00Z
+      coordinator-state show events --tables tables --event offset_rewind --event offset_reset
+      coordinator-state show history --tables tables --group payments --limit 0 --output json
     """
     from streaming.tables.reader import TableReader
     from streaming.views.unknown_group import unknown_group
 
+    options = HistoryOptions(**of_history)
+    options.check(what, output)
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
     group_ids = None if group is None else [group]
     if what == LAG:
@@ -266,7 +284,9 @@ def show(
     elif by is not None:
         raise click.UsageError(f"--by works only with lag and status, not with {what}")
     else:
-        found, columns = _table(reader, what, group)
+        found, columns = _table(reader, what, group, options)
+    if output == "text" and MEMBER in columns:
+        found = with_member_labels(found, reader)
     rows = (
         row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
     )
@@ -275,10 +295,17 @@ def show(
         write_warning(unknown)
 
 
-def _table(reader: TableReader, what: str, group: str | None) -> tuple[pa.Table, Sequence[str]]:
+def _table(
+    reader: TableReader, what: str, group: str | None, options: HistoryOptions
+) -> tuple[pa.Table, Sequence[str]]:
+    """The rows of a table, and the columns of its text output."""
     view = VIEWS[what]
     if group is not None and not has_groups(view):
         raise click.UsageError(f"--group does not work with {what}: its rows have no groups")
+    if options.folded:
+        return folded_rows(reader, group, options)
+    if what in HISTORIES:
+        return history_rows(reader, what, group, options), view.columns
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
     return found.sort_by([(column, "ascending") for column in view.order]), view.columns

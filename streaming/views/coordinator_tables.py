@@ -10,7 +10,7 @@ tables.as_of("2026-11-21T03:14:00Z").lag("payments").to_pandas()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from importlib import import_module
@@ -49,6 +49,7 @@ from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
 from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
+from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
@@ -168,13 +169,55 @@ class CoordinatorTables:
         """Transactional commits whose marker is not read yet."""
         return self._table("pending_offsets", PendingOffsetRow, group)
 
-    def history(self, group: str | None = None) -> Rows[OffsetCommitRow]:
-        """The history of offset commits, of every outcome."""
-        return self._table("offset_commits", OffsetCommitRow, group)
+    def history(
+        self,
+        group: str | None = None,
+        *,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> Rows[OffsetCommitRow]:
+        """The history of offset commits, of every outcome, newest last; the arguments of `events`.
 
-    def events(self, group: str | None = None) -> Rows[GroupEventRow]:
-        """The events of groups, members and offsets."""
-        return self._table("group_events", GroupEventRow, group)
+        Raises:
+            ConfigurationError: a text is not a time.
+        """
+        found = history(
+            self.reader, "offset_commits", group=group, since=since, until=until, limit=limit
+        )
+        return Rows(found.rows, OffsetCommitRow)
+
+    def events(
+        self,
+        group: str | None = None,
+        *,
+        event: str | Collection[str] = (),
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
+    ) -> Rows[GroupEventRow]:
+        """The events of groups, members and offsets, newest last.
+
+        Args:
+            group: the group; all groups if None.
+            event: one or more names of events; all if empty.
+            since: the beginning of the period: a time, or a text as `as_of` takes.
+            until: the end of the period.
+            limit: return only this number of rows, the newest.
+
+        Raises:
+            ConfigurationError: a text is not a time, or a name is not an event.
+        """
+        found = history(
+            self.reader,
+            "group_events",
+            group=group,
+            events=[event] if isinstance(event, str) else event,
+            since=since,
+            until=until,
+            limit=limit,
+        )
+        return Rows(found.rows, GroupEventRow)
 
     def records(self, group: str | None = None) -> Rows[CoordinatorRecordRow]:
         """The last record of each key, for record types without their own table."""

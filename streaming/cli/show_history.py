@@ -1,0 +1,174 @@
+"""`coordinator-state show events` and `show history`: the newest rows, or a summary of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from coordinator_state.insight.group_events import EventName
+from streaming.cli.options import option
+from streaming.run.stderr import write_note
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streaming.tables.reader import TableReader
+    from streaming.views.history import HistoryTable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HISTORIES: Final[Mapping[str, HistoryTable]] = {
+    "events": "group_events",
+    "history": "offset_commits",
+}
+"""The views with these options, and their tables."""
+DEFAULT_LIMIT: Final = 100
+_MAX_FOLDED: Final = 100_000
+"""How many of the newest events a summary covers."""
+_FOLDED_COLUMNS: Final = ("first", "last", "count", "group_id", "event", "details")
+_OPTIONS: Final = (
+    option(
+        "--since",
+        metavar="TIME",
+        help="For events and history: rows from this time on, as --as-of takes it.",
+    ),
+    option("--until", metavar="TIME", help="For events and history: rows up to this time."),
+    option(
+        "--event",
+        "events",
+        type=click.Choice([name.value for name in EventName]),
+        metavar="NAME",
+        multiple=True,
+        help="For events: only these, such as offset_rewind; repeatable.",
+    ),
+    option(
+        "--limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="For events and history: the newest N rows, 0 for all.  [default: 100]",
+    ),
+    option(
+        "--folded",
+        is_flag=True,
+        help="For events: a summary. Equal events are one row; rewinds, resets, deletions and "
+        "expiries come first.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """The options of the views in `HISTORIES`."""
+
+    since: str | None
+    until: str | None
+    events: Sequence[str]
+    limit: int | None
+    folded: bool
+
+    def check(self, what: str, output: str) -> None:
+        """Refuse options that do not work with a view.
+
+        Raises:
+            UsageError: an option does not work with the view.
+        """
+        period = {"--since": self.since, "--until": self.until, "--limit": self.limit}
+        given = [name for name, value in period.items() if value is not None]
+        if given and what not in HISTORIES:
+            raise click.UsageError(
+                f"{given[0]} works only with events and history, not with {what}"
+            )
+        for name, value in (("--event", self.events), ("--folded", self.folded)):
+            if value and what != "events":
+                raise click.UsageError(f"{name} works only with events, not with {what}")
+        if self.folded and output == "json":
+            raise click.UsageError("--folded works only with text: JSON has one object per event")
+
+    @property
+    def most(self) -> int | None:
+        """The number of rows to show; None for all."""
+        limit = DEFAULT_LIMIT if self.limit is None else self.limit
+        return limit or None
+
+
+def history_options(command: F) -> F:
+    """Add the options of `HistoryOptions` to a command."""
+    for one in reversed(_OPTIONS):
+        command = one(command)
+    return command
+
+
+def history_rows(
+    reader: TableReader, what: str, group: str | None, options: HistoryOptions
+) -> pa.Table:
+    """The newest rows, in the order of time; a note on stderr counts the others."""
+    from streaming.views.history import history
+
+    found = history(
+        reader,
+        HISTORIES[what],
+        group=group,
+        events=options.events,
+        since=options.since,
+        until=options.until,
+        limit=options.most,
+    )
+    if found.more:
+        summary = ", --folded shows a summary" if what == "events" else ""
+        write_note(
+            f"{found.more:,} older rows are not shown: --limit 0 shows all, --since and --until "
+            f"select a period{summary}"
+        )
+    return found.rows
+
+
+def folded_rows(
+    reader: TableReader, group: str | None, options: HistoryOptions
+) -> tuple[pa.Table, Sequence[str]]:
+    """The summary of events, and its columns; notes on stderr count the missing rows."""
+    import pyarrow as pa
+
+    from coordinator_state.insight.event_digest import folded_events
+    from streaming.views.history import history
+    from streaming.views.member_labels import member_labels
+
+    found = history(
+        reader,
+        "group_events",
+        group=group,
+        events=options.events,
+        since=options.since,
+        until=options.until,
+        limit=_MAX_FOLDED,
+    )
+    if found.more:
+        write_note(
+            f"the summary covers the newest {_MAX_FOLDED:,} events and not {found.more:,} older "
+            "ones: select less with --since, --until, --group or --event"
+        )
+    events = found.rows.to_pylist()
+    folded = folded_events(events, member_labels(reader, events))
+    shown = folded[: options.most]
+    if len(folded) > len(shown):
+        write_note(f"{len(folded) - len(shown):,} minor rows are not shown: --limit 0 shows all")
+    values = [
+        (one.first_at, one.last_at, one.count, one.group_id, ", ".join(one.events), one.text)
+        for one in shown
+    ]
+    columns = list(zip(*values, strict=True)) if values else [()] * len(_FOLDED_COLUMNS)
+    return pa.table(dict(zip(_FOLDED_COLUMNS, map(list, columns), strict=True))), _FOLDED_COLUMNS
+
+
+def with_member_labels(rows: pa.Table, reader: TableReader) -> pa.Table:
+    """Rows of members or events with the column `member`, a label that is unique in its group."""
+    import pyarrow as pa
+
+    from streaming.views.member_labels import member_labels
+
+    named = rows.select(["group_id", "member_id", "client_id"]).to_pylist()
+    labels = member_labels(reader, named)
+    found = [labels.get((row["group_id"], row["member_id"])) for row in named]
+    return rows.append_column("member", pa.array(found, pa.string()))
