@@ -35,7 +35,7 @@ from streaming.alerts.delivery import (
     post,
 )
 from streaming.alerts.notices import Notice, headline, sentences
-from streaming.views.text import json_line, printable
+from streaming.views.text import dated, json_line, printable
 
 _MOST_AT_ONCE: Final = 100
 _SUBJECT_LENGTH: Final = 200
@@ -96,7 +96,8 @@ class StdoutSink(_Sink):
     def send(self, notices: Sequence[Notice]) -> None:
         for notice in notices:
             is_text = self.output == "text"
-            click.echo(printable(notice.sentence) if is_text else json_line(notice.fields()))
+            text = dated(printable(notice.sentence)) if is_text else json_line(notice.fields())
+            click.echo(text)
 
 
 class WebhookSink(_Sink):

@@ -13,7 +13,7 @@ from streaming.cli.options import (
 )
 from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
-from streaming.run.stderr import is_live, write_note
+from streaming.run.stderr import is_live, write_dated_note
 from streaming.views.output import output_of
 
 EXIT_FIRING = 1
@@ -60,7 +60,7 @@ def run(*, rules_file: str, tables: str) -> None:
 
     with stop_on_signals() as stop:
         alerts = AlertRun(tables, rules_file, stop)
-        write_note(
+        write_dated_note(
             f"{rules_file}: {len(alerts.rules.rules)} rules over {tables}, "
             f"sinks: {', '.join(alerts.rules.sinks)}"
         )

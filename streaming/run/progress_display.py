@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from streaming.engine.progress import ProgressEvent
 from streaming.run.live_line import LiveLine
-from streaming.run.stderr import write_note
+from streaming.run.stderr import write_dated_note
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING, STATE_WAITING
 
 _STATES = (STATE_CURRENT, STATE_LOADING, STATE_WAITING)
@@ -34,7 +34,7 @@ class ProgressDisplay(LiveLine):
         *,
         is_terminal: bool,
         clock: Callable[[], float] = time.monotonic,
-        write: Callable[[str], None] = write_note,
+        write: Callable[[str], None] = write_dated_note,
     ) -> None:
         super().__init__(is_terminal=is_terminal, clock=clock, write=write)
         self._samples: deque[tuple[float, int, int]] = deque()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from pythonjsonlogger.json import JsonFormatter
 
-from streaming.views.text import json_value, printable
+from streaming.views.text import dated, json_value, printable
 
 
 def write_error(message: str) -> None:
@@ -29,6 +29,12 @@ def write_note(message: str) -> None:
     """Write a line to stderr; the data goes to stdout."""
     if not _logged(logging.INFO, message):
         click.echo(printable(message), err=True)
+
+
+def write_dated_note(message: str) -> None:
+    """Write a line with the time to stderr, from a command that runs for days."""
+    if not _logged(logging.INFO, message):
+        click.echo(dated(printable(message)), err=True)
 
 
 def is_live() -> bool:

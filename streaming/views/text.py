@@ -10,7 +10,7 @@ import io
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -20,6 +20,11 @@ Row = Mapping[str, Any]
 
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Text that begins so is a formula for a spreadsheet; the last four are full-width."""
+
+
+def dated(text: str) -> str:
+    """The text after the current time in UTC, for a line of a process that runs for days."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ} {text}"
 
 
 def printable(text: str) -> str:

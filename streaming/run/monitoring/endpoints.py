@@ -20,7 +20,7 @@ from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
-from streaming.run.stderr import write_note
+from streaming.run.stderr import write_dated_note
 from streaming.tables.durations import parse_interval
 
 _READY_WITHIN: Final = timedelta(seconds=10)
@@ -85,7 +85,7 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
         ) as address,
         beating("high-watermarks", ends.interval, ends.sample),
     ):
-        write_note(
+        write_dated_note(
             f"metrics, health and readiness: {address}metrics {address}health {address}ready"
         )
         yield monitor

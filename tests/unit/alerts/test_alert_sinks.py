@@ -281,7 +281,10 @@ def test_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     send(sink(type="stdout"), RESOLVED, FIRING)
     send(sink(type="stdout", output="json"), FIRING)
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first.startswith("RESOLVED [critical] stopped: group other")
+    at, _, sentence = first.partition(" ")
+    sent_ago = datetime.now(timezone.utc) - datetime.fromisoformat(at.replace("Z", "+00:00"))
+    assert timedelta(0) <= sent_ago < timedelta(minutes=1)
+    assert sentence.startswith("RESOLVED [critical] stopped: group other")
     assert "\\x1b" in second
     assert json.loads(third)["group_id"] == HOSTILE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -46,7 +47,7 @@ class TestRun:
         assert result.stdout == ""
         log, progress = result.stderr.splitlines()
         assert log.endswith("INFO streaming.run.query: micro-batch 0")
-        assert progress.startswith("10 records read, ")
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ 10 records read, ", progress)
 
     def test_silent_shows_no_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[object] = []
