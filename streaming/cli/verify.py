@@ -43,6 +43,13 @@ _COLUMNS = ("answer", "field", "broker", "tables")
     help="Maximum seconds for the tables to catch up with the log.",
 )
 @option(
+    "--settle-timeout",
+    type=Duration(),
+    default="30s",
+    show_default=True,
+    help="How long answers that change meanwhile are compared again.",
+)
+@option(
     "--groups",
     type=click.IntRange(min=1),
     help="Number of groups to compare, chosen at random each time. [default: all]",
@@ -62,6 +69,7 @@ def verify(
     tables: str,
     log_partitions: str | None,
     timeout: float,
+    settle_timeout: float,
     groups: int | None,
     every: float | None,
     kafka: Mapping[str, str],
@@ -71,9 +79,9 @@ def verify(
 
     Compares groups of every type with state and epochs, members with assignments (of classic groups
     only while they are Stable), committed offsets with leader epoch and metadata, and pending
-    offsets. Traffic may continue: an answer that changes during the comparison is compared again,
-    and reported separately if it never settles. Exits with status 1 if an answer differs, or if the
-    tables do not catch up in time; with --every, if that happened in any round. Python API:
+    offsets. Traffic may continue: an answer that changes during the comparison is compared again.
+    Exits with status 1 if an answer differs, if one changed in every round and was not compared, or
+    if the tables do not catch up in time; with --every, if that happened in any round. Python API:
     streaming.verify.verify.verify_cluster.
 
     \b
@@ -90,6 +98,7 @@ def verify(
             tables,
             kafka=kafka,
             timeout_s=timeout,
+            settle_timeout_s=settle_timeout,
             log_partitions=log_partitions_of(log_partitions),
             group_count=groups,
         )
@@ -97,18 +106,18 @@ def verify(
             click.echo(datetime.now().astimezone().isoformat(" ", "seconds"))
         show_verification(verification, output_of(output), is_json=output == "json")
         _note_next_command(verification, tables)
-        return verification.is_equal
+        return verification.is_equal and verification.is_complete
 
-    is_equal = compare()
+    is_verified = compare()
     if every is not None:
         with stop_on_signals() as stop:
             while not stop.wait(every):
                 try:
-                    is_equal &= compare()
+                    is_verified &= compare()
                 except (ConfigurationError, TimeoutError) as error:
                     # A transient failure, such as a broker restart, does not end the loop.
                     write_note(f"not compared: {error}")
-    ctx.exit(0 if is_equal else EXIT_DIFFERENT)
+    ctx.exit(0 if is_verified else EXIT_DIFFERENT)
 
 
 def _note_next_command(verification: Verification, tables: str) -> None:
@@ -135,6 +144,7 @@ def show_verification(verification: Verification, output: Output, *, is_json: bo
     output.result(
         {
             "is_equal": verification.is_equal,
+            "is_complete": verification.is_complete,
             "equal": verification.counts,
             "differences": differences,
             "moving": [key._asdict() for key in sorted(verification.moving)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ class Verification:
     Attributes:
         equal: the keys of equal answers.
         differing: the answers of broker and tables that differ.
-        moving: the keys of answers that changed during the comparison.
+        moving: the keys of answers that changed during the comparison, and are not compared.
         not_compared: why a group was compared only in part, by group id.
         behind: the number of record offsets that the tables lack, by log partition. If it is not
             empty, nothing was compared.
@@ -55,6 +55,11 @@ class Verification:
     def is_equal(self) -> bool:
         """Whether nothing differs and the tables have caught up."""
         return not self.differing and not self.behind
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every answer was compared: none changed in every round."""
+        return not self.moving and not self.behind
 
     @property
     def counts(self) -> dict[Kind, int]:
@@ -98,7 +103,11 @@ class Verification:
             f"{counts['pending']} pending offsets, {counts['member']} members"
         )
         different = f"different: {len(self.differing)} answers; " if self.differing else ""
-        moving = f"; {len(self.moving)} answers changing, not compared" if self.moving else ""
+        moving = (
+            f"; {len(self.moving)} answers changed in every round and were not compared"
+            if self.moving
+            else ""
+        )
         return f"{different}{equal}{moving}"
 
     def forget(self, is_forgotten: Callable[[str], bool]) -> None:
@@ -110,6 +119,12 @@ class Verification:
         for group in [group for group in self.not_compared if is_forgotten(group)]:
             del self.not_compared[group]
 
+    def settle(self, compared: Collection[AnswerKey]) -> None:
+        """Count changing answers as equal that an earlier round has compared."""
+        settled = self.moving.intersection(compared)
+        self.moving -= settled
+        self.equal |= settled
+
     def add(self, newer: Verification) -> None:
         """Add the results of other groups, or of groups whose results were dropped."""
         self.equal |= newer.equal
@@ -118,17 +133,27 @@ class Verification:
         self.not_compared |= newer.not_compared
 
 
-def compare(before: Answers, tables: Answers, after: Answers) -> Verification:
-    """Compare the tables with the broker's answers before and after the tables were read."""
+def compare(
+    before: Answers, tables: Answers, after: Answers, meanwhile: Sequence[Answers] = ()
+) -> Verification:
+    """Compare the tables with the broker's answers before and after the tables were read.
+
+    An answer that changed is equal if the tables give any of its values. `meanwhile` has the
+    broker's answers from in between.
+    """
     seen = Verification()
+    given = (before, *meanwhile, after)
     rebalancing = _groups_that(before, _is_rebalancing) | _groups_that(after, _is_rebalancing)
     undescribed = _groups_that(before, _is_undescribed)
-    for key in before.keys() | after.keys() | tables.keys():
+    for key in tables.keys() | {key for answers in given for key in answers}:
         answer = before.get(key)
         is_of_offset = key.kind in ("offset", "pending")
+        is_in_memory = not is_of_offset and key.group_id in rebalancing
         if answer != after.get(key):
-            seen.moving.add(key)
-        elif not is_of_offset and key.group_id in rebalancing:
+            values = (answers.get(key) for answers in given)
+            is_one = any(_agree(value, tables.get(key)) for value in values)
+            (seen.equal if is_one and not is_in_memory else seen.moving).add(key)
+        elif is_in_memory:
             seen.not_compared[key.group_id] = _REBALANCING
         elif key.kind == "member" and key.group_id in undescribed:
             seen.not_compared[key.group_id] = _UNDESCRIBED

@@ -8,9 +8,11 @@ A broker and the tables cannot be read at the same moment. Each round therefore 
 4. Read the tables.
 5. Ask the broker again.
 
-If both answers of the broker are equal, the tables must give the same answer. The next round
-repeats the groups of all other answers. A difference counts only if two rounds in a row see it: an
-answer may have changed and changed back within one round.
+If both answers of the broker are equal, the tables must give the same answer. If the answer
+changed meanwhile, it is equal if the tables give one of the answers that the broker gave in the
+round, which asks the broker again while it waits. The next rounds repeat the groups of all other
+answers, until each is compared or the time is over. A difference counts only if two rounds in a row
+see it: an answer may have changed and changed back within one round.
 
 State that is not in the log is not compared, but noted: a running rebalance of a classic group
 exists only in the coordinator's memory.
@@ -18,6 +20,7 @@ exists only in the coordinator's memory.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
@@ -29,16 +32,19 @@ from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.kafka.client_config import kafka_client_config
 from streaming.tables.reader import TableReader
-from streaming.verify.answer import Answers
+from streaming.verify.answer import AnswerKey, Answers
 from streaming.verify.broker_answers import BrokerAnswers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import Verification, compare
 
 logger = logging.getLogger(__name__)
 
-MOST_ROUNDS = 5
+LEAST_ROUNDS = 5
+"""Rounds in which a changing answer is compared again, however short the time is."""
 DEFAULT_TIMEOUT_S = 60.0
+DEFAULT_SETTLE_TIMEOUT_S = 30.0
 _POLL_S = 0.2
+_MOST_GROUPS_ASKED_AGAIN = 200
 
 
 class Broker(Protocol):
@@ -84,6 +90,7 @@ def verify(
     snapshot: Callable[[], Tables],
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    settle_timeout_s: float = DEFAULT_SETTLE_TIMEOUT_S,
     log_partition_of: Callable[[str], int] = partition_for,
     log_partitions: Collection[int] | None = None,
     group_ids: Collection[str] | None = None,
@@ -94,6 +101,7 @@ def verify(
         broker: the reference side.
         snapshot: opens the newest snapshot of the tables.
         timeout_s: the time per round in which the tables must reach the high watermarks.
+        settle_timeout_s: how long answers that change meanwhile are compared again.
         log_partition_of: the log partition of a group.
         log_partitions: compares only groups of these log partitions.
         group_ids: compares only these groups.
@@ -103,35 +111,59 @@ def verify(
         return log_partitions is None or log_partition in log_partitions
 
     result = Verification()
+    compared: set[AnswerKey] = set()
     groups: set[str] | None = None if group_ids is None else set(group_ids)
-    for round_number in range(1, MOST_ROUNDS + 1):
-        pending = snapshot().pending(groups)
-        before = broker.answers(groups, pending)
-        ends = {at: end for at, end in broker.high_watermarks().items() if is_wanted(at)}
-        tables = _caught_up(snapshot, ends, timeout_s)
-        if isinstance(tables, dict):
-            return Verification(behind=tables)
-        found = tables.answers(groups, broker.topic_names(tables.topic_ids(groups)))
-        after = broker.answers(groups, pending)
-        seen = compare(before, found, after)
+    deadline = time.monotonic() + settle_timeout_s
+    for round_number in itertools.count(1):
+        seen = _compared_once(broker, snapshot, groups, is_wanted, timeout_s)
+        if seen.behind:
+            return seen
         seen.forget(lambda group: not is_wanted(log_partition_of(group)))
+        seen.settle(compared)
+        compared |= seen.equal
         unconfirmed = seen.differing.keys() - result.differing.keys()
         result.forget((groups or set()).__contains__)
         result.add(seen)
         unsettled = seen.moving | unconfirmed
         if not unsettled:
             break
+        if round_number >= LEAST_ROUNDS and time.monotonic() >= deadline:
+            # Only one round saw these differences: the answers may have changed and changed back.
+            result.moving |= unconfirmed
+            for key in unconfirmed:
+                del result.differing[key]
+            break
         logger.info(
             "round %(round)s: %(answers)s answers changed or differ; checking them again",
             {"round": round_number, "answers": len(unsettled)},
         )
         groups = {key.group_id for key in seen.moving | seen.differing.keys()}
-    else:
-        # Only one round saw these differences: the answers may have changed and changed back.
-        result.moving |= unconfirmed
-        for key in unconfirmed:
-            del result.differing[key]
+        if round_number >= LEAST_ROUNDS:
+            threading.Event().wait(_POLL_S)
     return result
+
+
+def _compared_once(
+    broker: Broker,
+    snapshot: Callable[[], Tables],
+    groups: Collection[str] | None,
+    is_wanted: Callable[[int], bool],
+    timeout_s: float,
+) -> Verification:
+    """The result of one round."""
+    pending = snapshot().pending(groups)
+    before, meanwhile = broker.answers(groups, pending), list[Answers]()
+    ends = {at: end for at, end in broker.high_watermarks().items() if is_wanted(at)}
+
+    def ask_again() -> None:
+        if groups is not None and len(groups) <= _MOST_GROUPS_ASKED_AGAIN:
+            meanwhile.append(broker.answers(groups, pending))
+
+    tables = _caught_up(snapshot, ends, timeout_s, ask_again)
+    if isinstance(tables, dict):
+        return Verification(behind=tables)
+    found = tables.answers(groups, broker.topic_names(tables.topic_ids(groups)))
+    return compare(before, found, broker.answers(groups, pending), meanwhile)
 
 
 def verify_cluster(
@@ -140,6 +172,7 @@ def verify_cluster(
     *,
     kafka: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    settle_timeout_s: float = DEFAULT_SETTLE_TIMEOUT_S,
     log_partitions: Collection[int] | None = None,
     group_count: int | None = None,
 ) -> Verification:
@@ -150,6 +183,7 @@ def verify_cluster(
         tables: the tables folder.
         kafka: settings of the Kafka client.
         timeout_s: the time per round in which the tables must reach the high watermarks.
+        settle_timeout_s: how long answers that change meanwhile are compared again.
         log_partitions: compares only these. By default all partitions of `__consumer_offsets`
             count, also those that are not in the tables yet.
         group_count: compares only so many groups, a random sample of those that either side knows.
@@ -171,6 +205,7 @@ def verify_cluster(
             broker,
             lambda: TableAnswers(TableReader(tables)),
             timeout_s=timeout_s,
+            settle_timeout_s=settle_timeout_s,
             log_partition_of=lambda group: partition_for(group, reader.log_partitions),
             log_partitions=log_partitions,
             group_ids=None if group_count is None else _sample(broker, reader, group_count),
@@ -185,11 +220,15 @@ def _sample(broker: BrokerAnswers, reader: TableReader, group_count: int) -> lis
 
 
 def _caught_up(
-    snapshot: Callable[[], Tables], high_watermarks: Mapping[int, int], timeout_s: float
+    snapshot: Callable[[], Tables],
+    high_watermarks: Mapping[int, int],
+    timeout_s: float,
+    ask_again: Callable[[], None],
 ) -> Tables | dict[int, int]:
     """The first snapshot that has reached the high watermarks, or else the missing offsets.
 
-    After the timeout returns the number of missing record offsets by log partition.
+    After the timeout returns the number of missing record offsets by log partition. Calls
+    `ask_again` while it waits.
     """
     deadline = time.monotonic() + timeout_s
     never = threading.Event()
@@ -206,3 +245,4 @@ def _caught_up(
         if time.monotonic() >= deadline:
             return behind
         never.wait(_POLL_S)
+        ask_again()

@@ -61,6 +61,16 @@ class TestVerify:
         assert where_to_look.endswith(r"show records --tables tables --group 'g\x1b'")
         assert self.group_counts == [None]
 
+    def test_an_answer_that_was_not_compared_is_exit_status_1(
+        self, verify: Callable[..., Result]
+    ) -> None:
+        incomplete = Verification(moving={AnswerKey("offset", "g", "t", 0)})
+
+        result = verify(incomplete, exit_code=1)
+        assert "1 answers changed in every round and were not compared" in result.stdout
+        (found,) = json_lines(verify(incomplete, "--output", "json", exit_code=1))
+        assert (found["is_equal"], found["is_complete"]) == (True, False)
+
     def test_some_groups_are_compared(self, verify: Callable[..., Result]) -> None:
         verify(Verification(), "--groups", "7", exit_code=0)
         assert self.group_counts == [7]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from streaming.tables.reader import TableReader
 from streaming.verify.answer import IS_PENDING, AnswerKey, Answers
 from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import Verification
-from streaming.verify.verify import MOST_ROUNDS, verify
+from streaming.verify.verify import LEAST_ROUNDS, verify
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 EMPTY = {
@@ -114,7 +115,7 @@ def verified(broker: Broker, *snapshots: Tables, **options: Any) -> Verification
             yield snapshots[-1]
 
     turn = turns()
-    return verify(broker, lambda: next(turn), timeout_s=0, **options)
+    return verify(broker, lambda: next(turn), timeout_s=0, settle_timeout_s=0, **options)
 
 
 def test_what_both_sides_answer_alike_is_equal_and_counted_by_kind() -> None:
@@ -164,7 +165,7 @@ def test_an_answer_that_only_one_side_has_is_a_difference(answers: Answers) -> N
 def test_a_key_that_moved_is_asked_again_with_its_group_alone() -> None:
     broker = Broker(group() | offset(1), group() | offset(2))
 
-    result = verified(broker, Tables(group() | offset(1)), Tables(group() | offset(2)))
+    result = verified(broker, *[Tables(group() | offset(0))] * 2, Tables(group() | offset(2)))
 
     assert result.is_equal
     assert result.counts == counted(group=1, offset=1)
@@ -182,35 +183,80 @@ def test_a_difference_seen_once_only_is_none() -> None:
 
 
 def test_what_never_rests_is_told_and_not_counted_as_equal() -> None:
-    moving = [group() | offset(number) for number in range(2 * MOST_ROUNDS)]
+    moving = [group() | offset(number) for number in range(2 * LEAST_ROUNDS)]
 
-    result = verified(Broker(*moving), Tables(group() | offset(0)))
+    result = verified(Broker(*moving), Tables(group() | offset(-5)))
 
     assert result.is_equal
+    assert not result.is_complete
     assert result.moving == {AnswerKey("offset", "g", "t", 0)}
     assert result.summary == (
         "equal: 1 groups, 0 committed offsets, 0 pending offsets, 0 members; "
-        "1 answers changing, not compared"
+        "1 answers changed in every round and were not compared"
     )
 
 
 def test_a_difference_is_found_beside_what_moves() -> None:
-    moving = [offset(number) | offset(5, "still") for number in range(2 * MOST_ROUNDS)]
+    moving = [offset(number) | offset(5, "still") for number in range(2 * LEAST_ROUNDS)]
 
-    result = verified(Broker(*moving), Tables(offset(0) | offset(6, "still")))
+    result = verified(Broker(*moving), Tables(offset(-5) | offset(6, "still")))
 
     assert [difference.key.group_id for difference in result.differences] == ["still"]
     assert len(result.moving) == 1
 
 
 def test_a_difference_that_the_last_round_sees_first_counts_as_moving() -> None:
-    moving = [offset(number) for number in range(2 * MOST_ROUNDS - 2)]
+    moving = [offset(number) for number in range(2 * LEAST_ROUNDS - 2)]
     broker = Broker(*moving, offset(100))
 
-    result = verified(broker, Tables(offset(0)))
+    result = verified(broker, Tables(offset(-5)))
 
     assert result.is_equal
     assert len(result.moving) == 1
+
+
+def test_a_changing_answer_is_equal_if_the_tables_give_one_of_its_values() -> None:
+    # 1 before, 2 while the tables catch up, 3 after; the tables were at 2.
+    moving = [offset(number) | group() for number in (0, 0, 1, 2, 3)]
+    broker = Broker(*moving, high_watermarks={0: 10})
+    late = Tables({}, next_offsets={0: 9})
+    read = Tables(offset(2) | group(), next_offsets={0: 10})
+    first, pending, still_pending = Tables({}, next_offsets={0: 10}), late, late
+    snapshots = iter([first, first, pending, still_pending, read])
+
+    result = verify(broker, lambda: next(snapshots), timeout_s=10, settle_timeout_s=0)
+
+    assert result.is_equal
+    assert result.is_complete
+    assert result.counts == counted(group=1, offset=1)
+    assert [groups for groups, _ in broker.asked] == [None, None, {"g"}, {"g"}, {"g"}]
+
+
+def test_each_of_several_changing_answers_needs_one_round_alone() -> None:
+    """Two partitions that never rest, of which each round finds only one at a known value."""
+
+    def both(first: int, second: int) -> dict[AnswerKey, Mapping[str, Any]]:
+        ((_, fields),) = offset(second).items()
+        return offset(first) | {AnswerKey("offset", "g", "t", 1): fields}
+
+    result = verified(
+        Broker(*(both(number, number) for number in range(6))),
+        *([Tables(both(0, -5))] * 2 + [Tables(both(-5, 2))] * 2),
+    )
+
+    assert result.is_complete
+    assert result.counts == counted(offset=2)
+
+
+def test_changing_answers_are_compared_until_the_time_is_over() -> None:
+    broker = Broker(*(offset(number) for number in range(1_000)))
+
+    began_at = time.monotonic()
+    result = verify(broker, lambda: Tables(offset(-5)), timeout_s=0, settle_timeout_s=0.5)
+
+    assert time.monotonic() - began_at >= 0.5
+    assert len(broker.asked) > 2 * LEAST_ROUNDS
+    assert not result.is_complete
 
 
 def test_tables_that_do_not_catch_up_are_behind() -> None:
