@@ -9,7 +9,7 @@ import click
 
 from streaming.cli.options import option, output_option
 from streaming.errors import ConfigurationError
-from streaming.run.signals import interrupt_on_sigterm
+from streaming.run.signals import interrupt_on_signals
 from streaming.views.output import output_of
 
 _POLL_S = 0.5
@@ -60,7 +60,7 @@ def broker(
     options: dict[str, Any] = {"folder": folder, "port": port, "properties": properties}
     if kafka_version is not None:
         options["version"] = kafka_version
-    with interrupt_on_sigterm(), EmbeddedBroker(**options) as running:
+    with interrupt_on_signals(), EmbeddedBroker(**options) as running:
         output_of(output).result(
             {
                 "bootstrap_servers": running.bootstrap_servers,

@@ -7,7 +7,7 @@ import math
 import click
 
 from streaming.cli.options import option, output_option
-from streaming.run.signals import interrupt_on_sigterm
+from streaming.run.signals import interrupt_on_signals
 
 
 @click.command()
@@ -49,7 +49,7 @@ def demo(
     else:
         from streaming.local.demo.demo import run_demo as run
 
-    with interrupt_on_sigterm():
+    with interrupt_on_signals():
         ctx.exit(
             run(
                 seconds=math.inf if seconds is None else seconds,

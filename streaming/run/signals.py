@@ -28,10 +28,18 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise `KeyboardInterrupt` like Ctrl-C, so context managers clean up."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def interrupt_on_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM raise `KeyboardInterrupt`, so context managers clean up.
+
+    A script's shell starts a background job (`command &`) with SIGINT ignored, and Python keeps
+    that.
+    """
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

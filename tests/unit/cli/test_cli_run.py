@@ -17,7 +17,7 @@ import streaming.run.query
 import streaming.verify.verify
 from streaming.engine.progress import ProgressEvent
 from streaming.run.settings import RunSettings
-from streaming.run.signals import interrupt_on_sigterm, stop_on_signals
+from streaming.run.signals import interrupt_on_signals, stop_on_signals
 from tests.support.clients.command_line import RUN, call
 
 
@@ -68,12 +68,22 @@ class TestRun:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             handler = signal.getsignal(number)
-            with interrupt_on_sigterm(), stop_on_signals() as stop:
+            with interrupt_on_signals(), stop_on_signals() as stop:
                 os.kill(os.getpid(), number)
                 assert stop.wait(5)
                 with pytest.raises(KeyboardInterrupt):
                     os.kill(os.getpid(), number)
             assert signal.getsignal(number) == handler
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_background_job_of_a_script_can_be_interrupted(self, number: signal.Signals) -> None:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with interrupt_on_signals(), pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         finally:
             signal.signal(signal.SIGINT, before)
 
