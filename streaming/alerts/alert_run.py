@@ -20,7 +20,7 @@ from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_ale
 from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.notices import Notice
-from streaming.alerts.rules import AlertRules, TablesUnreadable
+from streaming.alerts.rules import AlertRules, TablesStale, TablesUnreadable
 from streaming.alerts.rules_file import load_rules
 from streaming.alerts.sinks import Sink
 from streaming.alerts.sql_rules import SqlRules
@@ -159,6 +159,8 @@ class AlertRun:
     def _findings(self, facts: Facts, unreadable: list[str]) -> dict[str, Sequence[Finding] | None]:
         """The findings by rule; appends to `unreadable` why a table cannot be read."""
         found: dict[str, Sequence[Finding] | None] = {}
+        with self._logging_failures(f"rule {TablesStale.name}", unreadable):
+            found[TablesStale.name] = facts.tables_stale()
         for rule in self.rules.rules:
             if rule.sql is None:
                 # A rule without SQL can only fail because a table cannot be read.

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, Rule, fits
+from streaming.alerts.rules import EVERY, Rule, TablesStale, fits
 from streaming.alerts.sql import alert_rows
+from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.recent_commits import KEY
 from streaming.tables.reader import TableReader
@@ -32,6 +33,7 @@ class Facts:
 
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
         self.snapshot = Snapshot(reader, at=at, status_rules=status_rules)
+        self._status_rules = status_rules
 
     def findings(self, rule: Rule) -> list[Finding]:
         """The keys for which a rule's condition holds, and those for which it is unknown.
@@ -41,6 +43,15 @@ class Facts:
         if rule.tables_behind is not None:
             return list(self._tables_behind(rule, rule.tables_behind))
         return list(self._by_measures(rule))
+
+    def tables_stale(self) -> list[Finding]:
+        """The finding of `tables_stale`; unknown while a quiet log would look the same."""
+        key = AlertKey(TablesStale.name)
+        fresh = Freshness.of(self.snapshot.reader, self.snapshot.at)
+        verdict = fresh.verdict(self._status_rules)
+        if verdict is not None:
+            return [Finding(key, verdict.reason, fresh.age_ms)]
+        return [] if fresh.notice(self._status_rules) is None else [Finding(key, None)]
 
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
         wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)

@@ -85,6 +85,13 @@ class TablesUnreadable(_Notified):
     severity: Literal["critical", "error", "warning", "info"] = "critical"
 
 
+class TablesStale(_Notified):
+    """The built-in alert that fires when nothing was written for longer than `stale_after`."""
+
+    name: ClassVar[str] = "tables_stale"
+    severity: Literal["critical", "error", "warning", "info"] = "critical"
+
+
 class Rule(_Notified):
     """One rule: its condition, the groups it applies to, `for` and the sinks.
 
@@ -144,7 +151,8 @@ class Rule(_Notified):
         return TOTALS_BY.get(self.by, tuple(KEY))
 
 
-AnyRule: TypeAlias = Rule | TablesUnreadable
+AnyRule: TypeAlias = Rule | TablesUnreadable | TablesStale
+_BUILT_IN = (TablesUnreadable.name, TablesStale.name)
 
 
 class Silence(_Model):
@@ -183,6 +191,7 @@ class AlertRules(_Model):
     sinks: dict[Name, Sink] = Field(default={"stdout": StdoutSink(type="stdout")}, min_length=1)
     rules: tuple[Rule, ...]
     tables_unreadable: TablesUnreadable = TablesUnreadable()
+    tables_stale: TablesStale = TablesStale()
     silences: tuple[Silence, ...] = ()
     inhibit: tuple[Inhibition, ...] = ()
 
@@ -216,11 +225,12 @@ class AlertRules(_Model):
     def _check_names(self) -> AlertRules:
         if not self.rules:
             raise ValueError("there are no rules")
-        if any(rule.name == TablesUnreadable.name for rule in self.rules):
-            raise ValueError(
-                f"the rule name {TablesUnreadable.name} is reserved: configure this built-in alert "
-                f"with the key {TablesUnreadable.name} next to rules"
-            )
+        for name in _BUILT_IN:
+            if any(rule.name == name for rule in self.rules):
+                raise ValueError(
+                    f"the rule name {name} is reserved: configure this built-in alert "
+                    f"with the key {name} next to rules"
+                )
         names = [rule.name for rule in self.all]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -236,8 +246,8 @@ class AlertRules(_Model):
 
     @property
     def all(self) -> tuple[AnyRule, ...]:
-        """The rules of the file and the built-in one."""
-        return (*self.rules, self.tables_unreadable)
+        """The rules of the file and the built-in ones."""
+        return (*self.rules, self.tables_unreadable, self.tables_stale)
 
     def sinks_of(self, rule: AnyRule) -> Sequence[str]:
         """The names of the sinks that get a rule's alerts."""

@@ -277,6 +277,8 @@ def show(
     options.check(what, output)
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
     group_ids = None if group is None else [group]
+    if what in (LAG, STATUS):
+        _write_notice(reader)
     if what == LAG:
         found, columns = _lag(reader, group_ids, by or "partition")
     elif what == STATUS:
@@ -309,6 +311,14 @@ def _table(
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
     return found.sort_by([(column, "ascending") for column in view.order]), view.columns
+
+
+def _write_notice(reader: TableReader) -> None:
+    from streaming.lag.freshness import freshness_notice
+
+    notice = freshness_notice(reader)
+    if notice is not None:
+        write_warning(notice)
 
 
 def _lag(

@@ -41,7 +41,12 @@ def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
             snapshot = cluster.snapshot()
             worst = sorted(snapshot.group_rows, key=lambda row: -row["rank"])[:5]
             statuses = counted(row["status"] for row in snapshot.groups)
-            found.append({"name": cluster.name, "statuses": statuses, "worst": worst})
+            found.append(
+                {
+                    **{"name": cluster.name, "notice": snapshot.notice},
+                    **{"statuses": statuses, "worst": worst},
+                }
+            )
         except ConfigurationError as error:
             found.append({"name": cluster.name, "fault": str(error)})
     return found

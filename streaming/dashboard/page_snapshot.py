@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules
-from streaming.lag.group_lag import lag_totals, tables_known_until
+from streaming.lag.freshness import freshness_notice, tables_known_to
+from streaming.lag.group_lag import lag_totals
 from streaming.lag.standing import standing_since
 from streaming.views.snapshot import Snapshot
 
@@ -88,9 +89,12 @@ class PageSnapshot(Snapshot):
     @cached_property
     def known_until(self) -> datetime | None:
         """The time up to which the tables have every commit; None if unknown."""
-        known = tables_known_until(self.reader, self.at).filter(pc.field("is_sampled"))
-        found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
-        return found
+        return tables_known_to(self.reader, self.at)
+
+    @cached_property
+    def notice(self) -> str | None:
+        """A sentence about stale tables or tables that are far behind; None if neither."""
+        return freshness_notice(self.reader, self.at)
 
     @cached_property
     def progress(self) -> Sequence[Row]:

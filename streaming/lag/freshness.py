@@ -53,6 +53,12 @@ class Freshness:
         return max(filter(None, (self.loaded_at, self.sampled_at)), default=None)
 
     @property
+    def age_ms(self) -> float | None:
+        """The time since the last write."""
+        at = self.written_at
+        return None if at is None else (self.at - at).total_seconds() * 1000
+
+    @property
     def is_sampled(self) -> bool:
         """Whether the last `run` sampled logs; only then a missing write shows that it stopped."""
         if self.loaded_at is None or self.sampled_at is None:
@@ -70,7 +76,7 @@ class Freshness:
         written_at = self.written_at
         if written_at is None or stale_tables(written_at, self.at, rules) is None:
             return None
-        ago = time_text((self.at - written_at).total_seconds() * 1000)
+        ago = time_text(self.age_ms)
         said = f"Nothing written since {moment_text(written_at, self.at)} ({ago} ago)."
         if self.is_sampled:
             return f"{said} Is `run` running?"

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from coordinator_state.insight.group_status import Status, StatusRules
 from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
+from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
 from streaming.lag.group_status import group_statuses
 from streaming.metrics.families import (
@@ -212,6 +213,13 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
         "Time by which the tables are behind __consumer_offsets, for the worst partition",
         cluster,
         max(behind) if behind and len(behind) == len(rows) else None,
+    )
+    written_at = Freshness.of(reader).written_at
+    yield gauge(
+        "coordinator_state_tables_written_timestamp_seconds",
+        "Time at which run last wrote the tables, a confirmed offset sample included",
+        cluster,
+        None if written_at is None else written_at.timestamp(),
     )
     yield records_total(cluster, rows)
     yield records_unaccounted_total(cluster, rows)

@@ -9,9 +9,9 @@ from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
 
-def lag_of(folder: str, lag: int) -> None:
-    """A group that is behind by so much now, by samples of now."""
-    now = datetime.now(timezone.utc)
+def lag_of(folder: str, lag: int, *, seconds_ago: float = 0) -> None:
+    """A group that is behind by so much, by the samples and the last write of some time ago."""
+    now = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
     apply_micro_batch(
         folder,
         progress=[{"updated_at": now}],

@@ -9,6 +9,7 @@ import pytest
 from streaming.cli.show import MEMBER, VIEWS
 from streaming.tables.schemas import ALERTS, TABLES
 from tests.support.clients.command_line import call, json_lines
+from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
 
@@ -125,3 +126,15 @@ class TestOffsets:
         result = call("offsets", "b", "--tables", tables, "--", text, exit_code=2)
 
         assert result.stderr == f"Error: '{text}' is not TOPIC:PARTITION\n"
+
+
+@pytest.mark.parametrize("what", ["lag", "status"])
+def test_stale_tables_are_noticed_beside_the_rows(tmp_path: Path, what: str) -> None:
+    folder = create_tables(tmp_path)
+    lag_of(folder, 5)
+    assert call("show", what, "--tables", folder).stderr == ""
+    lag_of(folder, 5, seconds_ago=200)
+    shown = call("show", what, "--tables", folder)
+    assert shown.stderr.startswith("Warning: Nothing written since ")
+    assert shown.stderr.endswith(" s ago). Is `run` running?\n")
+    assert "Is `run` running?" not in shown.stdout

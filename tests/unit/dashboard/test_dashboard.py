@@ -23,6 +23,7 @@ from streaming.views.questions import QUESTIONS, Question
 from streaming.views.sql.processes import SqlProcesses
 from streaming.views.sql.slots import Slots
 from streaming.views.text import printable
+from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import (
     GROUPS,
     HOSTILE,
@@ -30,6 +31,7 @@ from tests.support.tables.dashboard_tables import (
     DashboardTables,
     create_dashboard_tables,
 )
+from tests.support.tables.tables_folder import create_tables
 
 PAGES = (
     "/c/prod/",
@@ -333,3 +335,21 @@ def test_nothing_is_written(client: FlaskClient, tables: DashboardTables) -> Non
     assert sorted(Path(tables.folder).rglob("*")) == files
     assert client.post("/c/prod/").status_code == 405
     assert TableReader(tables.folder).version == 2
+
+
+def test_every_page_says_that_the_tables_are_stale(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path / "stale")
+    lag_of(tables, 50, seconds_ago=200)
+    client = create_app({"prod": tables, "other": tables}).test_client()
+    pages = ("", "group?group=g", "topic?topic=t", "transactions", "changes", "alerts", "health")
+    banner = re.compile(r"Nothing written since [-\d: ]+ UTC \(20\d s ago\)\. Is `run` running\?")
+    for address in ("/", *(f"/c/prod/{page}" for page in pages)):
+        page = unescape(text_of(client, address))
+        assert banner.search(page), address
+    assert "is `run` running?" in unescape(text_of(client, "/c/prod/"))
+
+
+def test_a_page_of_a_moment_before_the_stop_has_no_such_banner(
+    client: FlaskClient, tables: DashboardTables
+) -> None:
+    assert "Nothing written" not in text_of(client, f"/c/prod/?at={tables.after.isoformat()[:-6]}Z")

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -88,6 +89,13 @@ def test_our_own(tables: str) -> None:
     assert 50 <= oldest <= since_then + 43
     assert value("coordinator_state_series_left_out", **prod) == 0
     assert value("coordinator_state_scrape_seconds", **prod) > 0
+
+
+def test_when_the_tables_were_written(tables: str) -> None:
+    name = "coordinator_state_tables_written_timestamp_seconds"
+    # The newest sample, 2 s old: `load_progress` is older.
+    age_s = time.time() - scraped(tables)[name, labels()]
+    assert 2 <= age_s < 60
 
 
 def test_alerts_and_whether_anyone_was_told(tables: str) -> None:
