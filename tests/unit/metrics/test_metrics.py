@@ -290,4 +290,4 @@ def test_the_command_serves_until_it_is_told_to_stop(tables: str) -> None:
         finally:
             process.terminate()
         assert process.wait(30) == 0
-    assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32.0' in text
+    assert 'kafka_consumergroup_group_sum_lag{cluster_name="cluster",group="g\\"\\n"} 32\n' in text
