@@ -30,6 +30,8 @@ class Measure(NamedTuple):
     """The value grows while the tables are behind; `facts` subtracts `behind_ms` from it."""
     needs_lag: bool = False
     """Partitions with a lag of 0 do not have this measure."""
+    lower_bound: str | None = None
+    """The column to use if `column` is null: the value is at least this."""
 
     def proves(self, operator: str) -> bool:
         """Whether a comparison that holds for the known partitions holds for all of them."""
@@ -40,7 +42,14 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "lag": Measure("lag", sum),
     "lag_to_last_stable": Measure("lag_to_last_stable", sum),
     "data_lost": Measure("data_lost", sum),
-    "time_lag": Measure("time_lag_ms", max, is_time=True, is_age=True, needs_lag=True),
+    "time_lag": Measure(
+        "time_lag_ms",
+        max,
+        is_time=True,
+        is_age=True,
+        needs_lag=True,
+        lower_bound="time_lag_at_least_ms",
+    ),
     "retention_margin": Measure("retention_margin_ms", min, is_time=True, needs_lag=True),
     "commit_age": Measure("commit_age_ms", min, is_time=True, is_age=True),
     "commit_rate": Measure("commit_rate_per_s", sum),

@@ -121,7 +121,8 @@ def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Fi
         value, answer = _holds(name, limit, rows)
         answers.append(answer)
         if value is not None:
-            reasons.append(f"{name} is {value_text(name, value)} ({limit.text})")
+            at_least = "at least " if _is_lower_bound(MEASURES[name], rows) else ""
+            reasons.append(f"{name} is {at_least}{value_text(name, value)} ({limit.text})")
             values.append(value)
     if False in answers:
         return None
@@ -144,7 +145,7 @@ def _holds(name: str, limit: Comparison, rows: Sequence[Row]) -> tuple[float | N
     if measure.needs_lag:
         rows = [row for row in rows if row["lag"] != 0]
     value = _total(name, rows)
-    is_whole = all(_value(measure, row) is not None for row in rows)
+    is_whole = all(_value(measure.column, measure, row) is not None for row in rows)
     if value is None:
         return None, False if is_whole else None
     if limit.holds(value):
@@ -152,15 +153,23 @@ def _holds(name: str, limit: Comparison, rows: Sequence[Row]) -> tuple[float | N
     return value, False if is_whole else None
 
 
+def _is_lower_bound(measure: Measure, rows: Sequence[Row]) -> bool:
+    """Whether the total of a measure is that of lower bounds."""
+    return measure.lower_bound is not None and any(
+        row[measure.column] is None and row[measure.lower_bound] is not None for row in rows
+    )
+
+
 def _total(name: str, rows: Sequence[Row]) -> float | None:
     measure = MEASURES[name]
-    known = [value for row in rows if (value := _value(measure, row)) is not None]
+    column = measure.lower_bound or measure.column
+    known = [value for row in rows if (value := _value(column, measure, row)) is not None]
     return float(measure.total(known)) if known else None
 
 
-def _value(measure: Measure, row: Row) -> float | None:
+def _value(column: str, measure: Measure, row: Row) -> float | None:
     """The value of one partition; None if unknown, also because the tables are too far behind."""
-    value: float | None = row[measure.column]
+    value: float | None = row[column]
     if value is None or row["status"] == Status.UNKNOWN.value:
         return None
     return max(value - (row["behind_ms"] or 0), 0) if measure.is_age else value

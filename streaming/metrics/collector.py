@@ -157,6 +157,11 @@ class TablesCollector(Collector):
         members = members.group_by("group_id").aggregate([("member_count", "max")])
         members = members.rename_columns(["group_id", "member_count"])
         totals = lag_totals(lags, "group").drop_columns("group_state")
+        is_bound = pc.and_(
+            pc.is_null(lags["time_lag_ms"]), pc.is_valid(lags["time_lag_at_least_ms"])
+        )
+        is_lower_bound = pc.is_in(totals["group_id"], pc.unique(lags.filter(is_bound)["group_id"]))
+        totals = totals.append_column("is_lower_bound", pc.cast(is_lower_bound, pa.int64()))
         found = statuses.join(members, "group_id", join_type="left outer")
         return found.join(totals, "group_id", join_type="left outer").sort_by("group_id")
 

@@ -90,9 +90,9 @@ LAG_EXPORTER = Names(
         ),
         Gauge(
             "kafka_consumergroup_group_lag_seconds",
-            "Group time lag of a partition",
+            "Group time lag of a partition; a lower bound if no offset sample is old enough",
             _PARTITION,
-            "time_lag_ms",
+            "time_lag_at_least_ms",
             _MS,
         ),
     ),
@@ -127,9 +127,9 @@ LAG_EXPORTER = Names(
         ),
         Gauge(
             "kafka_consumergroup_group_max_lag_seconds",
-            "Max group time lag",
+            "Max group time lag; a lower bound if no offset sample is old enough",
             _GROUP,
-            "max_time_lag_ms",
+            "max_time_lag_at_least_ms",
             _MS,
         ),
         Gauge(
@@ -211,6 +211,12 @@ OWN_GROUPS = (
         "Members of the group",
         _GROUP,
         "member_count",
+    ),
+    Gauge(
+        "coordinator_state_group_lag_seconds_is_lower_bound",
+        "1 if the max group time lag is a lower bound, 0 if it is exact",
+        _GROUP,
+        "is_lower_bound",
     ),
     Gauge(
         "coordinator_state_group_last_commit_age_seconds",

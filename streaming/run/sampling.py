@@ -1,8 +1,8 @@
 """Offset samples of the logs that groups read, written to `log_offsets`.
 
-At each interval a thread asks the leaders of every topic partition with a committed offset. Samples
-do not depend on earlier ones, so they need no query with a checkpoint. The next interval retries a
-failure.
+At each interval a thread asks the leaders of every topic partition with a committed offset or an
+assigned member. Samples do not depend on earlier ones, so they need no query with a checkpoint. The
+next interval retries a failure.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from coordinator_state.errors import DecodeError
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.lag.owners import owners
 from streaming.lag.sample_runs import SampleRuns
 from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_OFFSETS
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class LogOffsetsSampling:
     _partitions: frozenset[TopicPartition] = frozenset()
     _offsets: pa.Table | None = None
     _offsets_version: int = -1
+    _assigned: frozenset[TopicPartition] = frozenset()
+    _members_version: int = -1
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _is_failing: bool = False
     _dropped: int = 0
@@ -102,7 +105,7 @@ class LogOffsetsSampling:
         self._unwritten.write(self.writer)
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
-        """Return every topic partition with a committed offset in the current snapshot."""
+        """Return every topic partition with a committed offset or an assigned member."""
         reader = TableReader(self.writer.tables)
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
         if version != self._offsets_version:
@@ -114,7 +117,17 @@ class LogOffsetsSampling:
                 map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
             ).union(own)
             self._offsets, self._offsets_version = rows, version
-        return self._partitions
+        version = reader.table_versions.get(GROUP_MEMBERS.name, -1)
+        if version != self._members_version:
+            # A member that has never committed is found by what is produced to its partitions.
+            assigned = owners(reader)
+            self._assigned = frozenset(
+                map(
+                    TopicPartition, assigned["topic"].to_pylist(), assigned["partition"].to_pylist()
+                )
+            )
+            self._members_version = version
+        return self._partitions | self._assigned
 
     def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
         """Add the number of markers at the end of idle logs, if a group is close to the end."""

@@ -24,14 +24,15 @@ ORDER BY record_timestamp DESC""",
     ),
     Question(
         "Which groups are in trouble, and why?",
-        """SELECT group_id, status, reason, lag, max_time_lag_ms
+        """SELECT group_id, status, reason, lag, max_time_lag_at_least_ms
 FROM group_status
 WHERE status NOT IN ('OK', 'IDLE')
 ORDER BY lag DESC""",
     ),
     Question(
         "Which groups have the largest time lag?",
-        """SELECT group_id, topic, max(time_lag_ms) / 1000 AS time_lag_s, sum(lag) AS lag
+        """SELECT group_id, topic, max(time_lag_at_least_ms) / 1000 AS time_lag_s,
+       bool_or(time_lag_ms IS NULL) AS is_lower_bound, sum(lag) AS lag
 FROM group_lag
 GROUP BY ALL
 ORDER BY time_lag_s DESC NULLS LAST

@@ -89,6 +89,24 @@ def test_ages_are_those_of_up_to_where_the_tables_are(tables: str) -> None:
     assert found == ("commit_age is 9 s (> 1s)", 9_000.0)
 
 
+def test_a_time_lag_fires_by_its_lower_bound(tmp_path: Path) -> None:
+    """The first uncommitted record of `old` is older than the oldest sample, 100 s ago."""
+    folder = create_status_tables(tmp_path)
+    reader = TableReader(folder)
+    ends = [
+        {**row, "log_end_offset": row["log_end_offset"] + 3 * (row["log_end_offset"] == 5)}
+        for row in reader.read("log_offsets").to_pylist()
+    ]
+    write_rows(folder, "log_offsets", ends)
+    of_old: dict[str, Any] = {"groups": "old", "topics": "t", "by": "partition"}
+    (found,) = findings(folder, time_lag="> 90s", lag="> 90", **of_old).values()
+    assert found == ("lag is 97 (> 90); time_lag is at least 99 s (> 90s)", 97.0)
+    # It may be more than that.
+    assert findings(folder, time_lag="> 5m", lag="> 90", **of_old) == {
+        ("old", "t", 1): (None, None)
+    }
+
+
 def test_what_tables_of_before_say_is_not_known(tables: str) -> None:
     later = NOW + timedelta(minutes=3)
     for condition in ({"lag": "> 0"}, {"time_lag": "> 1s"}, {"status": ["STOP", "REWIND"]}):

@@ -145,6 +145,8 @@ def test_what_is_not_known_has_a_reason(tables: str) -> None:
     lost = rows["lost"]
     assert (lost["lag"], lost["data_lost"], lost["time_lag_ms"]) == (97, 7, None)
     assert lost["time_lag_unknown"] == TOO_OLD
+    # The oldest sample.
+    assert lost["time_lag_at_least_ms"] == 60_000
     for group, state, reason in (("gone", "gone", TOPIC_GONE), ("unseen", None, NO_SAMPLE)):
         row = rows[group]
         assert (row["topic_state"], row["time_lag_unknown"]) == (state, reason)
@@ -179,6 +181,21 @@ def test_older_samples_are_found_where_a_group_waits_for_long(
     assert rows["behind"]["time_lag_ms"] == 1_000 * seconds_ago
     assert rows["unseen"]["lag"] == 4
     assert (rows["ahead"]["time_lag_ms"], rows["lost"]["lag"]) == (0, 97)
+
+
+def test_the_log_end_is_never_below_a_later_commit(tables: str) -> None:
+    """The sample is of 20 s ago, the commit of 10 s ago."""
+    for committed_at, log_end_offset in ((at(10), 75), (at(30), 60)):
+        apply_micro_batch(
+            tables,
+            progress=[{"log_partition": p} for p in range(LOG_PARTITIONS)],
+            group_offsets=[offset("behind", 75, commit_timestamp=committed_at)],
+        )
+        write_rows(tables, "log_offsets", [sample(60, 20), sample(20, 60)])
+        row = rows_of(tables)["behind"]
+        assert (row["committed_offset"], row["lag"]) == (75, 0)
+        assert row["log_end_offset"] == row["last_stable_offset"] == log_end_offset
+        assert row["sampled_at"] == at(20)
 
 
 def test_the_owner_is_the_member_that_the_partition_is_assigned_to(tables: str) -> None:

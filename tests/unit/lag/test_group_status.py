@@ -14,7 +14,8 @@ from coordinator_state.insight.group_status import (
 from streaming.lag.group_status import group_statuses, partition_statuses
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
-from tests.support.tables.status_tables import NOW, at, create_status_tables
+from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
+from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
 
 def test_rebalances_in_a_row_are_a_loop() -> None:
@@ -61,6 +62,120 @@ def test_partitions_of_some_groups_at_another_moment(tables: str) -> None:
     ]
     (row,) = partition_statuses(reader, at=at(20), group_ids=["back"]).to_pylist()
     assert row["status"] == "OK"
+
+
+def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) -> None:
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+        group_offsets=[offset("g", 20, 400), offset("g", 3, 4, partition=1)],
+    )
+    sample = {"topic": "t", "state": "present", "topic_id": "T", "day": NOW.date()}
+    ends = [
+        {**sample, "partition": partition, "sampled_at": at(ago), "log_start_offset": 0}
+        | {"log_end_offset": end, "last_stable_offset": end}
+        for partition, of_partition in enumerate((((600, 0), (400, 21), (1, 8_695)), ((1, 5_208),)))
+        for ago, end in of_partition
+    ]
+    own = [
+        {**sample, "topic": "__consumer_offsets", "partition": 0, "sampled_at": at(ago)}
+        | {"log_start_offset": 0, "log_end_offset": 0, "last_stable_offset": 0}
+        for ago in (600, 0)
+    ]
+    write_rows(tables, "log_offsets", ends + own)
+    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
+    assert (row["status"], row["topic"], row["partition"]) == ("STOP", "t", 0)
+    assert row["reason"] == (
+        "no commit for 6.7 min; 13,880 behind, 8,675 of them in t:0, oldest 6.8 min"
+    )
+
+
+@pytest.mark.parametrize(
+    ("assigned_ago", "ends", "status", "reason"),
+    [
+        (30, ((60, 10), (0, 40)), "OK", "no offset is committed yet by 1 member with 1 partition"),
+        (
+            300,
+            ((60, 10), (50, 11), (0, 40)),
+            "WARN",
+            "no commit from 1 member with 1 partition for 5 min; 30 records produced, the first "
+            "60 s ago",
+        ),
+        (
+            300,
+            ((60, 10), (0, 10)),
+            "OK",
+            "no commit from 1 member with 1 partition for 5 min; nothing was produced to them",
+        ),
+        (
+            300,
+            (),
+            "WARN",
+            "no commit from 1 member with 1 partition for 5 min; the log ends are unknown",
+        ),
+    ],
+)
+def test_a_member_that_never_commits(
+    tables: str, assigned_ago: int, ends: tuple[tuple[int, int], ...], status: str, reason: str
+) -> None:
+    assigned_at = at(assigned_ago)
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+        group_members=[
+            {"group_id": "g", "member_id": "m", "assignment": [{"topic": "t", "partition": 7}]}
+        ],
+        group_offsets=[],
+        coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": assigned_at}],
+    )
+    sample = {"state": "present", "topic_id": "T", "day": NOW.date(), "log_start_offset": 0}
+    of_topic = [("t", 7, ago, end) for ago, end in ends]
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            {**sample, "topic": topic, "partition": partition, "sampled_at": at(ago)}
+            | {"log_end_offset": end, "last_stable_offset": end}
+            for topic, partition, ago, end in (*of_topic, ("__consumer_offsets", 0, 0, 0))
+        ],
+    )
+    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
+    assert (row["status"], row["reason"]) == (status, reason)
+    assert (row["lag"], row["partitions"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("group_type", "status", "reason"),
+    [
+        ("share", "UNKNOWN", "2 members; a share group keeps its progress in __share_group_state"),
+        ("streams", "UNKNOWN", "no offset is committed yet by 2 members"),
+        ("classic", "OK", "no offset is committed; 2 members without a partition"),
+    ],
+)
+def test_a_group_whose_progress_is_not_in_the_tables(
+    tables: str, group_type: str, status: str, reason: str
+) -> None:
+    group = {"group_id": "g", "group_type": group_type, "member_count": 2, "state": "Stable"}
+    apply_micro_batch(tables, progress=[{"updated_at": NOW}], groups=[group], group_offsets=[])
+    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
+    assert row["status"] == status
+    assert row["reason"].startswith(reason)
+
+
+def test_an_idle_partition_hides_nothing(tables: str) -> None:
+    """The last commit of one partition was long ago, and it is caught up."""
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g"}],
+        group_offsets=[offset("g", 100, 400), offset("g", 90, 4, partition=1)],
+    )
+    statuses = partition_statuses(TableReader(tables), at=NOW)["status"].to_pylist()
+    assert statuses == ["IDLE", "OK"]
+    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
+    assert (row["status"], row["lag"]) == ("OK", 10)
 
 
 def test_the_command(tables: str) -> None:
