@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from streaming.run.maintenance import maintain_beside_query
@@ -12,8 +13,11 @@ from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_interval
+from streaming.tables.maintenance import compact_history
 from streaming.tables.writer import Writer
 
+COMPACT_EVERY: Final = timedelta(seconds=30)
+"""A micro-batch a second adds a file a second to each table of history."""
 # Keeps maintenance from slowing down the start.
 _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 
@@ -51,4 +55,13 @@ def background_jobs(
 
         interval = parse_interval(settings.upkeep_interval)
         jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
+        if interval > COMPACT_EVERY:
+            jobs.append(
+                Job(
+                    "compaction",
+                    partial(compact_history, writer.epoch),
+                    COMPACT_EVERY,
+                    COMPACT_EVERY,
+                )
+            )
     return jobs

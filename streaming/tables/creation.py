@@ -21,8 +21,9 @@ from streaming.tables.writer_epoch import WriterEpoch, committed
 _PROPERTIES = {
     # Readers of the plain protocol do not support deletion vectors.
     "delta.enableDeletionVectors": "false",
-    # With the default of 10 and one commit per second, checkpoints would be written all the time.
-    "delta.checkpointInterval": "50",
+    # Each entry after the last checkpoint costs every reader and writer 0.3 ms; a checkpoint takes
+    # about 5 ms.
+    "delta.checkpointInterval": "10",
 }
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
 

@@ -23,15 +23,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileInfo, FileSystem
 
@@ -43,16 +43,34 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
+    GROUP_EVENTS,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    OFFSET_COMMITS,
     Table,
 )
 from streaming.tables.writer_epoch import WriterEpoch
 
-SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Smaller files are compacted, into files of up to four times this size."""
-_TINY_FILE_BYTES: Final = 1024 * 1024
-_COMPACTIONS: Final = tuple((size, 4 * size) for size in (_TINY_FILE_BYTES, SMALL_FILE_BYTES))
+
+class _Limit(NamedTuple):
+    """The limit of small files; a file that reaches one of the two is compacted no further."""
+
+    size_bytes: int
+    rows: int
+
+    def holds(self, file: _File) -> bool:
+        return file.size_bytes < self.size_bytes and file.rows < self.rows
+
+
+_MB: Final = 1024 * 1024
+_TINY: Final = _Limit(size_bytes=_MB, rows=250_000)
+_LIMITS: Final = (_TINY, _Limit(size_bytes=32 * _MB, rows=8_000_000))
+"""Files that repeat few values are small although they have many rows."""
+_WRITER_PROPERTIES: Final = WriterProperties(
+    # Readers of a few minutes skip the other row groups.
+    max_row_group_size=100_000,
+    compression="ZSTD",
+)
 UNREFERENCED_KEPT: Final = timedelta(hours=1)
 """How long a file that no version names is kept, even with a shorter snapshot retention."""
 MOST_SMALL_FILES: Final = 16
@@ -96,6 +114,20 @@ def maintain_tables(
     for table in ALL_TABLES:
         # Read the newest snapshot for each table, because the query writes meanwhile.
         yield _maintain_table(epoch, table, _pinned(epoch.tables, table), now - history_retention)
+
+
+def compact_history(epoch: WriterEpoch) -> None:
+    """Compact the very small files that appends have left in the tables of history.
+
+    It takes a few milliseconds for each table, beside the maintenance of all tables.
+
+    Raises:
+        TablesUnavailable: a table cannot be read or written.
+    """
+    for table in (OFFSET_COMMITS, GROUP_EVENTS, LOG_OFFSETS):
+        path = table.path(epoch.tables)
+        with delta.writing(path):
+            _compact(epoch, DeltaTable(path), [_TINY])
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -169,35 +201,43 @@ def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -
     return len(expired)
 
 
-def _compact(epoch: WriterEpoch, opened: DeltaTable) -> int:
-    """Compact the small files of each day that has many of them, first the very small ones.
+def _compact(epoch: WriterEpoch, opened: DeltaTable, limits: Iterable[_Limit] = _LIMITS) -> int:
+    """Compact the small files of each day that has many of them, the smallest ones first.
 
-    In two steps, because a compaction rewrites all files below its target size. Files of a few
-    megabytes would otherwise be rewritten in each round.
+    delta-rs rewrites all files below a target size. The target therefore is below the size of
+    files that reached the limit: each row is rewritten few times, however often this is called.
     """
     compacted = 0
-    for small_bytes, target_bytes in _COMPACTIONS:
-        small = Counter(
-            file.get(f"partition.{_DAY}")
-            for file in _files(opened)
-            if file["size_bytes"] < small_bytes
-        )
-        for day, count in small.items():
-            if count > MOST_SMALL_FILES:
-                of_day = None if day is None else [(_DAY, "=", str(day))]
+    for limit in limits:
+        of_days: dict[str | None, list[_File]] = defaultdict(list)
+        for file in _files(opened):
+            of_days[file.day].append(file)
+        for day, files in of_days.items():
+            large = [file.size_bytes for file in files if not limit.holds(file)]
+            target_bytes = min([4 * limit.size_bytes, *large])
+            small = [file for file in files if file.size_bytes < target_bytes]
+            if len(small) > MOST_SMALL_FILES:
                 done: Mapping[str, Any] = opened.optimize.compact(
-                    partition_filters=of_day,
+                    partition_filters=None if day is None else [(_DAY, "=", day)],
                     target_size=target_bytes,
+                    writer_properties=_WRITER_PROPERTIES,
                     commit_properties=epoch.maintenance(opened),
                 )
                 compacted += int(done["numFilesRemoved"])
     return compacted
 
 
-def _files(opened: DeltaTable) -> list[dict[str, Any]]:
-    actions = pa.table(opened.get_add_actions(flatten=True))
-    wanted = [n for n in ("size_bytes", f"partition.{_DAY}") if n in actions.column_names]
-    return actions.select(wanted).to_pylist()
+class _File(NamedTuple):
+    day: str | None
+    size_bytes: int
+    rows: int
+
+
+def _files(opened: DeltaTable) -> Iterator[_File]:
+    for file in pa.table(opened.get_add_actions(flatten=True)).to_pylist():
+        day = file.get(f"partition.{_DAY}")
+        rows = file.get("num_records") or 0
+        yield _File(None if day is None else str(day), file["size_bytes"], rows)
 
 
 def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:

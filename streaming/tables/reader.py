@@ -225,9 +225,8 @@ class TableReader:
         version = self.table_versions.get(table.name)
         if table is ALERTS:
             return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
-        if table is LOG_OFFSETS:
-            return _open(path, self.tables)
-        if version is not None and table.name not in self._open_tables:
+        is_missing = version is None and table is not LOG_OFFSETS
+        if not is_missing and table.name not in self._open_tables:
             # Opening a version reads the Delta log, which takes longer than a small read.
             self._open_tables[table.name] = _open(path, self.tables, version=version)
         return self._open_tables.get(table.name)

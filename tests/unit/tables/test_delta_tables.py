@@ -177,7 +177,7 @@ def test_tables_have_the_plain_protocol(tmp_path: Path) -> None:
         opened = DeltaTable(table.path(str(tmp_path)))
         protocol = opened.protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2), table.name
-        assert opened.metadata().configuration["delta.checkpointInterval"] == "50"
+        assert opened.metadata().configuration["delta.checkpointInterval"] == "10"
         assert not protocol.reader_features
         assert not protocol.writer_features
 
