@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import g, render_template, request
 
+from coordinator_state.insight.group_events import HUNG_AFTER_MS
+from coordinator_state.insight.group_status import StatusRules
 from streaming.dashboard.cluster import Cluster
 from streaming.dashboard.page_snapshot import PageSnapshot, current_alerts
+from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import counted, rows_page
 from streaming.errors import ConfigurationError
+from streaming.tables.schemas import STATE_CURRENT
 
 _SORTED_BY = (
     *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag"),
@@ -29,7 +34,12 @@ def page() -> str:
         searched="group_id",
     )
     return render_template(
-        "overview.html", snapshot=snapshot, groups=groups, tiles=_tiles(snapshot)
+        "overview.html",
+        groups=groups,
+        tiles=_tiles(snapshot),
+        transactions=len(snapshot.transactions),
+        loading=sum(row["state"] != STATE_CURRENT for row in snapshot.progress),
+        snapshot=snapshot,
     )
 
 
@@ -52,20 +62,52 @@ def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
     return found
 
 
-def _tiles(snapshot: PageSnapshot) -> dict[str, Any]:
+class _Tile(NamedTuple):
+    """A measure of the overview; `level` is the severity of its value, and its colour."""
+
+    value: float | None
+    level: str
+
+
+def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
+    rules = StatusRules()
     known = snapshot.known_until
+    behind_ms = None if known is None else (snapshot.at - known).total_seconds() * 1000
+    is_loading = any(row["state"] != STATE_CURRENT for row in snapshot.progress)
+    oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
+    lags = _known(snapshot, "lag")
+    time_lag_ms = max(_known(snapshot, "max_time_lag_ms"), default=None)
+    # Alerts are always read as of now, so a page of the past has no count.
+    alerts = () if g.at else current_alerts(snapshot)
+    firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
     return {
-        "behind_ms": None if known is None else (snapshot.at - known).total_seconds() * 1000,
-        "loading": sum(row["state"] != "current" for row in snapshot.progress),
-        "lag": sum(lags) if (lags := _known(snapshot, "lag")) else None,
-        "time_lag_ms": max(_known(snapshot, "max_time_lag_ms"), default=None),
-        "hanging": sum(row["is_hanging"] for row in snapshot.transactions),
-        "pending": len(snapshot.transactions),
-        # Alerts are always read as of now, so a page of the past has no count.
-        "firing": None
-        if g.at
-        else sum(row["state"] == "firing" for row in current_alerts(snapshot)),
+        "lag": _Tile(sum(lags) if lags else None, _level_of_lag(snapshot)),
+        "time_lag_ms": _Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),
+        "hanging": _Tile(
+            sum(row["is_hanging"] for row in snapshot.transactions),
+            _level(oldest_ms, warning_above=HUNG_AFTER_MS, bad_above=rules.hanging_after_ms),
+        ),
+        "firing": _Tile(firing, _level(firing, bad_above=0)),
+        "quarantined": _Tile(snapshot.quarantined, _level(snapshot.quarantined, warning_above=0)),
+        "behind_ms": _Tile(
+            behind_ms, _level(behind_ms, warning_above=0 if is_loading else rules.stale_after_ms)
+        ),
     }
+
+
+def _level(
+    value: float | None, *, warning_above: float = math.inf, bad_above: float = math.inf
+) -> str:
+    if value is None:
+        return "unknown"
+    return "bad" if value > bad_above else "warning" if value > warning_above else "good"
+
+
+def _level_of_lag(snapshot: PageSnapshot) -> str:
+    """The worst severity of a group that is behind: a number of records has no limit."""
+    found = {level(row["status"]) for row in snapshot.groups if row["lag"]}
+    known = "good" if _known(snapshot, "lag") else "unknown"
+    return next((one for one in ("bad", "warning", "unknown") if one in found), known)
 
 
 def _known(snapshot: PageSnapshot, name: str) -> list[int]:
