@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import parse_duration, parse_history_retention
 from streaming.views.output import output_of
 
 
@@ -47,19 +48,21 @@ def maintain(
 
     done = maintain_folder(
         tables,
-        history_retention=_interval("--history-retention", history_retention),
+        history_retention=_parsed(
+            "--history-retention", history_retention, parse_history_retention
+        ),
         snapshot_retention=(
             None
             if snapshot_retention is None
-            else _interval("--snapshot-retention", snapshot_retention)
+            else _parsed("--snapshot-retention", snapshot_retention, parse_duration)
         ),
     )
     columns = [field.name for field in fields(TableMaintenance)]
     output_of(output).rows((asdict(one) for one in done), columns)
 
 
-def _interval(name: str, text: str) -> timedelta:
+def _parsed(name: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
     try:
-        return parse_interval(text)
+        return parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=name) from error

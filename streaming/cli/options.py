@@ -130,7 +130,7 @@ history_retention_option = option(
     metavar="INTERVAL",
     default=DEFAULT_HISTORY_RETENTION,
     show_default=True,
-    help="How long offset_commits, group_events and log_offsets are kept, in whole days.",
+    help="How long offset_commits, group_events and log_offsets are kept; at least a day.",
 )
 log_partitions_option = option(
     "--log-partitions", metavar="N[,N…]", help="Log partitions to use. [default: all]"
@@ -145,7 +145,7 @@ output_option = option(
 
 
 class Duration(click.ParamType):
-    """Seconds, from 60s, 5m, 1h or 7d."""
+    """Seconds, from a duration such as 5s or "5 seconds"."""
 
     name = "duration"
 

@@ -82,7 +82,7 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
       coordinator-state run --bootstrap-servers localhost:9092 --tables tables
       coordinator-state run --bootstrap-servers localhost:9092 --tables tables --available-now
       coordinator-state run --config run.toml --http-port 8000 --log-format json
-      coordinator-state run --config run.toml --trigger "5 seconds" --history all
+      coordinator-state run --config run.toml --trigger 5s --history all
     """
     from streaming.run.progress_display import ProgressDisplay
     from streaming.run.query import run_query

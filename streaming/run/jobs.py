@@ -12,7 +12,7 @@ from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.run.settings import RunSettings
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import parse_duration
 from streaming.tables.maintenance import compact_history
 from streaming.tables.writer import Writer
 
@@ -45,15 +45,15 @@ def background_jobs(
             writer, settings.bootstrap_servers, kafka_config, monitor.metrics
         )
         opened.enter_context(closing(sampling))
-        interval = parse_interval(settings.lag_interval)
+        interval = parse_duration(settings.lag_interval)
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.upkeep_interval != "off":
-        retention = parse_interval(settings.history_retention)
+        retention = parse_duration(settings.history_retention)
 
         def maintain() -> None:
             monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention))
 
-        interval = parse_interval(settings.upkeep_interval)
+        interval = parse_duration(settings.upkeep_interval)
         jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
         if interval > COMPACT_EVERY:
             jobs.append(

@@ -35,7 +35,7 @@ from streaming.run.spark_errors import disk_full, living_jvm, own_error
 from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.writer import Writer
 from streaming.views.catalog import register
@@ -319,7 +319,8 @@ def _start(
     )
     if settings.available_now:
         return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=settings.trigger).start()
+    interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
 
 def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
@@ -339,7 +340,7 @@ def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str
     )
     options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
     options["packed"] = "true"
-    retry_timeout = parse_interval(settings.retry_timeout)
+    retry_timeout = parse_duration(settings.retry_timeout)
     options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
     if settings.max_records_per_trigger is not None:
         options["max_records_per_trigger"] = str(settings.max_records_per_trigger)

@@ -24,7 +24,11 @@ from pydantic import (
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.source import MOST_RECORDS_PER_TRIGGER
-from streaming.tables.durations import DEFAULT_HISTORY_RETENTION, parse_interval
+from streaming.tables.durations import (
+    DEFAULT_HISTORY_RETENTION,
+    parse_duration,
+    parse_history_retention,
+)
 from streaming.tables.locations import local_path
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
@@ -34,16 +38,21 @@ _DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
 
 def _checked_interval(interval: str) -> str:
-    parse_interval(interval)
+    parse_duration(interval)
     return interval
 
 
 def _checked_interval_or_off(interval: str) -> str:
     if interval != "off":
         try:
-            parse_interval(interval)
+            parse_duration(interval)
         except ValueError as error:
             raise ValueError(f"{error}, or off") from error
+    return interval
+
+
+def _checked_history_retention(interval: str) -> str:
+    parse_history_retention(interval)
     return interval
 
 
@@ -93,6 +102,7 @@ def _metavar(text: str) -> Any:
     return Field(json_schema_extra={"metavar": text})
 
 
+HistoryRetention = Annotated[str, AfterValidator(_checked_history_retention), _metavar("INTERVAL")]
 Interval = Annotated[str, AfterValidator(_checked_interval), _metavar("INTERVAL")]
 IntervalOrOff = Annotated[str, AfterValidator(_checked_interval_or_off), _metavar("INTERVAL")]
 BootstrapServers = Annotated[str, AfterValidator(_checked_servers)]
@@ -129,7 +139,7 @@ class RunSettings(BaseModel):
         default="1 hour",
         description="How long snapshots can be read (show --as-of, past moments on the page).",
     )
-    history_retention: Interval = DEFAULT_HISTORY_RETENTION
+    history_retention: HistoryRetention = DEFAULT_HISTORY_RETENTION
     upkeep_interval: IntervalOrOff = Field(
         default="10 minutes",
         description="Time between two rounds of maintenance, which deletes old files and compacts "

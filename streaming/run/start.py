@@ -24,7 +24,7 @@ from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.run.settings import RunSettings
 from streaming.tables import folder as tables_folder
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing, recover
 from streaming.tables.reader import TableReader
@@ -131,7 +131,7 @@ def start_from(
             log partition has a leader.
     """
     semantics = Semantics(settings.semantics)
-    patience_ms = parse_interval(settings.retry_timeout) // timedelta(milliseconds=1)
+    patience_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
     client = LogClient(
         settings.bootstrap_servers,
         kafka_config,
@@ -153,7 +153,7 @@ def start_from(
             writer.epoch,
             log_partitions=len(description.leaders),
             offsets_retention_ms=retentions.offsets_retention_ms,
-            snapshot_retention=parse_interval(settings.snapshot_retention),
+            snapshot_retention=parse_duration(settings.snapshot_retention),
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader
@@ -218,7 +218,7 @@ def _await_leaders(
         TimeoutError: no log partition has a leader for `retry_timeout`, or until `stop`.
     """
     began_at = time.monotonic()
-    patience_s = parse_interval(settings.retry_timeout).total_seconds()
+    patience_s = parse_duration(settings.retry_timeout).total_seconds()
     known = {p for p, row in progress.rows.items() if row.state == STATE_WAITING}
     while True:
         log = client.refresh()
@@ -269,7 +269,7 @@ def _create(
             nothing,
             log_partitions=log_partitions,
             offsets_retention_ms=offsets_retention_ms,
-            snapshot_retention=parse_interval(settings.snapshot_retention),
+            snapshot_retention=parse_duration(settings.snapshot_retention),
             change_data_feed=settings.change_data_feed,
         )
 

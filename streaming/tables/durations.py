@@ -1,4 +1,4 @@
-"""Durations such as 60s, 5m, 1h or 7d, and intervals in the form of Spark's triggers."""
+"""Durations in both common notations, such as `5s` and `5 seconds`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Final
 DEFAULT_HISTORY_RETENTION: Final = "7 days"
 
 DURATION_FORM: Final = "60s, 5m, 1h or 7d"
-_DURATION: Final = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd])")
-_UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_WORDS: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(
+    rf"(?P<number>\d+(\.\d+)?) ?((?P<unit>{'|'.join(_UNIT_MS)})|(?P<word>{'|'.join(_WORDS)})s?)"
+)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a duration: a number and a unit.
+    """Parse a duration: a number and a unit, which may be a word as in Spark's triggers.
 
-    >>> parse_duration("1.5h")
-    datetime.timedelta(seconds=5400)
+    >>> parse_duration("1.5h"), parse_duration("5 seconds")
+    (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=5))
 
     Raises:
         ValueError: the text is not a duration, or too long.
@@ -25,28 +28,23 @@ def parse_duration(text: str) -> timedelta:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration such as {DURATION_FORM}")
+    unit = found["unit"] or _WORDS[found["word"]]
     try:
-        return timedelta(seconds=float(found["number"]) * _UNIT_S[found["unit"]])
+        return timedelta(milliseconds=float(found["number"]) * _UNIT_MS[unit])
     except OverflowError as error:
         raise ValueError(f"{text!r} is too long") from error
 
 
-_INTERVAL: Final = re.compile(r"(?P<number>\d+) (?P<unit>millisecond|second|minute|hour|day)s?")
+def parse_history_retention(text: str) -> timedelta:
+    """Parse a retention of history, which is deleted in whole days.
 
-
-def parse_interval(text: str) -> timedelta:
-    """Parse an interval in the form of Spark's triggers.
-
-    >>> parse_interval("5 seconds"), parse_interval("1 day")
-    (datetime.timedelta(seconds=5), datetime.timedelta(days=1))
+    >>> parse_history_retention("30d")
+    datetime.timedelta(days=30)
 
     Raises:
-        ValueError: the text is not an interval, or too long.
+        ValueError: the text is not a duration of at least a day, or too long.
     """
-    found = _INTERVAL.fullmatch(text)
-    if found is None:
-        raise ValueError("an interval is a number and a unit, such as '5 seconds'")
-    try:
-        return timedelta(**{f"{found['unit']}s": int(found["number"])})
-    except OverflowError as error:
-        raise ValueError(f"{text!r} is too long") from error
+    found = parse_duration(text)
+    if found < timedelta(days=1):
+        raise ValueError(f"{text!r} is less than a day: history is deleted in whole days")
+    return found

@@ -21,7 +21,7 @@ from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
 from streaming.run.stderr import write_dated_note
-from streaming.tables.durations import parse_interval
+from streaming.tables.durations import parse_duration
 
 _READY_WITHIN: Final = timedelta(seconds=10)
 """The age, plus a trigger's interval, of the oldest high watermarks that `/ready` compares with."""
@@ -68,9 +68,9 @@ def monitored(settings: RunSettings, cluster_id: str) -> Iterator[RunMonitor]:
         # Leaderless log partitions are known from `load_progress`.
         return client.high_watermarks(log.with_leader.intersection(wanted))
 
-    trigger = parse_interval(settings.trigger)
+    trigger = parse_duration(settings.trigger)
     ends = HighWatermarks(ask, _READY_WITHIN + trigger)
-    monitor = RunMonitor(ends, parse_interval(settings.health_timeout) + trigger)
+    monitor = RunMonitor(ends, parse_duration(settings.health_timeout) + trigger)
     if settings.http_port is None:
         yield monitor
         return

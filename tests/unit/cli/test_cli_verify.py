@@ -75,7 +75,7 @@ class TestVerify:
         verify(Verification(), "--groups", "7", exit_code=0)
         assert self.group_counts == [7]
 
-    @pytest.mark.parametrize("duration", ["60", "0s", "5 m", "1w", "-1s"])
+    @pytest.mark.parametrize("duration", ["60", "0s", "0 seconds", "5  m", "5 ss", "1w", "-1s"])
     def test_a_duration_has_a_unit(self, duration: str, verify: Callable[..., Result]) -> None:
         result = verify(Verification(), "--every", duration, exit_code=2)
         assert "is not a duration such as 60s, 5m, 1h or 7d" in result.stderr

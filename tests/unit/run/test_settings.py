@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import streaming.run.query
 from streaming.cli.main import cli
 from streaming.errors import ConfigurationError
 from streaming.run.settings import RunSettings
+from streaming.tables.durations import parse_duration
 from tests.support.clients.command_line import COMMANDS
 
 NEEDED: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "tables": "there/tables"}
@@ -159,14 +161,23 @@ def test_settings_are_frozen_and_do_not_show_kafka_properties() -> None:
         settings.tables = "elsewhere"
 
 
+@pytest.mark.parametrize("trigger", ["5s", "5 seconds", "5 s"])
+def test_both_notations_of_durations_are_accepted(trigger: str) -> None:
+    settings = RunSettings.checked(**NEEDED, trigger=trigger, history_retention="36h")
+
+    assert parse_duration(settings.trigger) == timedelta(seconds=5)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"tables": None}, "--tables is missing"),
         ({"bootstrap_servers": "localhost"}, "--bootstrap-servers: 'localhost' is not HOST:PORT"),
         ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is not HOST:PORT"),
-        ({"trigger": "soon"}, "--trigger: an interval is a number and a unit"),
-        ({"lag_interval": "never"}, "a number and a unit, such as '5 seconds', or off"),
+        ({"trigger": "soon"}, "--trigger: 'soon' is not a duration such as 60s, 5m, 1h or 7d"),
+        ({"lag_interval": "never"}, "is not a duration such as 60s, 5m, 1h or 7d, or off"),
+        ({"history_retention": "90 minutes"}, "is less than a day: history is deleted in whole"),
+        ({"history_retention": "0 days"}, "--history-retention: '0 days' is less than a day"),
         ({"lag_interval": f"{10**20} days"}, "days' is too long, or off"),
         ({"catalog": "a b"}, "--catalog: 'a b' is not DATABASE or CATALOG.DATABASE"),
         ({"semantics": "new"}, "--semantics: Input should be 'auto', 'coordinator' or 'scala'"),
@@ -314,7 +325,7 @@ def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, messa
         (["--kafka", "client.id"], "--kafka': number 1 is not KEY=VALUE"),
         (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
         (["--trigger", "1 second", "--available-now"], "exclude each other"),
-        (["--trigger", "often"], "--trigger: an interval is a number and a unit"),
+        (["--trigger", "often"], "--trigger: 'often' is not a duration such as 60s"),
         (["--config", "nowhere.toml"], "'nowhere.toml' does not exist"),
     ],
 )

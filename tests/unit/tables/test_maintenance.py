@@ -261,6 +261,8 @@ def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) ->
     assert not (tmp_path / "none").exists()
     refused = call("maintain", "--tables", query.tables, "--history-retention", "long", exit_code=2)
     assert "--history-retention" in refused.stderr
+    short = call("maintain", "--tables", query.tables, "--history-retention", "23h", exit_code=2)
+    assert "'23h' is less than a day: history is deleted in whole days" in short.stderr
 
 
 def test_what_cannot_be_done_keeps_nothing_else_from_being_done(
