@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import timestamps
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
-from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW
+from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, GROUP_RECORD_ROW
 from coordinator_state.log.log_rows import (
     ROW_KIND_MARKER,
     ROW_KIND_OFFSET,
@@ -229,6 +229,23 @@ def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:
         if record.is_last
     ]
     return pa.Table.from_pylist(rows, schema=COORDINATOR_RECORD_ROW)
+
+
+def every_record_row(records: Iterable[DecodedGroupRecord]) -> pa.Table:
+    """Every record as a row of `group_records`."""
+    rows = [
+        {
+            "log_partition": record.log_partition,
+            "record_offset": record.record_offset,
+            "record_timestamp_ms": record.record_timestamp_ms,
+            "group_id": record.replayed.group_id,
+            "record_type": record.replayed.record_type,
+            "raw_key": record.raw_key,
+            "raw_value": record.raw_value,
+        }
+        for record in records
+    ]
+    return pa.Table.from_pylist(rows, schema=GROUP_RECORD_ROW)
 
 
 def group_ids(rows: pa.Table) -> Iterator[GroupId]:

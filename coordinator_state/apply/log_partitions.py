@@ -13,7 +13,12 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from coordinator_state.apply.collected import Collected, collect, record_rows
+from coordinator_state.apply.collected import (
+    Collected,
+    collect,
+    every_record_row,
+    record_rows,
+)
 from coordinator_state.apply.committed import committed_after
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.event_rows import event_rows, hung_transactions
@@ -32,10 +37,10 @@ class Applied:
     """The effect of a micro-batch on each table, with times in milliseconds.
 
     `group_offsets`, `groups` and `group_members` are changes (`coordinator_state.apply.rows`):
-    rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events` and
-    `quarantine` are new rows. `pending_offsets` has all rows after the micro-batch. `committed` has
-    the committed offsets after it (`COMMITTED_SCHEMA`); without history and under `coordinator`
-    semantics it is that of the state before.
+    rows to insert, update or delete. `coordinator_records`, `offset_commits`, `group_events`,
+    `group_records` and `quarantine` are new rows. `pending_offsets` has all rows after the
+    micro-batch. `committed` has the committed offsets after it (`COMMITTED_SCHEMA`); without
+    history and under `coordinator` semantics it is that of the state before.
     `newest_timestamps` has the newest record timestamp of each log partition.
     """
 
@@ -45,6 +50,7 @@ class Applied:
     group_members: pa.Table
     offset_commits: pa.Table
     group_events: pa.Table
+    group_records: pa.Table
     quarantine: pa.Table
     pending_offsets: pa.Table
     committed: pa.Table
@@ -100,6 +106,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
         group_members=member_rows(groups.changes, described, state.groups),
         offset_commits=offsets.history,
         group_events=_events(groups, offsets, context),
+        group_records=every_record_row(collected.group_records if context.with_history else ()),
         quarantine=quarantine,
         pending_offsets=pending,
         committed=committed,

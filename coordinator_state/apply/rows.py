@@ -206,6 +206,21 @@ class GroupEventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecordRow:
+    """A record of a group, as it is in the log; groups of a past moment are replayed from them."""
+
+    log_partition: Int32
+    record_offset: int
+    record_timestamp: datetime | None
+    group_id: str
+    record_type: Int32
+    raw_key: bytes
+    raw_value: bytes | None
+    outcome: str | None
+    day: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRecordRow:
     """A record that cannot be decoded, or a note about lost records."""
 
@@ -226,6 +241,7 @@ GROUP_MEMBER_ROW = schema_in_ms(MemberRow)
 COORDINATOR_RECORD_ROW = schema_in_ms(CoordinatorRecordRow)
 OFFSET_COMMIT_ROW = schema_in_ms(OffsetCommitRow)
 GROUP_EVENT_ROW = schema_in_ms(GroupEventRow)
+GROUP_RECORD_ROW = schema_in_ms(GroupRecordRow)
 QUARANTINE_ROW = schema_in_ms(QuarantinedRecordRow)
 
 

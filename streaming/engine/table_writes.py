@@ -17,6 +17,7 @@ from streaming.tables.schemas import (
     GROUP_EVENTS,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
+    GROUP_RECORDS,
     GROUPS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
@@ -56,6 +57,7 @@ class TableWrites:
         self.groups(applied.groups, applied.group_members)
         self._history(OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset")
         self._history(GROUP_EVENTS, applied.group_events, "record_offset")
+        self._history(GROUP_RECORDS, applied.group_records, "record_offset")
         self._quarantine(applied.quarantine, from_offsets)
         if is_pending_changed or self.replaced:
             version = self.writer.overwrite(PENDING_OFFSETS, applied.pending_offsets)

@@ -25,6 +25,7 @@ from streaming.tables.creation import set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     GROUP_EVENTS,
+    GROUP_RECORDS,
     KEY_TABLES,
     LOAD_PROGRESS,
     LOST_REASON_PREFIX,
@@ -67,7 +68,7 @@ def begin_reload(
     }
     versions = progress.table_versions
     if lost:
-        for table in (OFFSET_COMMITS, GROUP_EVENTS):
+        for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS):
             versions[table.name] = writer.mark_lost(table, lost)
         versions[QUARANTINE.name] = writer.delete_from(QUARANTINE, lost)
     for log_partition, doubt in doubts.items():

@@ -21,6 +21,7 @@ from coordinator_state.apply.rows import (
     CommittedOffsetRow,
     CoordinatorRecordRow,
     GroupEventRow,
+    GroupRecordRow,
     GroupRow,
     MemberRow,
     OffsetCommitRow,
@@ -40,11 +41,13 @@ PROPERTY_TOPIC_ID = "coordinator_state.topic_id"
 PROPERTY_LOG_PARTITIONS = "coordinator_state.log_partitions"
 PROPERTY_SEMANTICS = "coordinator_state.semantics"
 PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
+PROPERTY_HISTORY = "coordinator_state.history"
 
 DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 """The default of the broker's `offsets.retention.minutes`, in milliseconds."""
 
-DEFAULT_SNAPSHOT_RETENTION = timedelta(hours=1)
+DEFAULT_SNAPSHOT_RETENTION = timedelta(minutes=6)
+"""Rates compare with the snapshot of five minutes earlier."""
 
 LOST = "lost"
 """The outcome, in history, of a record that the log no longer has.
@@ -119,6 +122,14 @@ GROUP_EVENTS = Table(
 )
 """One record may cause several events: `event_number` counts them from 0."""
 
+GROUP_RECORDS = Table(
+    name="group_records",
+    key=("log_partition", "record_offset"),
+    partition_by=("day",),
+    schema=schema_of(GroupRecordRow),
+)
+"""Every group record of history; `coordinator_records` has only the last of each key."""
+
 QUARANTINE = Table(
     name="quarantine",
     key=("log_partition", "record_offset"),
@@ -157,6 +168,7 @@ TABLES = (
     COORDINATOR_RECORDS,
     OFFSET_COMMITS,
     GROUP_EVENTS,
+    GROUP_RECORDS,
     QUARANTINE,
     LOAD_PROGRESS,
 )

@@ -109,7 +109,11 @@ def segment(events: Sequence[Event]) -> tuple[bytes, int]:
         offset += event.gap
         if event.control_type is not None:
             out += write_control_batch(
-                offset, event.producer_id, 0, event.control_type, timestamp_ms=BASE_TIMESTAMP_MS
+                offset,
+                event.producer_id,
+                0,
+                event.control_type,
+                timestamp_ms=BASE_TIMESTAMP_MS + offset,
             )
         else:
             out += write_record_batch(

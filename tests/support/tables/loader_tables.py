@@ -103,6 +103,16 @@ def differences(
     ]
 
 
+def differences_of_state(
+    found: Mapping[str, list[Row]], loaders: Mapping[int, ReferenceLoader]
+) -> list[str]:
+    """The same, of the tables of offsets, groups and members only."""
+    return [
+        *_differences_of_offsets(found, loaders),
+        *_differences_of_groups(found, loaders, of_cluster=False),
+    ]
+
+
 def differing(table: str, found: list[Row], expected: list[Row]) -> list[str]:
     """Rows that are missing and rows that are too many."""
     there, wanted = Counter(map(_hashable, found)), Counter(map(_hashable, expected))

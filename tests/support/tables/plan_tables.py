@@ -56,6 +56,7 @@ class PlanTables:
     pending: pa.Table = field(default_factory=PENDING_OFFSET_ROW.empty_table)
     history: dict[int, Row] = field(default_factory=dict)
     events: list[Row] = field(default_factory=list)
+    group_records: list[Row] = field(default_factory=list)
     counts: RecordCounts = field(default_factory=RecordCounts)
     read: int = 0
     next_offset: int = 0
@@ -89,6 +90,7 @@ class PlanTables:
             assert previous == row, "two outcomes of one record"
         self._merge_groups(applied)
         self.events += applied.group_events.to_pylist()
+        self.group_records += applied.group_records.to_pylist()
         for row in applied.coordinator_records.to_pylist():
             self.records[row["group_id"], row["record_type"], row["record_key"]] = row
         self.pending = applied.pending_offsets

@@ -1,0 +1,374 @@
+"""Rebuilds the tables at an earlier record offset from a base and the history after it.
+
+A *base* is a copy of the tables at an earlier snapshot. The history after it is `offset_commits`,
+with the outcome of each commit, and `group_records`. The rules are those of the loader
+(`coordinator_state.replay.offsets`):
+
+* A commit or tombstone takes effect at its `outcome_record_offset`: its own record offset, or that
+  of the marker of its transaction.
+* An effective tombstone removes everything of its key that took effect before it. Of the rest, the
+  greatest record offset wins. Under `scala` semantics COMMIT may therefore bring a commit back that
+  is older than the tombstone, and a transactional tombstone has no effect.
+* A transactional commit is pending from its record offset to its `outcome_record_offset`.
+* Groups are replayed record by record, from their state in the base.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.collected import GroupId, distinct_groups, group_ids
+from coordinator_state.apply.columns import columns_of, nullable, schema_of
+from coordinator_state.apply.group_rows import (
+    MEMBER_STATE_COLUMNS,
+    RAW_RECORD_COLUMNS,
+    decoded_records,
+    described_groups,
+    group_rows,
+    member_rows,
+    restored_groups,
+)
+from coordinator_state.apply.groups import GroupChange
+from coordinator_state.apply.offsets import distinct_keys
+from coordinator_state.apply.rows import (
+    OFFSET_KEY,
+    CommittedOffsetRow,
+    GroupRow,
+    MemberRow,
+    PendingOffsetRow,
+)
+from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, GroupState
+from coordinator_state.replay.group_replay import rebuilt_group as rebuilt_from_records
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.offsets import Outcome, Semantics
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LAST: int = np.iinfo(np.int64).max
+_BEFORE_ALL = -1
+_NO_TOMBSTONE = -2
+_LOST = "lost"
+_OFFSETS = schema_of(CommittedOffsetRow)
+_PENDING = schema_of(PendingOffsetRow)
+_GROUPS = schema_of(GroupRow)
+_MEMBERS = schema_of(MemberRow)
+_PLACE = ["log_partition", "record_offset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTables:
+    """The tables of current state, as they were at one record offset of each log partition."""
+
+    group_offsets: pa.Table
+    pending_offsets: pa.Table
+    groups: pa.Table
+    group_members: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base(PastTables):
+    """A copy of the tables; `next_offsets` has the record offset of each log partition."""
+
+    coordinator_records: pa.Table
+    next_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryAfter:
+    """The history after a base, with at least all rows up to the rebuilt moment.
+
+    Attributes:
+        commits: rows of `offset_commits`, also of commits that were pending in the base.
+        group_records: rows of `group_records`.
+        pending: the newest rows of `pending_offsets`.
+    """
+
+    commits: pa.Table
+    group_records: pa.Table
+    pending: pa.Table
+
+
+def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int]:
+    """For each log partition, the record offset of its first record after a moment.
+
+    Log partitions without a record after the moment are left out.
+    """
+    found: dict[int, int] = {}
+    for rows, offset, timestamp in (
+        (history.commits, "record_offset", "record_timestamp"),
+        (history.commits, "outcome_record_offset", "outcome_timestamp"),
+        (history.group_records, "record_offset", "record_timestamp"),
+        (history.pending, "record_offset", "record_timestamp"),
+    ):
+        later = rows.select(["log_partition", offset]).filter(pc.greater(rows[timestamp], moment))
+        is_new = _numbers(later[offset]) >= _per_row(later, base.next_offsets)
+        later = later.filter(pa.array(is_new))
+        firsts = later.group_by("log_partition").aggregate([(offset, "min")]).to_pylist()
+        for row in firsts:
+            log_partition, first = row["log_partition"], row[f"{offset}_min"]
+            found[log_partition] = min(found.get(log_partition, _LAST), first)
+    return found
+
+
+def rebuilt(
+    base: Base,
+    history: HistoryAfter,
+    cut: Mapping[int, int],
+    semantics: Semantics,
+    topic_names: Mapping[str, str],
+) -> PastTables:
+    """Rebuild the tables at a record offset of each log partition.
+
+    Args:
+        base: the tables at an earlier snapshot.
+        history: the history after the base.
+        cut: the first record offset, by log partition, that is not applied; by default all are.
+        semantics: the loader's rules.
+        topic_names: the known topic names by topic id.
+    """
+    span = _Span(base.next_offsets, cut)
+    offsets = _offsets(base, history, span, semantics)
+    pending = _pending(base, history, span)
+    changes = _group_changes(base, history, span, offsets, pending, semantics)
+    described = described_groups(changes, topic_names)
+    groups = columns_of(group_rows(changes, described), nullable(_GROUPS))
+    members = member_rows(changes, described, {})
+    return PastTables(
+        group_offsets=offsets,
+        pending_offsets=pending,
+        groups=pa.concat_tables(
+            [_except(base.groups, changes), _existing(groups, described).cast(_GROUPS)]
+        ),
+        group_members=pa.concat_tables(
+            [_except(base.group_members, changes), columns_of(members, _MEMBERS)]
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The record offsets of each log partition after a base and before a cut."""
+
+    since: Mapping[int, int]
+    until: Mapping[int, int]
+
+    def of(self, rows: pa.Table, offset: str) -> Mask:
+        """The rows whose record offset, in this column, is in the span."""
+        offsets = _numbers(rows[offset])
+        found: Mask = (offsets >= _per_row(rows, self.since)) & ~self.after(rows, offset)
+        return found
+
+    def after(self, rows: pa.Table, offset: str) -> Mask:
+        """The rows whose record offset, in this column, is after the span."""
+        found: Mask = _numbers(rows[offset]) >= _per_row(rows, self.until, _LAST)
+        return found
+
+
+def _offsets(base: Base, history: HistoryAfter, span: _Span, semantics: Semantics) -> pa.Table:
+    commits = history.commits
+    is_plain = pc.is_null(commits["producer_id"])
+    # A lost commit was committed or aborted; a plain one is always committed.
+    is_effective = pc.or_(
+        pc.equal(commits["outcome"], Outcome.COMMITTED.value),
+        pc.and_(pc.equal(commits["outcome"], _LOST), is_plain),
+    )
+    if semantics is Semantics.SCALA:
+        is_effective = pc.and_(is_effective, pc.or_(is_plain, pc.invert(commits["is_tombstone"])))
+    effective = commits.filter(
+        pc.and_(is_effective, pa.array(span.of(commits, "outcome_record_offset")))
+    )
+    if not effective.num_rows:
+        return base.group_offsets
+    names = list(OFFSET_KEY)
+    ids = distinct_keys(
+        pa.concat_tables([base.group_offsets.select(names), effective.select(names)])
+    )
+    count = base.group_offsets.num_rows
+    effects = np.full(len(ids), _BEFORE_ALL, np.int64)
+    effects[count:] = _numbers(effective["outcome_record_offset"])
+    is_tombstone = np.zeros(len(ids), np.bool_)
+    is_tombstone[count:] = _numbers(effective["is_tombstone"])
+    last_tombstone = np.full(int(ids.max()) + 1, _NO_TOMBSTONE, np.int64)
+    np.maximum.at(last_tombstone, ids[is_tombstone], effects[is_tombstone])
+    remaining = np.flatnonzero(~is_tombstone & (effects > last_tombstone[ids]))
+    record_offsets = np.concatenate(
+        [_numbers(base.group_offsets["record_offset"]), _numbers(effective["record_offset"])]
+    )
+    order = remaining[np.lexsort((record_offsets[remaining], ids[remaining]))]
+    winners = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
+    of_base = base.group_offsets.take(pa.array(winners[winners < count]))
+    of_history = effective.take(pa.array(winners[winners >= count] - count))
+    return pa.concat_tables([of_base, columns_of(of_history, _OFFSETS)])
+
+
+def _pending(base: Base, history: HistoryAfter, span: _Span) -> pa.Table:
+    commits = history.commits
+    is_resolved = ~span.after(commits, "outcome_record_offset")
+    resolved = commits.select(_PLACE).filter(pa.array(is_resolved))
+    is_open = pc.and_(pc.is_valid(commits["producer_id"]), pc.invert(commits["is_tombstone"]))
+    is_open = pc.and_(is_open, pa.array(span.of(commits, "record_offset") & ~is_resolved))
+    newest = history.pending.filter(pa.array(span.of(history.pending, "record_offset")))
+    return pa.concat_tables(
+        [
+            base.pending_offsets.join(resolved, _PLACE, join_type="left anti")
+            .select(_PENDING.names)
+            .cast(_PENDING),
+            columns_of(commits.filter(is_open), _PENDING),
+            columns_of(newest, _PENDING),
+        ]
+    )
+
+
+def _group_changes(
+    base: Base,
+    history: HistoryAfter,
+    span: _Span,
+    offsets: pa.Table,
+    pending: pa.Table,
+    semantics: Semantics,
+) -> dict[GroupId, GroupChange]:
+    """The groups that may differ from the base; None if they do not exist."""
+    rows = history.group_records
+    rows = rows.filter(pa.array(span.of(rows, "record_offset"))).select(RAW_RECORD_COLUMNS)
+    touched = distinct_groups(rows)
+    if semantics is Semantics.SCALA:
+        after = _scala_groups(base, rows, touched, offsets, pending)
+    else:
+        after = _coordinator_groups(base, rows, touched, _commits(history, span))
+    return {
+        group: GroupChange(group=state, guard_offset=NO_RECORD_OFFSET)
+        for group, state in after.items()
+    }
+
+
+def _coordinator_groups(
+    base: Base, rows: pa.Table, touched: set[GroupId], commits: pa.Table
+) -> dict[GroupId, GroupState | None]:
+    """Groups with records after the base, and groups that a commit created."""
+    created = distinct_groups(_except(commits, dict.fromkeys(group_ids(base.groups))))
+    wanted = touched | created
+    before = restored_groups(
+        _only(base.groups, wanted),
+        _only(base.group_members, wanted).select(MEMBER_STATE_COLUMNS),
+        _only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS),
+    )
+    records = decoded_records(wanted, rows)
+    committed_at: dict[GroupId, list[int]] = defaultdict(list)
+    of_wanted = _only(commits, wanted)
+    for group, record_offset in zip(
+        group_ids(of_wanted), of_wanted["record_offset"].to_pylist(), strict=True
+    ):
+        committed_at[group].append(record_offset)
+    found: dict[GroupId, GroupState | None] = {}
+    for group in wanted:
+        known = before.get(group)
+        replay = GroupReplay({} if known is None else {group[1]: known})
+        replay.replay_in_order(group[1], committed_at[group], records[group])
+        found[group] = replay.states.get(group[1])
+    return found
+
+
+def _scala_groups(
+    base: Base, rows: pa.Table, touched: set[GroupId], offsets: pa.Table, pending: pa.Table
+) -> dict[GroupId, GroupState | None]:
+    """Groups with records after the base, and all groups that exist only by their offsets."""
+    is_simple = pc.equal(base.groups["record_offset"], NO_RECORD_OFFSET)
+    simple = distinct_groups(base.groups.filter(is_simple))
+    known = distinct_groups(base.groups) - simple
+    committed, open_ = _places_by_group(offsets), _places_by_group(pending)
+    wanted = touched | simple | ((committed.keys() | open_.keys()) - known)
+    records = decoded_records(
+        wanted,
+        pa.concat_tables(
+            [_only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS), rows]
+        ),
+    )
+    return {
+        group: rebuilt_from_records(
+            group[1],
+            _last_of_each_key(records[group]),
+            Semantics.SCALA,
+            committed=committed.get(group, ()),
+            pending=open_.get(group, ()),
+            was_simple=group in simple,
+        )
+        for group in wanted
+    }
+
+
+def _last_of_each_key(records: list[GroupRecord]) -> list[GroupRecord]:
+    last = {
+        (record.record_type, record.name): record
+        for record in sorted(records, key=lambda record: record.record_offset)
+    }
+    return sorted(last.values(), key=lambda record: record.record_offset)
+
+
+def _commits(history: HistoryAfter, span: _Span) -> pa.Table:
+    """The commits in a span, whatever their outcome."""
+    columns = ["group_id", *_PLACE]
+    commits = history.commits.filter(pc.invert(history.commits["is_tombstone"])).select(columns)
+    rows = pa.concat_tables([commits, history.pending.select(columns)])
+    return rows.filter(pa.array(span.of(rows, "record_offset")))
+
+
+def _places_by_group(rows: pa.Table) -> dict[GroupId, list[int]]:
+    found: dict[GroupId, list[int]] = defaultdict(list)
+    for group, record_offset in zip(
+        group_ids(rows), rows["record_offset"].to_pylist(), strict=True
+    ):
+        found[group].append(record_offset)
+    return found
+
+
+_IDENTITY = ["log_partition", "group_id"]
+
+
+def _only(rows: pa.Table, groups: set[GroupId]) -> pa.Table:
+    """The rows of these groups."""
+    return rows.filter(pa.array(_is_of(rows, groups)))
+
+
+def _except(rows: pa.Table, groups: Mapping[GroupId, object]) -> pa.Table:
+    """The rows of all other groups."""
+    return rows.filter(pa.array(~_is_of(rows, groups)))
+
+
+def _existing(rows: pa.Table, groups: Mapping[GroupId, object]) -> pa.Table:
+    return rows.filter(pa.array(_is_of(rows, groups)))
+
+
+def _is_of(rows: pa.Table, groups: Any) -> Mask:
+    """Whether each row is of one of the groups."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    ids = pa.array(sorted({group_id for _, group_id in groups}), pa.string())
+    candidates = np.flatnonzero(_numbers(pc.is_in(rows["group_id"], ids)))
+    if len(candidates):
+        some = rows.select(_IDENTITY).take(pa.array(candidates))
+        found[candidates] = [group in groups for group in group_ids(some)]
+    return found
+
+
+def _per_row(rows: pa.Table, by_log_partition: Mapping[int, int], default: int = 0) -> Int64s:
+    """The value of each row's log partition."""
+    log_partitions = _numbers(rows["log_partition"])
+    size = 1 + max([*by_log_partition, *np.unique(log_partitions).tolist()], default=0)
+    values = np.full(size, default, np.int64)
+    for log_partition, value in by_log_partition.items():
+        values[log_partition] = value
+    found: Int64s = values[log_partitions]
+    return found
+
+
+def _numbers(column: pa.ChunkedArray) -> Any:
+    return column.to_numpy()
