@@ -11,6 +11,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.run.live_line import LiveLine
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import is_live, write_dated_note
@@ -121,6 +122,7 @@ def test(
     if rule is not None and rule not in names:
         raise ConfigurationError(f"unknown rule {rule}; the rules are {', '.join(names)}")
     reader = TableReader(tables, as_of=as_of)
+    write_rebuilt_note(reader)
     until = reader.moment
     begin = until - max(one.hold for one in rules.rules)
     if since is not None:

@@ -13,6 +13,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
@@ -62,6 +63,7 @@ def expiring_offsets(
     from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
+    write_rebuilt_note(reader)
     retention_ms = None if retention is None else round(retention * 1000)
     rows = view(reader, retention_ms, group_ids=None if group is None else [group]).to_pylist()
     if within is not None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 import click
 
 from streaming.cli.options import as_of_option, option, output_option, tables_option
+from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
@@ -53,6 +54,7 @@ def offsets(
     from streaming.views.unknown_group import unknown_group
 
     reader = TableReader(tables, as_of=as_of)
+    write_rebuilt_note(reader)
     named = [_topic_partition(text) for text in partitions] or None
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]

@@ -14,6 +14,7 @@ from streaming.cli.options import (
     output_option,
     tables_option,
 )
+from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.cli.show_history import (
     HISTORIES,
     HistoryOptions,
@@ -276,6 +277,7 @@ def show(
     options = HistoryOptions(**of_history)
     options.check(what, output)
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
+    write_rebuilt_note(reader)
     group_ids = None if group is None else [group]
     if what in (LAG, STATUS):
         _write_notice(reader)

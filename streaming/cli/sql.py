@@ -7,6 +7,7 @@ import sys
 import click
 
 from streaming.cli.options import as_of_option, consistent_option, option, tables_option
+from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
 
 _OUTPUTS: dict[str, type[Output]] = {
@@ -60,7 +61,9 @@ def sql(
     from streaming.views.coordinator_tables import CoordinatorTables
 
     text = sys.stdin.read() if select == "-" else select
-    found = CoordinatorTables(tables, as_of=as_of, consistent=consistent).sql(text)
+    opened = CoordinatorTables(tables, as_of=as_of, consistent=consistent)
+    write_rebuilt_note(opened.reader)
+    found = opened.sql(text)
     if parquet is None:
         _OUTPUTS[output]().rows(found, found.arrow.column_names)
     else:

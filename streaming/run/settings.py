@@ -136,8 +136,9 @@ class RunSettings(BaseModel):
         "log_offsets; or off.",
     )
     snapshot_retention: Interval = Field(
-        default="1 hour",
-        description="How long snapshots can be read (show --as-of, past moments on the page).",
+        default="6 minutes",
+        description="How long every snapshot is kept as files. Older moments are rebuilt from the "
+        "history.",
     )
     history_retention: HistoryRetention = DEFAULT_HISTORY_RETENTION
     upkeep_interval: IntervalOrOff = Field(

@@ -154,6 +154,7 @@ def start_from(
             log_partitions=len(description.leaders),
             offsets_retention_ms=retentions.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
+            history=settings.history,
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader

@@ -25,6 +25,7 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
+    PROPERTY_HISTORY,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
@@ -137,6 +138,7 @@ def keep_up_to_date(
     log_partitions: int,
     offsets_retention_ms: int,
     snapshot_retention: timedelta,
+    history: str,
 ) -> None:
     """Set the table properties that may differ between two runs.
 
@@ -148,6 +150,7 @@ def keep_up_to_date(
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),
+        (PROPERTY_HISTORY, reader.history_mode, history),
     ):
         if found != wanted:
             set_properties(epoch, LOAD_PROGRESS, {name: str(wanted)})

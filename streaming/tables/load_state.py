@@ -40,6 +40,12 @@ def load_states(progress: pa.Table) -> dict[int, LoadState]:
     }
 
 
+def next_offsets(progress: pa.Table) -> dict[int, int]:
+    """The next offset of each log partition, from rows of `load_progress`."""
+    columns = [progress[name].to_pylist() for name in ("log_partition", "next_offset")]
+    return dict(zip(*columns, strict=True))
+
+
 def is_reloading(reload_reason: str | None, reloaded_at: object) -> bool:
     """Whether a log partition is being reloaded, by its row of `load_progress`."""
     return reload_reason is not None and reloaded_at is None

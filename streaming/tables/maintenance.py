@@ -4,6 +4,7 @@ Each micro-batch replaces all files of a table of keys that it changes, and adds
 of history. After a week with one micro-batch per second that is 600,000 files per table. Therefore
 maintenance
 
+* makes a base from time to time, from which later moments are rebuilt (`base_maintenance`);
 * deletes files that only snapshots older than the snapshot retention need, and the entries of the
   Delta log that lead to them;
 * deletes days of history that are older than the history retention;
@@ -35,7 +36,10 @@ from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileInfo, FileSystem
 
+from streaming.errors import TablesUnavailable
 from streaming.tables import delta
+from streaming.tables.base_maintenance import maintain_bases
+from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path
@@ -44,6 +48,7 @@ from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_EVENTS,
+    GROUP_RECORDS,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     OFFSET_COMMITS,
@@ -86,19 +91,22 @@ class TableMaintenance:
     days_deleted: int = 0
     files_compacted: int = 0
     files_deleted: int = 0
+    bases_deleted: int = 0
     error: str = ""
     """Why a part of the maintenance failed; the next round retries it."""
 
     @property
     def is_nothing(self) -> bool:
         """Whether there was nothing to do."""
-        return not (self.days_deleted or self.files_compacted or self.files_deleted)
+        return not (
+            self.days_deleted or self.files_compacted or self.files_deleted or self.bases_deleted
+        )
 
 
 def maintain_tables(
     epoch: WriterEpoch, history_retention: timedelta, *, now: datetime
 ) -> Iterator[TableMaintenance]:
-    """Maintain each table.
+    """Maintain the bases first, so that each past moment can be rebuilt, and then each table.
 
     The snapshot retention is a property of the tables (`creation.retention_properties`).
 
@@ -111,9 +119,20 @@ def maintain_tables(
         ConfigurationError: there are no tables.
         WriterFenced: a newer writer has taken over.
     """
+    yield _maintain_bases(epoch, history_retention, now)
     for table in ALL_TABLES:
         # Read the newest snapshot for each table, because the query writes meanwhile.
         yield _maintain_table(epoch, table, _pinned(epoch.tables, table), now - history_retention)
+
+
+def _maintain_bases(
+    epoch: WriterEpoch, history_retention: timedelta, now: datetime
+) -> TableMaintenance:
+    try:
+        deleted = maintain_bases(epoch, history_retention, now=now)
+    except TablesUnavailable as error:
+        return TableMaintenance(table=FOLDER, error=f"maintenance of bases failed: {error}")
+    return TableMaintenance(table=FOLDER, bases_deleted=deleted)
 
 
 def compact_history(epoch: WriterEpoch) -> None:
@@ -124,7 +143,7 @@ def compact_history(epoch: WriterEpoch) -> None:
     Raises:
         TablesUnavailable: a table cannot be read or written.
     """
-    for table in (OFFSET_COMMITS, GROUP_EVENTS, LOG_OFFSETS):
+    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
         path = table.path(epoch.tables)
         with delta.writing(path):
             _compact(epoch, DeltaTable(path), [_TINY])

@@ -8,7 +8,8 @@ While a micro-batch is being applied, a reader therefore sees the snapshot befor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timezone
+from copy import copy
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,22 +22,27 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
+from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
+from streaming.tables.bases import bases_of
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.locations import local_path
 from streaming.tables.moments import CommitMoments
+from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
+    HISTORY_ALL,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
+    PROPERTY_HISTORY,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
@@ -45,12 +51,16 @@ from streaming.tables.schemas import (
 )
 
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
+_REACH_OF_RATES = timedelta(minutes=5)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
 class TableReader:
     """The tables of a folder at the newest snapshot, or at an earlier one.
+
+    Moments before the oldest snapshot are rebuilt from a base and the history, see
+    `streaming.tables.rebuilding`.
 
     Args:
         tables: the folder, or an address that delta-rs can open.
@@ -86,16 +96,21 @@ class TableReader:
             require_current(self.tables, self.format_version)
         moment = in_utc(moment) if isinstance(moment, datetime) else moment
         self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
-        if moment is not None:
-            self._load_as_of(progress, moment)
-        self.version = progress.version()
-        """The version of `load_progress`; as `as_of` it gives this snapshot again."""
-        self._progress = _rows_as_of(progress, moment, self.tables)
-        self._as_of = moment
-        self.is_consistent = consistent
-        """Whether all tables are read at one snapshot."""
         self._opened_at = datetime.now(timezone.utc)
         self._open_tables: dict[str, DeltaTable] = {}
+        self._as_of = moment
+        self._rebuilding: Rebuilding | None = None
+        self._rebuilt: RebuiltTables | None = None
+        self.is_consistent = consistent
+        """Whether all tables are read at one snapshot."""
+        if moment is not None and self._is_before_snapshots(moment):
+            self._rebuild(moment)
+        if moment is not None and self._rebuilt is None:
+            self._load_as_of(progress, moment)
+        self.version = progress.version()
+        """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
+        if self._rebuilt is None:
+            self._progress = self._rows(progress)
 
     @property
     def format_version(self) -> str:
@@ -126,6 +141,16 @@ class TableReader:
     def offsets_retention_ms(self) -> int:
         """`offsets.retention.minutes` of the cluster in milliseconds, as the last run read it."""
         return int(self._property(PROPERTY_OFFSETS_RETENTION_MS))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of `load_progress`."""
+        return self._properties
+
+    @property
+    def history_mode(self) -> str | None:
+        """The history mode of the last run; None before the first run of this release."""
+        return self._properties.get(PROPERTY_HISTORY)
 
     @cached_property
     def load_states(self) -> dict[int, LoadState]:
@@ -162,7 +187,27 @@ class TableReader:
         return list(islice(commits, most))
 
     @property
+    def as_of(self) -> AsOf:
+        """The moment of rebuilt tables, or else the version; as `as_of` it gives them again."""
+        return self.version if self._rebuilt is None else self._rebuilt.moment
+
+    @property
+    def rebuilt_from(self) -> str | None:
+        """The sources and the precision of rebuilt tables; None for a snapshot."""
+        if self._rebuilt is None:
+            return None
+        is_exact = self.history_mode == HISTORY_ALL
+        precision = "exact" if is_exact else "offsets are exact to the micro-batch (--history all)"
+        return f"rebuilt from the base of {self._rebuilt.base:{_TIME}} and the history; {precision}"
+
+    @property
     def begins_at(self) -> datetime:
+        """The earliest time that can be read: that of the oldest base, or else snapshot."""
+        bases = (base.moment for base in bases_of(self.tables) if base.is_complete)
+        return min(next(bases, self._snapshots_begin_at), self._snapshots_begin_at)
+
+    @property
+    def _snapshots_begin_at(self) -> datetime:
         """The earliest time for which the tables are sure to have a snapshot."""
         moments = self._moments
         first, newest = (moments.of(v) or self._opened_at for v in (moments.oldest, moments.newest))
@@ -173,12 +218,32 @@ class TableReader:
         return max(first, min(datetime.now(timezone.utc) - retention, newest))
 
     def before(self, moment: datetime) -> TableReader | None:
-        """The newest snapshot at a time; None if the tables do not reach back to it."""
+        """The tables at an earlier time; None if they do not reach back to it."""
+        if self._rebuilding is not None and moment >= self._rebuilding.since:
+            return self.rebuilt(moment, self._rebuilding)
         try:
             found = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
             return None
         return found if found.load_states else None
+
+    def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
+        """The tables at a moment of a rebuilding's span; None if it does not reach back to it."""
+        found = copy(self)
+        found._rebuilding = rebuilding
+        return found if found._rebuild(moment) else None
+
+    def rebuilding(
+        self, since: datetime, until: datetime, group_ids: Collection[str] | None = None
+    ) -> Rebuilding:
+        """The bases and the history of a time span, for `rebuilt`."""
+        return Rebuilding(
+            tables=self.tables,
+            semantics=Semantics(self.semantics),
+            since=since,
+            until=until,
+            where=of_groups(group_ids),
+        )
 
     def read(
         self,
@@ -204,18 +269,34 @@ class TableReader:
         if table is LOAD_PROGRESS:
             found = self._progress if condition is None else self._progress.filter(condition)
             return found.select(wanted)
+        if self._rebuilt is not None and name in self._rebuilt.rows:
+            found = self._rebuilt.rows[name]
+            return (found if condition is None else found.filter(condition)).select(wanted)
         opened = self._opened(table)
         if opened is None:
             return table.schema.empty_table().select(wanted)
+        until = self._until(table)
+        if until is not None:
+            condition = until if condition is None else condition & until
         return delta.rows_of(opened, self.tables, table, wanted, where=condition, pruned=files)
 
     def dataset(self, name: str) -> Dataset:
         """One table of the snapshot for an engine that selects rows and columns itself."""
         table = _TABLES[name]
-        opened = None if table is LOAD_PROGRESS else self._opened(table)
+        is_in_memory = table is LOAD_PROGRESS or (self._rebuilt and name in self._rebuilt.rows)
+        opened = None if is_in_memory else self._opened(table)
         if opened is None or delta.has_change_data_feed(opened):
             return dataset(self.read(name))
-        return delta.files_of(opened, self.tables, table)
+        files = delta.files_of(opened, self.tables, table)
+        until = self._until(table)
+        return files if until is None else files.filter(until)
+
+    def _until(self, table: Table) -> pc.Expression | None:
+        """The filter of the rows that history had at the moment of rebuilt tables."""
+        if self._rebuilt is None or table not in HISTORY_TIMES:
+            return None
+        found: pc.Expression = pc.field(HISTORY_TIMES[table]) <= self._rebuilt.moment
+        return found
 
     def _opened(self, table: Table) -> DeltaTable | None:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
@@ -256,6 +337,41 @@ class TableReader:
             )
         return value
 
+    def _rows(self, progress: DeltaTable) -> pa.Table:
+        """The rows of `load_progress`; maintenance may have deleted those of an old version."""
+        try:
+            return delta.rows_of(progress, self.tables, LOAD_PROGRESS)
+        except ConfigurationError as error:
+            if self._as_of is None:
+                raise
+            raise ConfigurationError(
+                f"{self.tables} has no snapshot as of {self._as_of} any more: {self._range}"
+            ) from error
+
+    def _is_before_snapshots(self, as_of: AsOf) -> bool:
+        """Whether the snapshot of a version or time may be deleted."""
+        begins_at, moments = self._snapshots_begin_at, self._moments
+        if isinstance(as_of, datetime):
+            return as_of < begins_at
+        return as_of >= moments.oldest and as_of < (moments.version_at(begins_at) or 0)
+
+    def _rebuild(self, as_of: AsOf) -> bool:
+        """Become the tables at a moment; False if no base is as old."""
+        moment = as_of if isinstance(as_of, datetime) else self._moments.of(as_of)
+        if moment is None:
+            return False
+        if self._rebuilding is None:
+            self._rebuilding = self.rebuilding(moment - _REACH_OF_RATES, moment)
+        self._rebuilt = self._rebuilding.at(moment)
+        if self._rebuilt is None:
+            return False
+        # History is read at the newest versions.
+        self.table_versions = pinned_versions(self._rebuilding.newest.progress)
+        self.__dict__.pop("load_states", None)
+        self._progress = self._rebuilt.progress
+        self._as_of = moment
+        return True
+
     def _load_as_of(self, progress: DeltaTable, as_of: AsOf) -> None:
         """Open `load_progress` at a version, or at the newest version of a time."""
         moments = self._moments
@@ -276,12 +392,12 @@ class TableReader:
     @property
     def _range(self) -> str:
         """The versions that can be read, and their moments."""
-        begins_at = self.begins_at
-        oldest, newest = self._moments.version_at(begins_at), self._moments.newest
+        begins_at, snapshots_begin_at = self.begins_at, self._snapshots_begin_at
+        oldest, newest = self._moments.version_at(snapshots_begin_at), self._moments.newest
         written_at = self._moments.of(newest)
         return (
-            f"snapshots reach from {begins_at:{_TIME}} (version {oldest}) to now "
-            f"(version {newest} of {written_at:{_TIME}})"
+            f"the tables reach from {begins_at:{_TIME}} to now; versions {oldest} (of "
+            f"{snapshots_begin_at:{_TIME}}) to {newest} (of {written_at:{_TIME}}) can be read"
         )
 
 
@@ -304,15 +420,3 @@ def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
         raise ConfigurationError(f"cannot read {path}: {delta.error_text(error)}") from error
-
-
-def _rows_as_of(progress: DeltaTable, as_of: AsOf | None, tables: str) -> pa.Table:
-    try:
-        return delta.rows_of(progress, tables, LOAD_PROGRESS)
-    except ConfigurationError as error:
-        if as_of is None:
-            raise
-        raise ConfigurationError(
-            f"{tables} has no snapshot as of {as_of} any more: `run --snapshot-retention` sets how "
-            "long snapshots are kept"
-        ) from error

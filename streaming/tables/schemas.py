@@ -42,6 +42,9 @@ PROPERTY_LOG_PARTITIONS = "coordinator_state.log_partitions"
 PROPERTY_SEMANTICS = "coordinator_state.semantics"
 PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
 PROPERTY_HISTORY = "coordinator_state.history"
+"""The history mode of the last run."""
+
+HISTORY_OFF, HISTORY_ALL = "off", "all"
 
 DEFAULT_OFFSETS_RETENTION_MS = 7 * 24 * 60 * 60 * 1000
 """The default of the broker's `offsets.retention.minutes`, in milliseconds."""

@@ -132,7 +132,7 @@ class CoordinatorTables:
 
     @property
     def version(self) -> int:
-        """The version of `load_progress`: `as_of` takes it."""
+        """The version of `load_progress`: `as_of` takes it. Of rebuilt tables it is the newest."""
         return self.reader.version
 
     @property

@@ -20,6 +20,7 @@ from streaming.lag.group_status import (
     judged_groups,
     judged_partitions,
 )
+from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
 from streaming.views.query import Queried, query
@@ -38,7 +39,7 @@ class SnapshotPlace:
     """The data by which another process opens the same snapshot."""
 
     tables: str
-    version: int
+    as_of: AsOf
     at: datetime
     status_rules: StatusRules
 
@@ -48,7 +49,7 @@ class SnapshotPlace:
         Raises:
             ConfigurationError: the tables cannot be read.
         """
-        reader = TableReader(self.tables, as_of=self.version)
+        reader = TableReader(self.tables, as_of=self.as_of)
         return Snapshot(reader, at=self.at, status_rules=self.status_rules, views=views)
 
 
@@ -88,7 +89,7 @@ class Snapshot:
         tables = self.reader.tables
         if "://" not in tables:
             tables = str(Path(tables).absolute())
-        return SnapshotPlace(tables, self.reader.version, self.at, self._status_rules)
+        return SnapshotPlace(tables, self.reader.as_of, self.at, self._status_rules)
 
     def computed(self, names: Collection[str]) -> dict[str, pa.Table]:
         """The views among `names` that are already computed."""

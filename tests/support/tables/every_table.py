@@ -25,8 +25,8 @@ def create(tables: str, *, change_data_feed: bool = False) -> None:
     tables_folder.create(tables, nothing, log_partitions=50, change_data_feed=change_data_feed)
 
 
-def apply_next(apply: MicroBatchApply) -> None:
-    """One micro-batch, from where the tables are."""
+def apply_next(apply: MicroBatchApply, at_ms: int | None = None) -> None:
+    """One micro-batch, from where the tables are; `at_ms` is the time of its records."""
     row = apply.progress.rows.get(LOG_PARTITION)
     start = 0 if row is None else row.next_offset
     number = start // RECORDS
@@ -38,6 +38,8 @@ def apply_next(apply: MicroBatchApply) -> None:
         *([marker(start + 4, 9)] if number % 2 else [commit(start + 4, None)]),
         {**commit(start + 5, 0), "row_kind": "undecodable", "reason": "damaged"},
     ]
+    if at_ms is not None:
+        rows = [{**row, "record_timestamp_ms": at_ms} for row in rows]
     report = {
         **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
         **{"record_offset": start + RECORDS, "high_watermark": start + RECORDS},

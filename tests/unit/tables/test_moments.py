@@ -85,7 +85,7 @@ def test_a_store_answers_as_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
         moments = [newest[1], newest[1] - ONE, first[1], first[1] - ONE]
         assert _answers("s3://bucket/tables", moments) == [12, 6, 6, None]
-        with pytest.raises(ConfigurationError, match="snapshots reach from"):
+        with pytest.raises(ConfigurationError, match="the tables reach from"):
             TableReader("s3://bucket/tables", as_of=first[1] - timedelta(days=1))
 
 
@@ -155,7 +155,7 @@ def test_entries_that_are_deleted_are_before_the_oldest(tmp_path: Path) -> None:
     assert found.of(newest - 4) is None
     expected = [newest, newest - 1, newest - 2, newest - 3, None, None]
     assert [found.version_at(moment) for moment in moments[:MICRO_BATCHES]] == expected
-    with pytest.raises(ConfigurationError, match=r"no snapshot as of 1: snapshots reach from"):
+    with pytest.raises(ConfigurationError, match=r"no snapshot as of 1: the tables reach from"):
         TableReader(tables, as_of=1)
 
 
@@ -170,7 +170,7 @@ def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(tmp_p
         assert refused.stdout == ""
         (line,) = refused.stderr.splitlines()
         assert f"to now (version {newest} of {now:%Y-%m-%d}" in line
-        assert f"snapshots reach from {now:%Y-%m-%d}" in line
+        assert f"the tables reach from {now:%Y-%m-%d}" in line
     assert TableReader(tables, as_of=now).version == newest
 
 

@@ -1,0 +1,167 @@
+"""Bases: copies of snapshots, from which later moments are rebuilt with the history.
+
+A base is a small tables folder of its own, `TABLES/bases/<moment>`: plain Delta tables that
+`TableReader` and DuckDB open. Its `load_progress` is written last; a base
+without it was interrupted and is ignored. A base is a pure copy of a committed snapshot, so it does
+no harm if an older writer makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, write_deltalake
+from pyarrow.fs import FileSelector, FileType
+
+from streaming.tables import delta
+from streaming.tables.creation import create_table
+from streaming.tables.file_systems import file_system
+from streaming.tables.load_state import is_reloading
+from streaming.tables.moments import MOMENT
+from streaming.tables.schemas import KEY_TABLES, LOAD_PROGRESS, STATE_LOADING, Table
+
+FOLDER: Final = "bases"
+_NAME: Final = "%Y%m%dT%H%M%S.%fZ"
+_VERSION: Final = 1
+"""Of each table: it is created first, then its rows are written."""
+_WRITTEN_WITHIN: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BasePlace:
+    """A base of a tables folder, by the moment of its snapshot."""
+
+    moment: datetime
+    tables: str
+
+    @property
+    def name(self) -> str:
+        """The path of the base in the tables folder."""
+        return f"{FOLDER}/{self.moment:{_NAME}}"
+
+    @property
+    def path(self) -> str:
+        """The folder of the base."""
+        return f"{self.tables.rstrip('/')}/{self.name}"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all tables of the base are written.
+
+        Raises:
+            TablesUnavailable: the folder cannot be read.
+        """
+        entry = f"{self.name}/{LOAD_PROGRESS.name}/_delta_log/{_VERSION:020}.json"
+        with delta.reading(self.path):
+            found = file_system(self.tables).get_file_info(entry)
+        return bool(found.type is FileType.File)
+
+    def read(self, table: Table, where: pc.Expression | None = None) -> pa.Table:
+        """The rows of a table of the base.
+
+        Raises:
+            TablesUnavailable: the table cannot be read.
+        """
+        return delta.read(self.path, table, where=where)
+
+
+def bases_of(tables: str) -> list[BasePlace]:
+    """The bases of a folder, oldest first; some may be incomplete.
+
+    Raises:
+        TablesUnavailable: the folder cannot be read.
+    """
+    with delta.reading(f"{tables.rstrip('/')}/{FOLDER}"):
+        found = file_system(tables).get_file_info(FileSelector(FOLDER, allow_not_found=True))
+    moments = [_moment(entry.path.rstrip("/").rpartition("/")[2]) for entry in found]
+    return sorted(BasePlace(moment, tables) for moment in moments if moment is not None)
+
+
+def can_be_base(progress: pa.Table) -> bool:
+    """Whether a snapshot, by its `load_progress`, is a base.
+
+    While a log partition is loading, records are read whose timestamps may be of any time.
+    """
+    rows = progress.select(["state", "reload_reason", "reloaded_at"]).to_pylist()
+    return bool(rows) and not any(
+        row["state"] == STATE_LOADING or is_reloading(row["reload_reason"], row["reloaded_at"])
+        for row in rows
+    )
+
+
+def write_base(
+    tables: str,
+    moment: datetime,
+    rows: Mapping[Table, pa.Table],
+    properties: Mapping[str, str],
+) -> BasePlace:
+    """Write a base.
+
+    Args:
+        tables: the tables folder.
+        moment: the moment of the snapshot.
+        rows: the rows of `KEY_TABLES` and of `load_progress`.
+        properties: the properties of `load_progress`.
+
+    Raises:
+        TablesUnavailable: a table cannot be written.
+    """
+    base = BasePlace(moment, tables)
+    versions = [(table.name, _VERSION) for table in KEY_TABLES]
+    progress = rows[LOAD_PROGRESS]
+    index = progress.schema.get_field_index("table_versions")
+    column = pa.array([versions] * progress.num_rows, LOAD_PROGRESS.schema.field(index).type)
+    progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
+    for table in KEY_TABLES:
+        _write(base, table, rows[table], {})
+    _write(base, LOAD_PROGRESS, progress, properties)
+    return base
+
+
+def delete_bases(tables: str, *, kept_since: datetime | None) -> int:
+    """Delete the bases before a moment (all if None) and interrupted ones; return their number.
+
+    Raises:
+        TablesUnavailable: a file cannot be read or deleted.
+    """
+    # An incomplete base younger than this may be written right now.
+    abandoned = datetime.now(timezone.utc) - _WRITTEN_WITHIN
+    expired = [
+        base
+        for base in bases_of(tables)
+        if kept_since is None
+        or base.moment < kept_since
+        or (base.moment < abandoned and not base.is_complete)
+    ]
+    with delta.writing(f"{tables.rstrip('/')}/{FOLDER}"):
+        for base in expired:
+            folder = file_system(tables)
+            # Without its `load_progress` a base is an incomplete one.
+            if base.is_complete:
+                folder.delete_dir(f"{base.name}/{LOAD_PROGRESS.name}")
+            folder.delete_dir(base.name)
+    return len(expired)
+
+
+def _write(base: BasePlace, table: Table, rows: pa.Table, properties: Mapping[str, str]) -> None:
+    path = table.path(base.path)
+    create_table(base.path, table, properties)
+    with delta.writing(path):
+        write_deltalake(
+            path,
+            rows.cast(table.schema),
+            mode="append",
+            commit_properties=CommitProperties(custom_metadata={MOMENT: base.moment.isoformat()}),
+        )
+
+
+def _moment(name: str) -> datetime | None:
+    try:
+        return datetime.strptime(name, _NAME).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None

@@ -1,0 +1,290 @@
+"""Reads bases and history, and rebuilds the tables of past moments from them.
+
+A moment is rebuilt from the newest base at or before it, and the history from the base on. History
+is read once for each base.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.past import Base, HistoryAfter, cut_at, rebuilt
+from coordinator_state.replay.offsets import Semantics
+from streaming.tables import delta
+from streaming.tables.bases import BasePlace, bases_of
+from streaming.tables.load_state import next_offsets, pinned_versions
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_EVENTS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUP_RECORDS,
+    GROUPS,
+    LOAD_PROGRESS,
+    OFFSET_COMMITS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+    STATE_CURRENT,
+    Table,
+)
+
+HISTORY_TIMES: Final[Mapping[Table, str]] = {
+    OFFSET_COMMITS: "outcome_timestamp",
+    GROUP_EVENTS: "record_timestamp",
+    GROUP_RECORDS: "record_timestamp",
+    COORDINATOR_RECORDS: "record_timestamp",
+    QUARANTINE: "record_timestamp",
+}
+"""The tables that are not rebuilt, and the time up to which a rebuilt reader has their rows."""
+
+_CLOCKS_DIFFER: Final = timedelta(minutes=10)
+"""By at most this, a record has an earlier timestamp than a record before it, or than a base."""
+_SEGMENTS_KEPT: Final = 2
+_PARTITION_LISTS: Final = ("assignment", "target_assignment", "pending_revocation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltTables:
+    """The tables of a past moment: `load_progress` and those of current state, by their name."""
+
+    moment: datetime
+    base: datetime
+    progress: pa.Table
+    rows: Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A base and the history up to the next base."""
+
+    base: Base
+    history: HistoryAfter
+    progress: pa.Table
+    topic_names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """Rows of the newest snapshot. History after its record offsets is ignored."""
+
+    progress: pa.Table
+    pending: pa.Table
+    members: pa.Table
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebuilding:
+    """Rebuilds the tables of a folder at moments of a time span.
+
+    Args:
+        tables: the tables folder.
+        semantics: the loader's rules.
+        since: the first moment.
+        until: the last moment.
+        where: the filter of the groups whose rows are read; all if None.
+    """
+
+    tables: str
+    semantics: Semantics
+    since: datetime
+    until: datetime
+    where: pc.Expression | None = None
+    _bases: list[BasePlace] | None = None
+    _newest: _Newest | None = None
+    _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
+
+    def at(self, moment: datetime) -> RebuiltTables | None:
+        """The tables at a moment of the span; None if there is no base as old as the moment.
+
+        Raises:
+            TablesUnavailable: the base or the history cannot be read.
+        """
+        place = next((base for base in reversed(self._places) if base.moment <= moment), None)
+        if place is None:
+            return None
+        segment = self._segment(place)
+        cut = cut_at(segment.base, segment.history, moment)
+        found = rebuilt(segment.base, segment.history, cut, self.semantics, segment.topic_names)
+        return RebuiltTables(
+            moment=moment,
+            base=place.moment,
+            progress=_progress_at(segment, self._next_offsets(segment, cut, moment), moment),
+            rows={
+                GROUP_OFFSETS.name: found.group_offsets,
+                PENDING_OFFSETS.name: found.pending_offsets,
+                GROUPS.name: found.groups,
+                GROUP_MEMBERS.name: found.group_members,
+            },
+        )
+
+    def _next_offsets(
+        self, segment: _Segment, cut: Mapping[int, int], moment: datetime
+    ) -> dict[int, int]:
+        """The next offset of each log partition at a moment.
+
+        Without a later record it is the offset after the last record of history.
+        """
+        newest = self.newest.progress
+        if moment >= pc.max(newest["updated_at"]).as_py():
+            return next_offsets(newest)
+        return {**segment.base.next_offsets, **_reached(segment.history), **cut}
+
+    @property
+    def newest(self) -> _Newest:
+        """Rows of the newest snapshot, read once."""
+        if self._newest is None:
+            progress = delta.read(self.tables, LOAD_PROGRESS)
+            versions = pinned_versions(progress)
+
+            def rows_of(table: Table) -> pa.Table:
+                version = versions.get(table.name, 0)
+                return delta.read(self.tables, table, where=self.where, version=version)
+
+            self._newest = _Newest(progress, rows_of(PENDING_OFFSETS), rows_of(GROUP_MEMBERS))
+        return self._newest
+
+    @property
+    def _places(self) -> list[BasePlace]:
+        """The complete bases of the span, oldest first; the first is at or before its start."""
+        if self._bases is None:
+            found: list[BasePlace] = []
+            for base in reversed(bases_of(self.tables)):
+                if base.moment <= self.until and base.is_complete:
+                    found.append(base)
+                    if base.moment <= self.since:
+                        break
+            self._bases = found[::-1]
+        return self._bases
+
+    def _segment(self, place: BasePlace) -> _Segment:
+        if place.moment not in self._segments:
+            later = [base.moment for base in self._places if base.moment > place.moment]
+            self._segments[place.moment] = self._read(place, min([*later, self.until]))
+        self._segments.move_to_end(place.moment)
+        while len(self._segments) > _SEGMENTS_KEPT:
+            self._segments.popitem(last=False)
+        return self._segments[place.moment]
+
+    def _read(self, place: BasePlace, until: datetime) -> _Segment:
+        wanted = self.where
+        progress = place.read(LOAD_PROGRESS)
+        base = Base(
+            group_offsets=place.read(GROUP_OFFSETS, wanted),
+            pending_offsets=place.read(PENDING_OFFSETS, wanted),
+            groups=place.read(GROUPS, wanted),
+            group_members=place.read(GROUP_MEMBERS, wanted),
+            coordinator_records=place.read(COORDINATOR_RECORDS, wanted),
+            next_offsets=next_offsets(progress),
+        )
+        since, until = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER, until + _CLOCKS_DIFFER
+        history = HistoryAfter(
+            commits=self._history(OFFSET_COMMITS, since, until),
+            group_records=self._history(GROUP_RECORDS, since, until),
+            pending=self.newest.pending,
+        )
+        return _Segment(
+            base,
+            history,
+            progress,
+            {
+                **_names_of(base.group_offsets),
+                **_names_of_members(base.group_members),
+                **_names_of_members(self.newest.members),
+            },
+        )
+
+    def _history(self, table: Table, since: datetime, until: datetime) -> pa.Table:
+        """Rows of history whose outcome is since a time, and whose record is until another."""
+        outcome = HISTORY_TIMES[table]
+        conditions: list[tuple[str, str, Any]] = [
+            ("day", "<=", until.date()),
+            (outcome, ">=", since),
+            ("record_timestamp", "<=", until),
+        ]
+        where = (pc.field(outcome) >= since) & (pc.field("record_timestamp") <= until)
+        if self.where is not None:
+            where &= self.where
+        opened = delta.open_table(self.tables, table)
+        rows = delta.rows_of(opened, self.tables, table, where=where, pruned=conditions)
+        return self._in_snapshot(rows)
+
+    def _in_snapshot(self, rows: pa.Table) -> pa.Table:
+        """The rows of the newest snapshot; a micro-batch may have written later ones."""
+        names = rows.column_names
+        column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
+        numbers = self.newest.progress.select(["log_partition", "next_offset"])
+        places = pc.index_in(rows["log_partition"], numbers["log_partition"])
+        return rows.filter(pc.less(rows[column], numbers["next_offset"].take(places)))
+
+
+def _read_to_end(progress: pa.Table, moment: datetime) -> datetime:
+    """The time up to which a base has every record, by its progress."""
+    rows = progress.select(["next_offset", "high_watermark", "current_at"]).to_pylist()
+    behind = [row["current_at"] for row in rows if row["next_offset"] < row["high_watermark"]]
+    return min([moment, *(time for time in behind if time is not None)])
+
+
+def _progress_at(segment: _Segment, next_offsets: Mapping[int, int], moment: datetime) -> pa.Table:
+    """The rows of `load_progress` at a moment; counts of records are those of the base."""
+    rows = [
+        {
+            **row,
+            "state": STATE_CURRENT,
+            "next_offset": next_offset,
+            "high_watermark": next_offset,
+            "reload_reason": None,
+            "reloaded_at": None,
+            "updated_at": moment,
+        }
+        for row in segment.progress.to_pylist()
+        for next_offset in [next_offsets[row["log_partition"]]]
+    ]
+    return pa.Table.from_pylist(rows, schema=LOAD_PROGRESS.schema)
+
+
+def _reached(history: HistoryAfter) -> dict[int, int]:
+    """For each log partition, the record offset after the last known one."""
+    found: dict[int, int] = {}
+    for rows, column in (
+        (history.commits, "outcome_record_offset"),
+        (history.group_records, "record_offset"),
+        (history.pending, "record_offset"),
+    ):
+        for row in rows.group_by("log_partition").aggregate([(column, "max")]).to_pylist():
+            p, last = row["log_partition"], row[f"{column}_max"]
+            found[p] = max(found.get(p, 0), last + 1)
+    return found
+
+
+def _names_of(offsets: pa.Table) -> dict[str, str]:
+    """Topic names by id, from committed offsets."""
+    pairs = offsets.filter(pc.is_valid(offsets["topic_id"])).group_by(["topic_id", "topic"])
+    return {row["topic_id"]: row["topic"] for row in pairs.aggregate([]).to_pylist()}
+
+
+def _names_of_members(members: pa.Table) -> dict[str, str]:
+    """Topic names by id, from the assignments of members."""
+    return {
+        entry["topic_id"]: entry["topic"]
+        for name in _PARTITION_LISTS
+        for entry in _distinct(members[name])
+        if entry["topic_id"] is not None and entry["topic"] is not None
+    }
+
+
+def _distinct(lists: pa.ChunkedArray) -> Sequence[Mapping[str, Any]]:
+    """The distinct topics in lists of partitions."""
+    entries = pc.list_flatten(lists).combine_chunks()
+    names = ["topic", "topic_id"]
+    columns = [pc.struct_field(entries, name) for name in names]
+    found: list[dict[str, Any]] = (
+        pa.table(columns, names=names).group_by(names).aggregate([]).to_pylist()
+    )
+    return found

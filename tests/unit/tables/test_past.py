@@ -1,0 +1,250 @@
+"""Moments before the oldest snapshot, rebuilt from a base and the history: as the snapshot was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.run.maintenance import maintain_beside_query
+from streaming.tables import bases
+from streaming.tables.base_maintenance import MOST_AGE, maintain_bases
+from streaming.tables.bases import bases_of
+from streaming.tables.creation import keep_snapshots
+from streaming.tables.past import Past
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    KEY_TABLES,
+    PENDING_OFFSETS,
+)
+from tests.support.brokers.object_store import served_object_store
+from tests.support.clients.command_line import call, json_lines
+from tests.support.logs.log_rows import LOG_PARTITION
+from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.tables_folder import start_apply
+
+REBUILT = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS)
+WEEK = timedelta(days=7)
+ONE = timedelta(microseconds=1)
+Rows = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A snapshot: its moment, and its rows."""
+
+    at: datetime
+    rows: Rows
+    next_offset: int
+
+
+class Live:
+    """A query whose records have the time of now."""
+
+    def __init__(self, tables: str) -> None:
+        self.tables = tables
+        create(tables)
+        self.apply = start_apply(tables)
+        self.moments: list[Moment] = []
+
+    def micro_batches(self, count: int) -> None:
+        """Write micro-batches and keep their snapshots."""
+        for _ in range(count):
+            # Records have milliseconds, snapshots microseconds.
+            time.sleep(0.003)
+            apply_next(self.apply, time.time_ns() // 1_000_000)
+            reader = TableReader(self.tables)
+            next_offset = reader.load_states[LOG_PARTITION].next_offset
+            self.moments.append(Moment(reader.written_at, rows_of(reader), next_offset))
+
+    def make_base(self) -> None:
+        """Make a base, and delete old ones."""
+        maintain_bases(self.apply.writer.epoch, WEEK, now=datetime.now(timezone.utc))
+
+    def forget_snapshots(self) -> None:
+        """Delete the files of all snapshots but the newest."""
+        keep_snapshots(self.apply.writer.epoch, timedelta(0))
+        assert maintain_beside_query(self.apply.writer.epoch, WEEK)
+
+
+def rows_of(reader: TableReader, group_ids: Sequence[str] | None = None) -> Rows:
+    """The rows of the rebuilt tables, in a fixed order."""
+    return {
+        table.name: sorted(
+            repr(row)
+            for row in reader.read(table.name).to_pylist()
+            if group_ids is None or row["group_id"] in group_ids
+        )
+        for table in REBUILT
+    }
+
+
+@pytest.fixture(name="live")
+def _live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """A query with a base after its second micro-batch, and another after its fifth."""
+    live = Live(str(tmp_path / "tables"))
+    live.micro_batches(2)
+    live.make_base()
+    live.micro_batches(3)
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
+    live.make_base()
+    monkeypatch.undo()
+    live.micro_batches(3)
+    return live
+
+
+def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
+    assert len(bases_of(live.tables)) == 2
+    past = Past(TableReader(live.tables), since=live.moments[1].at)
+    for moment in live.moments[1:]:
+        found = past.at(moment.at)
+        assert found.rebuilt_from is not None
+        assert rows_of(found) == moment.rows
+        assert found.load_states[LOG_PARTITION].next_offset == moment.next_offset
+        assert found.moment == found.as_of == moment.at
+    # Snapshots that a base does not reach are still there.
+    first = past.at(live.moments[0].at)
+    assert first.rebuilt_from is None
+    assert rows_of(first) == live.moments[0].rows
+
+
+def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(live: Live) -> None:
+    live.forget_snapshots()
+    newest = TableReader(live.tables)
+    assert newest.begins_at == live.moments[1].at
+    for moment in live.moments[1:-1]:
+        reader = TableReader(live.tables, as_of=moment.at)
+        assert reader.rebuilt_from is not None
+        assert rows_of(reader) == moment.rows
+        before = newest.before(moment.at)
+        assert before is not None
+        assert rows_of(before) == moment.rows
+    assert TableReader(live.tables, as_of=live.moments[-1].at).rebuilt_from is None
+    with pytest.raises(ConfigurationError, match="any more: the tables reach from"):
+        TableReader(live.tables, as_of=live.moments[0].at)
+    assert newest.before(live.moments[0].at) is None
+
+
+def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
+    live.forget_snapshots()
+    at = live.moments[3].at
+    reader = TableReader(live.tables, as_of=at)
+    for name, column in (("offset_commits", "outcome_timestamp"), ("group_events", None)):
+        newest = TableReader(live.tables).read(name)
+        rows = reader.read(name, filters=[("log_partition", "=", LOG_PARTITION)])
+        assert 0 < rows.num_rows < newest.num_rows
+        assert max(rows[column or "record_timestamp"].to_pylist()) <= at
+        with duckdb.connect() as sql:
+            sql.register("history", reader.dataset(name))
+            assert sql.execute("SELECT count(*) FROM history").fetchall() == [(rows.num_rows,)]
+
+
+def test_rows_of_some_groups_only_are_read(live: Live) -> None:
+    newest = TableReader(live.tables)
+    moment = live.moments[-2]
+    some = Past(newest, since=live.moments[1].at, group_ids=["g"]).at(moment.at)
+    assert rows_of(some) == moment.rows
+    none = Past(newest, since=live.moments[1].at, group_ids=["unknown"]).at(moment.at)
+    assert rows_of(none) == {table.name: [] for table in REBUILT}
+
+
+def test_a_base_is_a_tables_folder(live: Live) -> None:
+    base, _ = bases_of(live.tables)
+    reader = TableReader(base.path)
+    assert rows_of(reader) == live.moments[1].rows
+    assert reader.written_at == live.moments[1].at
+    with duckdb.connect() as sql:
+        files = f"{base.path}/group_offsets/*.parquet"
+        count = sql.execute(f"SELECT count(*) FROM read_parquet('{files}')").fetchall()  # noqa: S608
+    assert count == [(len(live.moments[1].rows["group_offsets"]),)]
+
+
+def test_a_base_is_made_when_it_is_due(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bases_of(live.tables)
+    live.make_base()
+    assert bases_of(live.tables) == made
+    # Many records follow the newest base.
+    monkeypatch.setattr("streaming.tables.base_maintenance._MIN_RECORDS", 1)
+    monkeypatch.setattr("streaming.tables.base_maintenance._RECORDS_PER_ROW", 0)
+    live.make_base()
+    assert len(bases_of(live.tables)) == 3
+    # Nothing was written since.
+    live.make_base()
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", -MOST_AGE)
+    assert len(bases_of(live.tables)) == 3
+
+
+def test_an_interrupted_base_is_ignored_and_deleted_later(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = bases._write
+
+    def interrupted(base: bases.BasePlace, table: Any, *rest: Any) -> None:
+        if table is KEY_TABLES[2]:
+            raise OSError("killed")
+        write(base, table, *rest)
+
+    monkeypatch.setattr(bases, "_write", interrupted)
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
+    with pytest.raises(OSError, match="killed"):
+        live.make_base()
+    monkeypatch.undo()
+    *complete, half = bases_of(live.tables)
+    assert [base.is_complete for base in complete] == [True, True]
+    assert not half.is_complete
+
+    found = Past(TableReader(live.tables), since=live.moments[1].at).at(live.moments[-1].at)
+    assert rows_of(found) == live.moments[-1].rows
+    live.make_base()
+    assert half in bases_of(live.tables)
+    monkeypatch.setattr(bases, "_WRITTEN_WITHIN", timedelta(0))
+    live.make_base()
+    assert bases_of(live.tables) == complete
+
+
+def test_bases_without_their_history_are_deleted(live: Live) -> None:
+    epoch = live.apply.writer.epoch
+    tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
+    assert maintain_bases(epoch, timedelta(days=1), now=tomorrow) == 0
+    assert maintain_bases(epoch, timedelta(days=1), now=tomorrow + timedelta(days=1)) == 2
+    assert bases_of(live.tables) == []
+
+
+def test_a_store_has_bases_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served_object_store() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        live = Live("s3://bucket/tables")
+        live.micro_batches(1)
+        live.make_base()
+        live.micro_batches(2)
+        live.forget_snapshots()
+
+        reader = TableReader(live.tables, as_of=live.moments[1].at)
+        assert rows_of(reader) == live.moments[1].rows
+        later = datetime.now(timezone.utc) + 9 * timedelta(days=1)
+        assert maintain_bases(live.apply.writer.epoch, WEEK, now=later) == 1
+        assert bases_of(live.tables) == []
+
+
+def test_the_command_line_shows_a_rebuilt_moment(live: Live) -> None:
+    live.forget_snapshots()
+    moment = live.moments[3]
+    as_of = ["--tables", live.tables, "--as-of", moment.at.isoformat()]
+    shown = call("show", "offsets", *as_of, "--output", "json")
+    assert len(json_lines(shown)) == len(moment.rows["group_offsets"])
+    assert "rebuilt from the base of" in shown.stderr
+    (row,) = json_lines(
+        call("sql", "SELECT count(*) AS n FROM group_offsets", *as_of, "--output", "json")
+    )
+    assert row["n"] == len(moment.rows["group_offsets"])
