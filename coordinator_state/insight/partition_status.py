@@ -112,7 +112,8 @@ class PartitionFacts:
         if moved_ms > max(_RESTS_AFTER_MS, 2 * self.interval_ms):
             return self.produce_rate_per_s
         rate = self.commit_rate_per_s
-        return None if rate is None else self.produce_rate_per_s - rate
+        # A rewind makes the commit rate negative.
+        return None if rate is None or rate < 0 else self.produce_rate_per_s - rate
 
 
 def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
@@ -173,7 +174,9 @@ def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
         return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
     if facts.behind_ms is None:
         return Verdict(
-            Status.UNKNOWN, "it is unknown how far the tables are behind __consumer_offsets"
+            Status.UNKNOWN,
+            "it is unknown how far the tables are behind __consumer_offsets: its log end has no "
+            "recent sample",
         )
     if _is_stale(facts, rules):
         return Verdict(
@@ -289,7 +292,7 @@ def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
     times = count_text(facts.same_commits, "commit")
     if facts.moved_at_ms is None:
         since = f" in the last {time_text(facts.commits_from_ms)}"
-    elif facts.at_ms - facts.moved_at_ms <= rules.slow_after_ms:
+    elif facts.at_ms - facts.moved_at_ms <= rules.slow_after_ms // 2:
         return None
     else:
         since = f" since {_moment(facts.moved_at_ms, facts)}"
