@@ -31,8 +31,8 @@ GROUP_LAG = nullable(schema_of(GroupLagRow))
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
 then, if any sample exists. The log end is never below an offset that was committed after the
-sample. `pending_producer_id` is the producer of the oldest pending commit. `topic_state` is that of
-the newest sample, null without a sample.
+sample. `pending_producer_id` and `pending_client_id` are those of the oldest pending commit.
+`topic_state` is that of the newest sample, null without a sample.
 
 The rates are the growth of the committed offset and of the log end over the last minutes, in
 offsets per second. They are null if the tables do not reach back that far. `time_to_catch_up_ms` is
@@ -217,7 +217,8 @@ def _known_until(
     return pa.chunked_array([pc.cast(_nullable(moments), pa.timestamp("ms", "UTC"))])
 
 
-_PENDING = ("pending_offset", "pending_since", "pending_producer_id")
+_OF_PENDING = ("producer_id", "client_id")
+_PENDING = ("pending_offset", "pending_since", *(f"pending_{name}" for name in _OF_PENDING))
 _OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
@@ -228,10 +229,13 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
-    pending = reader.read("pending_offsets", [*columns, "producer_id"], wanted)
+    pending = reader.read("pending_offsets", [*columns, *_OF_PENDING], wanted)
     pending = pending.sort_by("commit_timestamp").group_by(columns[:4], use_threads=False)
     pending = pending.aggregate(
-        [("committed_offset", "max"), ("commit_timestamp", "min"), ("producer_id", "first")]
+        [
+            *(("committed_offset", "max"), ("commit_timestamp", "min")),
+            *((name, "first") for name in _OF_PENDING),
+        ]
     )
     pending = pending.rename_columns([*columns[:4], *_PENDING])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")

@@ -87,7 +87,8 @@ def partition_facts(
             pc.max_element_wise(pc.subtract(at_ms, held_since), 0, skip_nulls=False),
             pa.scalar(None, pa.int64()),
         ),
-        "pending_client_id": found["client_id"],
+        # The owner, if Kafka did not record who committed.
+        "pending_client_id": pc.coalesce(found["pending_client_id"], found["client_id"]),
         "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
     }
     facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))

@@ -27,6 +27,7 @@ class GroupLagRow:
     pending_offset: int | None
     pending_since: datetime | None
     pending_producer_id: int | None
+    pending_client_id: str | None
     log_start_offset: int | None
     last_stable_offset: int | None
     log_end_offset: int | None

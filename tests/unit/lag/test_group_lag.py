@@ -74,7 +74,10 @@ def tables(tmp_path: Path) -> str:
             offset("unseen", 1, "new"),
             offset("without a group", 1),
         ],
-        pending_offsets=[offset("behind", 60), offset("behind", 50, producer_id=8)],
+        pending_offsets=[
+            offset("behind", 60, client_id="app"),
+            offset("behind", 50, producer_id=8, commit_timestamp=at(29)),
+        ],
     )
     write_rows(
         folder,
@@ -111,6 +114,7 @@ def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
         "pending_offset": 60,
         "pending_since": at(30),
         "pending_producer_id": 7,
+        "pending_client_id": "app",
         "log_start_offset": 10,
         "last_stable_offset": 70,
         "log_end_offset": 100,
