@@ -207,7 +207,8 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
     if _is_held(facts, rules):
         return Status.PENDING, _held_text(facts)
     oldest_ms = facts.time_lag_at_least_ms or 0
-    if facts.lag_to_last_stable != 0 or oldest_ms <= rules.pending_after_ms:
+    limit_ms = min(rules.pending_after_ms, rules.hanging_after_ms)
+    if facts.lag_to_last_stable != 0 or oldest_ms <= limit_ms:
         return None
     is_hanging = oldest_ms > rules.hanging_after_ms
     return (

@@ -201,7 +201,8 @@ STATUS = "status"
 _LAG_COLUMNS = (
     *_TOPIC_PARTITION,
     *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
-    *("time_lag_unknown", "time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
+    *("time_lag_at_least_ms", "time_lag_unknown"),
+    *("time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
     "topic_state",
 )
 _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")

@@ -29,7 +29,8 @@ _STATUS_STEPS = 20
 _HALVINGS = 4
 """How often the interval around a status change is halved, to find its time more exactly."""
 _PARTITIONS_SORTED_BY = (
-    *("topic", "partition", "committed_offset", "log_end_offset", "lag", "time_lag_ms"),
+    *("topic", "partition", "committed_offset", "log_end_offset", "lag"),
+    "time_lag_at_least_ms",
     *("rank", "commit_timestamp", "client_id", "pending_offset"),
 )
 

@@ -19,7 +19,7 @@ from streaming.tables.schemas import STATE_CURRENT
 
 _SORTED_BY = (
     *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag"),
-    *("max_time_lag_ms", "min_retention_margin_ms"),
+    *("max_time_lag_at_least_ms", "min_retention_margin_ms"),
 )
 
 
@@ -76,7 +76,7 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
     is_loading = any(row["state"] != STATE_CURRENT for row in snapshot.progress)
     oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
     lags = _known(snapshot, "lag")
-    time_lag_ms = max(_known(snapshot, "max_time_lag_ms"), default=None)
+    time_lag_ms = max(_known(snapshot, "max_time_lag_at_least_ms"), default=None)
     # Alerts are always read as of now, so a page of the past has no count.
     alerts = () if g.at else current_alerts(snapshot)
     firing = sum(row["state"] == "firing" for row in alerts) if alerts else None

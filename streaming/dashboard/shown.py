@@ -40,6 +40,17 @@ def duration(ms: float | None) -> str:
     return _NONE if ms is None else time_text(ms)
 
 
+def time_lag(ms: float | None, at_least_ms: float | None) -> str:
+    """A time lag in ms, or its lower bound.
+
+    >>> time_lag(4_200, 4_200), time_lag(None, 600_000)
+    ('4.2 s', 'at least 10 min')
+    """
+    if at_least_ms is None or at_least_ms == ms:
+        return duration(ms)
+    return f"at least {time_text(at_least_ms)}"
+
+
 def moment(value: datetime | None) -> str:
     """A moment in UTC; the script of the page converts it to the time zone of the reader."""
     if value is None:
@@ -82,5 +93,5 @@ def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
 
 def add_filters(app: Flask) -> None:
     """Register these functions as template filters."""
-    for function in (number, duration, moment, text, cell, level, assignment, tasks):
+    for function in (number, duration, time_lag, moment, text, cell, level, assignment, tasks):
         app.template_filter(function.__name__)(function)

@@ -13,7 +13,16 @@ from streaming.dashboard.page_snapshot import PageSnapshot, Row
 from streaming.dashboard.tables_of_rows import rows_page
 
 _GROUPS_SORTED_BY = (
-    *("group_id", "rank", "partitions", "lag", "max_lag", "skew", "max_time_lag_ms", "readers"),
+    *(
+        "group_id",
+        "rank",
+        "partitions",
+        "lag",
+        "max_lag",
+        "skew",
+        "max_time_lag_at_least_ms",
+        "readers",
+    ),
 )
 _PARTITIONS_SORTED_BY = (
     *("partition", "log_start_offset", "log_end_offset", "produce_rate_per_s", "share"),
@@ -71,7 +80,6 @@ def _groups(rows: Sequence[Row]) -> list[Row]:
     for group_id, of_group in by_group.items():
         worst = max(of_group, key=lambda row: Status(row["status"]).rank)
         lags = [row["lag"] for row in of_group if row["lag"] is not None]
-        times = [row["time_lag_ms"] for row in of_group if row["time_lag_ms"] is not None]
         mean = sum(lags) / len(lags) if lags else 0
         found.append(
             {
@@ -81,11 +89,18 @@ def _groups(rows: Sequence[Row]) -> list[Row]:
                 "lag": sum(lags) if lags else None,
                 "max_lag": max(lags, default=None),
                 "skew": max(lags) / mean if mean else None,
-                "max_time_lag_ms": max(times, default=None),
+                **{f"max_{name}": _max(name, of_group) for name in _TIME_LAGS},
                 "readers": len({row["member_id"] for row in of_group} - {None}),
             }
         )
     return found
+
+
+_TIME_LAGS = ("time_lag_ms", "time_lag_at_least_ms")
+
+
+def _max(name: str, rows: Sequence[Row]) -> int | None:
+    return max((row[name] for row in rows if row[name] is not None), default=None)
 
 
 def _partitions(rows: Sequence[Row]) -> list[Row]:
