@@ -30,7 +30,7 @@ from coordinator_state.insight.lag import GONE
 # The rates are over minutes: they show a stop late.
 _RESTS_AFTER_MS: Final = 30_000
 # Samples of a log that rests are up to a minute old.
-_OLD_SAMPLE_MS: Final = 90_000
+OLD_SAMPLE_MS: Final = 90_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +158,16 @@ def _healthy(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     idle_after_ms = max(rules.idle_after_ms, rules.stop_intervals * facts.interval_ms)
     if not facts.has_members and facts.commit_age_ms > idle_after_ms:
         return Verdict(Status.IDLE, "caught up; no members")
-    return caught_up(has_members=facts.has_members)
+    return well_status(0, 0, has_members=facts.has_members)
 
 
-def caught_up(*, has_members: bool) -> Verdict:
-    """Return the verdict for a group that has nothing to read and is in use."""
+def well_status(lag: int, time_lag_ms: int, *, has_members: bool) -> Verdict:
+    """Return the verdict for a group that no rule but the last applies to: it is in use and well.
+
+    It needs few facts, because most partitions are well.
+    """
+    if lag:
+        return Verdict(Status.OK, "", f"{lag:,} behind" + details_text(time_lag_ms, None, None))
     return Verdict(Status.OK, "caught up" if has_members else "caught up; commits without members")
 
 
@@ -335,7 +340,7 @@ def lag_text(facts: PartitionFacts, growth_per_s: float | None = None) -> str:
     text = f"{facts.lag:,} behind" + details_text(
         facts.time_lag_ms, facts.time_lag_at_least_ms, growth_per_s
     )
-    if facts.sample_age_ms is not None and facts.sample_age_ms > _OLD_SAMPLE_MS:
+    if facts.sample_age_ms is not None and facts.sample_age_ms > OLD_SAMPLE_MS:
         text += f" (log end as of {time_text(facts.sample_age_ms)} ago)"
     return text
 

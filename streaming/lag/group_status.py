@@ -23,9 +23,9 @@ from coordinator_state.insight.group_status import (
 )
 from coordinator_state.insight.partition_status import (
     PartitionFacts,
-    caught_up,
     details_text,
     partition_status,
+    well_status,
 )
 from coordinator_state.replay.groups import SHARE, STREAMS
 from streaming.lag.freshness import Freshness
@@ -104,14 +104,15 @@ def judged_partitions(
     stale = Freshness.of(reader, now).verdict(rules)
     facts = partition_facts(reader, now, group_ids, rules, lags)
     columns = lags.select(_OF_LAG)
-    for name in ("behind_ms", "is_caught_up", "has_members"):
+    for name in ("behind_ms", "is_well", "has_members"):
         columns = columns.append_column(name, facts[name])
+    columns = columns.append_column("oldest_ms", facts["time_lag_ms"])
     rows: list[Row] = columns.to_pylist()
-    others = iter(facts.filter(pc.invert(facts["is_caught_up"])).to_pylist())
+    others = iter(facts.filter(pc.invert(facts["is_well"])).to_pylist())
     for row in rows:
         growth_per_s = None
-        if row["is_caught_up"]:
-            found = caught_up(has_members=row["has_members"])
+        if row["is_well"]:
+            found = well_status(row["lag"], row["oldest_ms"], has_members=row["has_members"])
         else:
             of_row = next(others)
             known = PartitionFacts(**{name: of_row[name] for name in FACTS})

@@ -15,7 +15,7 @@ from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE
-from coordinator_state.insight.partition_status import PartitionFacts
+from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionFacts
 from coordinator_state.replay.groups import EMPTY
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
@@ -34,9 +34,9 @@ def partition_facts(
     rules: StatusRules,
     lags: pa.Table,
 ) -> pa.Table:
-    """The columns of `PartitionFacts`, and `is_caught_up`, for each row of `group_lag`.
+    """The columns of `PartitionFacts`, and `is_well`, for each row of `group_lag`.
 
-    `is_caught_up` says that the partition has nothing to read and no fact that needs a rule.
+    `is_well` says that `well_status` has the verdict: no fact is beyond a limit.
     """
     row = pa.array(np.arange(lags.num_rows))
     found = lags.append_column("row", row)
@@ -92,20 +92,30 @@ def partition_facts(
         "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
     }
     facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))
-    return facts.append_column("is_caught_up", _is_caught_up(facts, rules))
+    return facts.append_column("is_well", _is_well(facts, rules))
 
 
-def _is_caught_up(facts: pa.Table, rules: StatusRules) -> Any:
-    found = pc.and_(pc.equal(facts["lag"], 0), pc.equal(facts["data_lost"], 0))
-    for name in ("behind_ms", "sample_age_ms"):
-        found = pc.and_(found, pc.less_equal(facts[name], rules.stale_after_ms))
-    for name in ("held_ms", "expires_in_ms"):
-        found = pc.and_(found, pc.is_null(facts[name]))
-    is_used = pc.or_(
-        facts["has_members"], pc.less_equal(facts["commit_age_ms"], rules.idle_after_ms)
+def _is_well(facts: pa.Table, rules: StatusRules) -> Any:
+    oldest_ms = min(
+        *(rules.pending_after_ms, rules.hanging_after_ms, rules.slow_after_ms),
+        *(rules.stop_after_ms, rules.stop_unknown_after_ms),
     )
-    is_gone = pc.equal(facts["topic_state"], GONE)
-    return pc.coalesce(pc.and_(pc.and_not(found, is_gone), is_used), False)
+    fresh_ms = min(rules.stale_after_ms, OLD_SAMPLE_MS)
+    limits = {
+        **{"data_lost": 0, "aborted": 0, "behind_ms": rules.stale_after_ms},
+        **{"sample_age_ms": fresh_ms, "time_lag_ms": oldest_ms},
+    }
+    is_used = pc.or_(
+        pc.greater(facts["lag"], 0),
+        pc.or_(facts["has_members"], pc.less_equal(facts["commit_age_ms"], rules.idle_after_ms)),
+    )
+    found = pc.and_not(is_used, pc.equal(facts["topic_state"], GONE))
+    for name, limit in limits.items():
+        found = pc.and_(found, pc.less_equal(facts[name], limit))
+    for name in ("held_ms", "expires_in_ms", "rewound_from"):
+        found = pc.and_(found, pc.is_null(facts[name]))
+    # An unknown fact needs a rule.
+    return pc.coalesce(found, False)
 
 
 def _commits(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
