@@ -32,6 +32,7 @@ COMMANDS = (
     "decode",
     "demo",
     "expiring-offsets",
+    "explain",
     "maintain",
     "metrics",
     "offsets",

@@ -17,6 +17,7 @@ from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
 from streaming.tables.reader import TableReader
+from streaming.views.explanation import explained
 
 SPANS = {
     "15m": timedelta(minutes=15),
@@ -50,6 +51,7 @@ def page() -> str:
         group_id=group_id,
         group=found,
         details=details[0] if details else None,
+        explanation=explained(snapshot.reader, group_id, at=snapshot.at),
         members=snapshot.reader.own("group_members", _MEMBER_COLUMNS, [group_id]).to_pylist(),
         partitions=rows_page(
             snapshot.partitions_of(group_id),

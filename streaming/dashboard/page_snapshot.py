@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules
+from coordinator_state.insight.transaction_commands import transaction_commands
 from streaming.lag.freshness import freshness_notice, tables_known_to
 from streaming.lag.group_lag import lag_totals
+from streaming.lag.open_transactions import open_transactions
 from streaming.lag.standing import standing_since
 from streaming.views.snapshot import Snapshot
 
@@ -110,30 +112,23 @@ class PageSnapshot(Snapshot):
     @cached_property
     def transactions(self) -> Sequence[Row]:
         """Ongoing transactions with pending offsets, oldest first."""
-        by_producer: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
-        for row in self.reader.read("pending_offsets").to_pylist():
-            key = row["log_partition"], row["producer_id"], row["group_id"]
-            by_producer[key].append(row)
         found = []
-        for (log_partition, producer_id, group_id), rows in by_producer.items():
-            since = min(row["record_timestamp"] or row["commit_timestamp"] for row in rows)
-            newest = max(rows, key=lambda row: row["record_offset"])
-            age_ms = (self.at - since).total_seconds() * 1000
+        for transaction, rows in open_transactions(self.reader):
+            age_ms = (self.at - transaction.since).total_seconds() * 1000
+            commands = transaction_commands(
+                transaction.log_partition, transaction.first_record_offset
+            )
             found.append(
                 {
-                    "log_partition": log_partition,
-                    "producer_id": producer_id,
-                    "producer_epoch": max(row["producer_epoch"] for row in rows),
-                    "group_id": group_id,
-                    "client_id": newest["client_id"],
-                    "client_host": newest["client_host"],
-                    "since": since,
+                    **asdict(transaction),
+                    "group_id": rows[0]["group_id"],
                     "age_ms": age_ms,
                     "is_hanging": age_ms > StatusRules().hanging_after_ms,
                     "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
+                    "commands": commands.lines,
                 }
             )
-        return sorted(found, key=lambda row: row["since"])
+        return found
 
 
 def current_alerts(snapshot: Snapshot) -> Sequence[Row]:

@@ -30,6 +30,7 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
+from coordinator_state.insight.explanation import Explanation
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
 from streaming.lag.burrow_status import burrow_group_statuses, burrow_partition_statuses
@@ -49,10 +50,12 @@ from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.verify.verification import Verification
 from streaming.verify.verify import verify_cluster
 from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
+from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
 from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
+from streaming.views.unknown_group import unknown_group
 
 T = TypeVar("T")
 GroupOrTopic = Literal["group", "topic"]
@@ -256,6 +259,17 @@ class CoordinatorTables:
         """The status of each group, and its reason."""
         judged = burrow_group_statuses if rules == "burrow" else group_statuses
         return Rows(judged(self.reader, group_ids=_only(group)), GroupStatusRow)
+
+    def explain(self, group: str) -> Explanation:
+        """Why a group is behind, since when, and what changed just before.
+
+        Raises:
+            ConfigurationError: the tables know no such group.
+        """
+        found = explained(self.reader, group)
+        if found is None:
+            raise ConfigurationError(unknown_group(self.reader, group) or f"unknown group {group}")
+        return found
 
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"

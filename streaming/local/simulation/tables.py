@@ -15,7 +15,7 @@ from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
-from streaming.tables.schemas import DEFAULT_SNAPSHOT_RETENTION
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, DEFAULT_SNAPSHOT_RETENTION
 from streaming.tables.writer import Writer
 
 CLUSTER_ID = "simulated"
@@ -48,8 +48,11 @@ def simulated_tables(
     log_partitions: int,
     history: str = "sampled",
     snapshot_retention: timedelta = DEFAULT_SNAPSHOT_RETENTION,
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS,
 ) -> Iterator[SimulatedTables]:
     """Create new tables with their own writer epoch.
+
+    `offsets_retention_ms` is the coordinators' retention of offsets.
 
     Raises:
         ConfigurationError: the folder has tables already, or cannot be written.
@@ -72,5 +75,6 @@ def simulated_tables(
             semantics=semantics,
             history_mode=history,
             progress=progress,
+            offsets_retention_ms=offsets_retention_ms,
         )
         yield SimulatedTables(writer, apply, history == "all")

@@ -1,0 +1,118 @@
+"""Evidence about a group: a cause, one sentence, and where to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+from coordinator_state.insight.group_facts import GroupFacts, PartitionHistory, RecordId
+from coordinator_state.insight.group_status import moment_text
+
+MOST_RECORDS: Final = 3
+"""Evidence names at most this many places."""
+
+
+class Cause(str, Enum):
+    """The causes, the most direct ones first. The causes after CAUGHT_UP explain only a lag."""
+
+    TOPIC_DELETED = "topic_deleted"
+    TOPIC_RECREATED = "topic_recreated"
+    DATA_LOSS = "data_loss"
+    OPEN_TRANSACTION = "open_transaction"
+    ABORTED_TRANSACTIONS = "aborted_transactions"
+    OFFSET_REWIND = "offset_rewind"
+    OFFSET_RESET = "offset_reset"
+    OFFSET_EXPIRED = "offset_expired"
+    GROUP_DELETED = "group_deleted"
+    OFFSET_DELETED = "offset_deleted"
+    NO_MEMBERS = "no_members"
+    DEPLOY = "deploy"
+    REBALANCES = "rebalances"
+    CAUGHT_UP = "caught_up"
+    SAME_OFFSET = "same_offset"
+    MEMBERS_LEFT = "members_left"
+    NO_OWNER = "no_owner"
+    PRODUCTION_RATE = "production_rate"
+    ONE_PARTITION = "one_partition"
+    NO_COMMITS = "no_commits"
+    CONSUMPTION_RATE = "consumption_rate"
+    TRANSACTION_HUNG = "transaction_hung"
+    STATUS = "status"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One line of evidence.
+
+    `at` is when it began and `last_at` when it was last seen, both None if it has no moment.
+    `record_ids` are places in the log (log partition and record offset), `sql` a query that shows
+    it, and `commands` command lines that act on it. `is_event` is true for something that happened,
+    as opposed to something that still holds.
+    """
+
+    cause: Cause
+    text: str
+    at: datetime | None = None
+    last_at: datetime | None = None
+    record_ids: Sequence[RecordId] = ()
+    sql: str | None = None
+    commands: Sequence[str] = ()
+    is_event: bool = False
+
+
+def when(moment: datetime | None, facts: GroupFacts) -> str:
+    """A moment for people, in UTC."""
+    return "an unknown time" if moment is None else moment_text(moment, facts.at)
+
+
+def topic_names(partitions: Sequence[PartitionHistory]) -> str:
+    """The topics of partitions, a few of them."""
+    return ", ".join(sorted({one.topic for one in partitions})[:MOST_RECORDS])
+
+
+def places_text(partitions: Sequence[PartitionHistory]) -> str:
+    """Partitions by name, or their number and the first of them."""
+    if len(partitions) <= MOST_RECORDS:
+        return ", ".join(one.place for one in partitions)
+    return f"any of {len(partitions)} partitions such as {partitions[0].place}"
+
+
+def group_sql(facts: GroupFacts, table: str, order: str = "") -> str:
+    """The query for the rows of the group in a table or view."""
+    return _select("*", table, _of_group(facts), order)
+
+
+def commits_sql(facts: GroupFacts, more: str = "") -> str:
+    """The query for the newest commits of the group, with one more condition."""
+    where = f"{_of_group(facts)} AND {more}" if more else _of_group(facts)
+    return _select("*", "offset_commits", where, "record_offset DESC LIMIT 100")
+
+
+def partition_sql(one: PartitionHistory) -> str:
+    """The condition for the rows of a partition."""
+    return f"topic = {_quoted(one.topic)} AND partition = {one.partition}"
+
+
+def samples_sql(partitions: Sequence[PartitionHistory]) -> str:
+    """The query for the offset samples of the topics of partitions."""
+    topics = ", ".join(_quoted(topic) for topic in sorted({one.topic for one in partitions}))
+    columns = "topic, partition, sampled_at, topic_id, log_start_offset, log_end_offset"
+    where, order = f"topic IN ({topics})", "topic, partition, sampled_at"
+    return _select(columns, "log_offsets", where, order)
+
+
+def _select(columns: str, table: str, where: str, order: str) -> str:
+    parts = ["SELECT", columns, "FROM", table, "WHERE", where]
+    return " ".join([*parts, "ORDER BY", order] if order else parts)
+
+
+def _of_group(facts: GroupFacts) -> str:
+    return f"group_id = {_quoted(facts.group_id)}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"

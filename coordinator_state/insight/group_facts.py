@@ -1,0 +1,121 @@
+"""The facts about a group that an explanation stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+Row = Mapping[str, Any]
+RecordId = tuple[int, int]
+"""Log partition and record offset."""
+
+
+class Commit(NamedTuple):
+    """An offset commit, and when it was committed."""
+
+    log_partition: int
+    record_offset: int
+    committed_offset: int
+    at: datetime
+
+    @property
+    def record_id(self) -> RecordId:
+        """The place of its record."""
+        return self.log_partition, self.record_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHistory:
+    """A group in one partition.
+
+    `lag`, `log_end_offset` and `owner`, a client id and host, are null if unknown. `last` is the
+    last applied commit. The last `same` commits have its committed offset; `same_since` is the
+    first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
+    to `last_aborted`. `recreated_at` is the time of the first sample of a new topic id.
+    """
+
+    topic: str
+    partition: int
+    lag: int | None
+    log_end_offset: int | None
+    topic_state: str | None
+    data_lost: int | None
+    owner: tuple[str, str] | None
+    last: Commit
+    same: int = 1
+    same_since: Commit
+    interval_ms: float | None = None
+    aborted: int = 0
+    first_aborted: Commit | None = None
+    last_aborted: Commit | None = None
+    recreated_at: datetime | None = None
+
+    @property
+    def place(self) -> str:
+        """The topic and partition."""
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction with pending offsets of the group.
+
+    `first_record_offset` is that of its first commit in the log partition. The client is null if
+    unknown.
+    """
+
+    log_partition: int
+    producer_id: int
+    producer_epoch: int
+    first_record_offset: int
+    since: datetime
+    offsets: int
+    client_id: str | None
+    client_host: str | None
+
+
+class GroupDeletion(NamedTuple):
+    """The tombstone of a group, and its record timestamp."""
+
+    record_id: RecordId
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagSeries:
+    """Sums over the partitions of the group, in order of time; None where a value is unknown."""
+
+    at: Sequence[datetime]
+    lag: Sequence[float | None]
+    commit_rate_per_s: Sequence[float | None]
+    produce_rate_per_s: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """All facts about a group at a moment.
+
+    `group_type` is None if the group does not exist (any more). `is_simple` is true for a group
+    known only from its offsets. `deleted` is its last tombstone since `since`, also if it exists
+    again. `events` are rows of `group_events` since `since`, and `members` are rows of
+    `group_members`.
+    """
+
+    group_id: str
+    at: datetime
+    since: datetime
+    group_type: str | None
+    group_state: str | None
+    is_simple: bool
+    status: str
+    reason: str
+    is_healthy: bool
+    lag: int | None
+    partitions: Sequence[PartitionHistory]
+    transactions: Sequence[OpenTransaction]
+    deleted: GroupDeletion | None
+    members: Sequence[Row]
+    events: Sequence[Row]
+    series: LagSeries

@@ -1,0 +1,244 @@
+"""Causes of a lag in transactions, topics, partitions and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Final
+
+from coordinator_state.insight.evidence import (
+    MOST_RECORDS,
+    Cause,
+    Evidence,
+    commits_sql,
+    group_sql,
+    partition_sql,
+    places_text,
+    samples_sql,
+    topic_names,
+    when,
+)
+from coordinator_state.insight.group_facts import (
+    Commit,
+    GroupFacts,
+    OpenTransaction,
+    PartitionHistory,
+)
+from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.lag import GONE
+from coordinator_state.insight.transaction_commands import transaction_commands
+
+_PENDING_FOR: Final = timedelta(seconds=10)
+"""Transactions of a healthy application end sooner."""
+_SILENT_FOR: Final = timedelta(seconds=60)
+_INTERVALS: Final = 3
+"""A group is silent after this many usual intervals between commits."""
+_SAME_COMMITS: Final = 3
+_ABORTED: Final = 2
+_CHANGED: Final = 2.0
+"""The least factor between two rates that counts as a change."""
+_SHARE_OF_ONE: Final = 0.7
+
+# --- transactions
+
+
+def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
+    """Open transactions that hold commits back, and aborted commits."""
+    for transaction in facts.transactions:
+        if facts.at - transaction.since >= _PENDING_FOR:
+            yield _open(transaction, facts)
+    aborted = [one for one in facts.partitions if one.aborted >= _ABORTED]
+    firsts = [one.first_aborted for one in aborted if one.first_aborted is not None]
+    lasts = [one.last_aborted for one in aborted if one.last_aborted is not None]
+    if aborted:
+        first, last = min(firsts, key=_place), max(lasts, key=_place)
+        commits = count_text(sum(one.aborted for one in aborted), "commit")
+        yield Evidence(
+            cause=Cause.ABORTED_TRANSACTIONS,
+            text=f"all {commits} since {when(first.at, facts)} were aborted, the last at "
+            f"{when(last.at, facts)}; {_stands(aborted)}",
+            at=first.at,
+            last_at=last.at,
+            record_ids=[first.record_id, last.record_id],
+            sql=commits_sql(facts, "outcome = 'aborted'"),
+        )
+
+
+def _place(commit: Commit) -> int:
+    return commit.record_offset
+
+
+def _stands(partitions: Sequence[PartitionHistory]) -> str:
+    one = partitions[0]
+    if len(partitions) == 1:
+        return f"committed offset {one.last.committed_offset:,} of {one.place} is unchanged"
+    return f"the committed offsets of {len(partitions)} partitions are unchanged"
+
+
+def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
+    by = "whose client is unknown"
+    if transaction.client_id is not None:
+        by = f"(client {transaction.client_id} at {transaction.client_host})"
+    commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
+    return Evidence(
+        cause=Cause.OPEN_TRANSACTION,
+        text=f"an open transaction of producer {transaction.producer_id} {by} holds "
+        f"{count_text(transaction.offsets, 'offset')} since {when(transaction.since, facts)}",
+        at=transaction.since,
+        record_ids=[(transaction.log_partition, transaction.first_record_offset)],
+        sql=group_sql(facts, "pending_offsets"),
+        commands=commands.lines,
+    )
+
+
+# --- topics
+
+
+def log_evidence(facts: GroupFacts) -> Iterator[Evidence]:
+    """Topics that were deleted or created again, and records deleted before they were read."""
+    gone = [one for one in facts.partitions if one.topic_state == GONE]
+    if gone:
+        topics = topic_names(gone)
+        yield Evidence(
+            cause=Cause.TOPIC_DELETED,
+            text=f"topic {topics} was deleted; {count_text(len(gone), 'committed offset')} remain",
+            record_ids=[one.last.record_id for one in gone[:MOST_RECORDS]],
+            sql=samples_sql(gone),
+        )
+    again = [one for one in facts.partitions if _is_recreated(one)]
+    if again:
+        one = again[0]
+        at = one.recreated_at
+        yield Evidence(
+            cause=Cause.TOPIC_RECREATED,
+            text=f"topic {topic_names(again)} was deleted and created again by "
+            f"{when(at, facts)}: committed offset {one.last.committed_offset:,} of {one.place} "
+            f"is older, log end {one.log_end_offset or 0:,}",
+            at=at,
+            record_ids=[one.last.record_id for one in again[:MOST_RECORDS]],
+            sql=samples_sql(again),
+        )
+    lost = [one for one in facts.partitions if one.data_lost]
+    if lost and not again:
+        records = sum(one.data_lost or 0 for one in lost)
+        yield Evidence(
+            cause=Cause.DATA_LOSS,
+            text=f"{count_text(records, 'record')} of {topic_names(lost)} were deleted before the "
+            "group read them",
+            record_ids=[one.last.record_id for one in lost[:MOST_RECORDS]],
+            sql=samples_sql(lost),
+        )
+
+
+def _is_recreated(one: PartitionHistory) -> bool:
+    """Whether the committed offset is older than the topic."""
+    return one.recreated_at is not None and one.last.at < one.recreated_at
+
+
+# --- partitions and rates
+
+
+def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
+    """Partitions that stand still, have no member, or have most of the lag; silent groups."""
+    behind = [one for one in facts.partitions if one.lag]
+    stuck = [one for one in behind if one.same >= _SAME_COMMITS and not one.aborted]
+    stuck = [one for one in stuck if one.last.at - one.same_since.at >= _SILENT_FOR]
+    if stuck:
+        yield _same_offset(stuck, facts)
+    if facts.members:
+        ownerless = [one for one in behind if one.owner is None]
+        if ownerless and len(ownerless) < len(facts.partitions):
+            since = max(one.last.at for one in ownerless)
+            yield Evidence(
+                cause=Cause.NO_OWNER,
+                text=f"no member has {places_text(ownerless)}, although the group has "
+                f"{count_text(len(facts.members), 'member')}; last commit {when(since, facts)}",
+                at=since,
+                record_ids=[one.last.record_id for one in ownerless[:MOST_RECORDS]],
+                sql=group_sql(facts, "group_lag", "lag DESC"),
+            )
+    yield from _one_partition(behind, facts)
+    yield from _no_commits(facts)
+
+
+def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Evidence:
+    worst = max(stuck, key=lambda one: one.lag or 0)
+    since = min(one.same_since.at for one in stuck)
+    others = len(facts.partitions) - len(stuck)
+    beside = ""
+    if others:
+        beside = f"; the other {count_text(others, 'partition')} move"
+    text = (
+        f"{count_text(worst.same, 'commit')} of {worst.place} at the same offset "
+        f"{worst.last.committed_offset:,} since {when(since, facts)}"
+    )
+    if len(stuck) > 1:
+        text += f", and of {count_text(len(stuck) - 1, 'other partition')}"
+    return Evidence(
+        cause=Cause.SAME_OFFSET,
+        text=f"{text}{beside}",
+        at=since,
+        record_ids=[worst.same_since.record_id, worst.last.record_id],
+        sql=commits_sql(facts, partition_sql(worst)),
+    )
+
+
+def _one_partition(behind: Sequence[PartitionHistory], facts: GroupFacts) -> Iterator[Evidence]:
+    total = sum(one.lag or 0 for one in behind)
+    worst = max(behind, key=lambda one: one.lag or 0, default=None)
+    if worst is None or len(facts.partitions) < 2 or (worst.lag or 0) < _SHARE_OF_ONE * total:
+        return
+    by = "" if worst.owner is None else f", read by {worst.owner[0]} at {worst.owner[1]}"
+    yield Evidence(
+        cause=Cause.ONE_PARTITION,
+        text=f"{worst.place} has {worst.lag or 0:,} of the {total:,} records{by}; "
+        f"{count_text(len(facts.partitions), 'partition')} in all",
+        record_ids=[worst.last.record_id],
+        sql=group_sql(facts, "group_lag", "lag DESC"),
+    )
+
+
+def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
+    newest = max(facts.partitions, key=lambda one: one.last.at, default=None)
+    if newest is None or any(one.aborted for one in facts.partitions):
+        return
+    usual = [one.interval_ms for one in facts.partitions if one.interval_ms]
+    pace = timedelta(milliseconds=_INTERVALS * median(usual)) if usual else timedelta()
+    if facts.at - newest.last.at > max(_SILENT_FOR, pace):
+        members = f"{count_text(len(facts.members), 'member')}, " if facts.members else ""
+        yield Evidence(
+            cause=Cause.NO_COMMITS,
+            text=f"{members}no commit since {when(newest.last.at, facts)}",
+            at=newest.last.at,
+            record_ids=[newest.last.record_id],
+            sql=commits_sql(facts),
+        )
+
+
+def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:
+    """Changes of the rates at which producers write and the group reads."""
+    if onset is None:
+        return
+    for cause, values, verb in (
+        (Cause.PRODUCTION_RATE, facts.series.produce_rate_per_s, "producers write"),
+        (Cause.CONSUMPTION_RATE, facts.series.commit_rate_per_s, "the group reads"),
+    ):
+        pairs = list(zip(facts.series.at, values, strict=True))
+        before = [rate for at, rate in pairs if at <= onset and rate is not None]
+        after = [rate for at, rate in pairs if at > onset and rate is not None]
+        if not before or not after:
+            continue
+        # A group that reads nothing at all has other evidence.
+        was, now = median(before), median(after)
+        is_more = cause is Cause.PRODUCTION_RATE
+        greater, smaller = (now, was) if is_more else (was, now)
+        if now > 0 and greater >= _CHANGED * max(smaller, 0):
+            behind = [one for one in facts.partitions if one.lag]
+            yield Evidence(
+                cause=cause,
+                text=f"{verb} {now:,.3g} records/s since {when(onset, facts)}, before "
+                f"{max(was, 0):,.3g}",
+                at=onset,
+                sql=samples_sql(behind) if is_more else commits_sql(facts),
+            )

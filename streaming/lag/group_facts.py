@@ -1,0 +1,218 @@
+"""The facts about a group for its explanation, gathered from the tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_facts import (
+    Commit,
+    GroupDeletion,
+    GroupFacts,
+    LagSeries,
+    PartitionHistory,
+)
+from coordinator_state.insight.group_status import Status
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.replay.group_replay import MODERN_GROUPS
+from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.modern_groups import Part
+from coordinator_state.replay.offsets import Outcome
+from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.group_lag import group_lag
+from streaming.lag.group_status import group_statuses
+from streaming.lag.lag_history import lag_history
+from streaming.lag.open_transactions import open_transactions
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_EVENTS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    LOG_OFFSETS,
+    OFFSET_COMMITS,
+)
+
+WINDOW: Final = timedelta(hours=1)
+"""The time before the moment in which causes are looked for."""
+POINTS: Final = 121
+HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
+
+Row = dict[str, Any]
+Place = tuple[str, int]
+_COMMITS: Final = (
+    *("log_partition", "record_offset", "topic", "partition", "committed_offset", "outcome"),
+    *("outcome_record_offset", "commit_timestamp", "is_tombstone"),
+)
+
+
+def group_facts(
+    reader: TableReader, group_id: str, *, at: datetime | None = None, window: timedelta = WINDOW
+) -> GroupFacts | None:
+    """The facts about a group at a moment; None if the tables know nothing of the group.
+
+    A group that does not exist any more has facts if it had events in the window.
+    """
+    now = at or reader.moment
+    since = now - window
+    log_partition = partition_for(group_id, reader.log_partitions)
+    own: list[tuple[str, str, Any]]
+    own = [("group_id", "=", group_id), ("log_partition", "=", log_partition)]
+    during = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        ("record_timestamp", "<=", now),
+    ]
+    group = next(iter(reader.read(GROUPS.name, filters=own).to_pylist()), None)
+    events = reader.read(GROUP_EVENTS.name, filters=[*during, *own]).to_pylist()
+    if group is None and not events:
+        return None
+    commits = reader.read(OFFSET_COMMITS.name, _COMMITS, [*during, *own])
+    lags = group_lag(reader, at=now, group_ids=[group_id])
+    statuses = group_statuses(reader, at=now, group_ids=[group_id], lags=lags).to_pylist()
+    status = statuses[0] if statuses else _deleted()
+    offsets = reader.read(GROUP_OFFSETS.name, filters=own).to_pylist()
+    series = lag_history(reader, group_id, since=since, until=now, points=POINTS)
+    return GroupFacts(
+        group_id=group_id,
+        at=now,
+        since=since,
+        group_type=None if group is None else group["group_type"],
+        group_state=None if group is None else group["state"],
+        is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
+        status=status["status"],
+        reason=status["reason"],
+        is_healthy=Status(status["status"]) in HEALTHY,
+        lag=status["lag"],
+        partitions=_partitions(offsets, lags.to_pylist(), commits, _recreated(reader, lags, since)),
+        transactions=[transaction for transaction, _ in open_transactions(reader, own)],
+        deleted=_deletion(reader, own, since, events),
+        members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
+        events=sorted(events, key=lambda row: (row["record_offset"], row["event_number"])),
+        series=LagSeries(
+            at=series.at,
+            lag=series.lag,
+            commit_rate_per_s=series.commit_rate_per_s,
+            produce_rate_per_s=series.produce_rate_per_s,
+        ),
+    )
+
+
+_MEMBER: Final = ["group_id", "member_id", "client_id", "client_host"]
+
+
+def _deletion(
+    reader: TableReader, own: list[tuple[str, str, Any]], since: datetime, events: Sequence[Row]
+) -> GroupDeletion | None:
+    """The newest deletion of the group.
+
+    A group known only from its offsets has no event; its tombstone is a record of no group.
+    """
+    columns = ["log_partition", "record_offset", "record_timestamp", "is_tombstone"]
+    found = [row for row in events if row["event"] == EventName.GROUP_DELETED]
+    if not found:
+        of_group = [*own, ("record_type", "in", _GROUP_RECORD_TYPES)]
+        records = reader.read(COORDINATOR_RECORDS.name, columns, of_group).to_pylist()
+        if all(row["is_tombstone"] for row in records):
+            found = [row for row in records if (row["record_timestamp"] or since) >= since]
+    last = max(found, key=lambda row: row["record_offset"], default=None)
+    if last is None:
+        return None
+    return GroupDeletion((last["log_partition"], last["record_offset"]), last["record_timestamp"])
+
+
+_GROUP_RECORD_TYPES: Final = [
+    GROUP_METADATA_TYPE,
+    *(number for number, group in MODERN_GROUPS.items() if group.parts[number] is Part.GROUP),
+]
+
+
+def _deleted() -> Row:
+    return {"status": Status.IDLE.value, "reason": "the group does not exist any more", "lag": None}
+
+
+# --- partitions
+
+
+def _partitions(
+    offsets: Sequence[Row],
+    lags: Sequence[Row],
+    commits: pa.Table,
+    recreated: Mapping[Place, datetime],
+) -> list[PartitionHistory]:
+    of_place: dict[Place, list[Row]] = defaultdict(list)
+    for row in commits.sort_by("record_offset").to_pylist():
+        of_place[row["topic"], row["partition"]].append(row)
+    lag_of = {(row["topic"], row["partition"]): row for row in lags}
+    found = []
+    for row in sorted(offsets, key=lambda row: (row["topic"], row["partition"])):
+        place = row["topic"], row["partition"]
+        if place in lag_of:
+            found.append(_history(row, lag_of[place], of_place[place], recreated.get(place)))
+    return found
+
+
+def _history(
+    offset: Row, lag: Row, commits: Iterable[Row], recreated_at: datetime | None
+) -> PartitionHistory:
+    last = _commit(offset)
+    applied, aborted = [last], []
+    for row in commits:
+        if row["is_tombstone"]:
+            continue
+        commit = _commit(row)
+        if row["outcome"] == Outcome.ABORTED.value and commit.record_offset > last.record_offset:
+            aborted.append(commit)
+        elif row["outcome"] == Outcome.COMMITTED.value:
+            applied.append(commit)
+    applied = sorted(set(applied), key=lambda commit: commit.record_offset)
+    same = 1
+    while same < len(applied) and applied[-same - 1].committed_offset == last.committed_offset:
+        same += 1
+    intervals = [
+        (applied[number].at - applied[number - 1].at).total_seconds() * 1000
+        for number in range(1, len(applied))
+    ]
+    return PartitionHistory(
+        topic=offset["topic"],
+        partition=offset["partition"],
+        **{name: lag[name] for name in ("lag", "log_end_offset", "topic_state", "data_lost")},
+        owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
+        last=last,
+        same=same,
+        same_since=applied[-same],
+        interval_ms=median(intervals) if intervals else None,
+        aborted=len(aborted),
+        first_aborted=aborted[0] if aborted else None,
+        last_aborted=aborted[-1] if aborted else None,
+        recreated_at=recreated_at,
+    )
+
+
+def _commit(row: Row) -> Commit:
+    return Commit(
+        row["log_partition"], row["record_offset"], row["committed_offset"], row["commit_timestamp"]
+    )
+
+
+def _recreated(reader: TableReader, lags: pa.Table, since: datetime) -> dict[Place, datetime]:
+    """The time of the first sample with the present topic id, where samples have several ids."""
+    topics = pc.unique(lags["topic"]).to_pylist()
+    samples = reader.read(
+        LOG_OFFSETS.name,
+        ["topic", "partition", "sampled_at", "topic_id"],
+        [("day", ">=", since.date()), ("sampled_at", ">=", since), ("topic", "in", topics or [""])],
+    )
+    samples = samples.filter(pc.is_valid(samples["topic_id"]))
+    firsts = samples.group_by(["topic", "partition", "topic_id"]).aggregate([("sampled_at", "min")])
+    by_place: dict[Place, list[datetime]] = defaultdict(list)
+    for row in firsts.to_pylist():
+        by_place[row["topic"], row["partition"]].append(row["sampled_at_min"])
+    return {place: max(times) for place, times in by_place.items() if len(times) > 1}
