@@ -1,4 +1,4 @@
-"""Incidents of a group, made by the model of a group coordinator, and their tables."""
+"""A group in front of the model of a group coordinator, and its tables."""
 
 from __future__ import annotations
 

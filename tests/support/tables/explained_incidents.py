@@ -1,24 +1,17 @@
-"""Every incident is explained, without a hint which one it is."""
+"""Incidents of a group: each function lets one happen and ends in the middle of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
-import pytest
+from tests.support.tables.incident import GROUP, PRODUCER, TOPIC, Incident
 
-from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
-from streaming.lag.group_facts import group_facts
-from streaming.tables.reader import TableReader
-from tests.support.tables.model_incidents import GROUP, PRODUCER, TOPIC, Incident
-
-Case = Callable[[], Incident]
+__all__ = ["GROUP", "Incident"]
 
 
-def healthy(**settings: object) -> Incident:
+def healthy(**settings: Any) -> Incident:
     """A group of two members that has kept up for half an hour."""
-    incident = Incident(**settings)  # type: ignore[arg-type]
+    incident = Incident(**settings)
     incident.join("app-a", "app-b")
     incident.run(minutes=30)
     return incident
@@ -225,54 +218,3 @@ def members_read_slower() -> Incident:
     incident.read_per_s = 10.0
     incident.run(minutes=6)
     return incident
-
-
-CASES: list[tuple[Case, Cause]] = [
-    (caught_up, Cause.CAUGHT_UP),
-    (rewound_by_a_consumer, Cause.OFFSET_REWIND),
-    (stuck_without_a_commit, Cause.NO_COMMITS),
-    (rebalances_again_and_again, Cause.REBALANCES),
-    (aborts_every_transaction, Cause.ABORTED_TRANSACTIONS),
-    (never_ends_a_transaction, Cause.OPEN_TRANSACTION),
-    (has_offsets_deleted, Cause.OFFSET_DELETED),
-    (is_deleted, Cause.GROUP_DELETED),
-    (producers_write_ten_times_more, Cause.PRODUCTION_RATE),
-    (one_partition_is_slow, Cause.ONE_PARTITION),
-    (a_member_left, Cause.MEMBERS_LEFT),
-    (a_deploy_replaces_all_members, Cause.DEPLOY),
-    (a_storm_of_deploys, Cause.DEPLOY),
-    (one_record_is_poison, Cause.SAME_OFFSET),
-    (a_transaction_outlives_its_member, Cause.OPEN_TRANSACTION),
-    (all_members_leave, Cause.NO_MEMBERS),
-    (an_admin_resets_to_earliest, Cause.OFFSET_RESET),
-    (the_topic_is_created_again, Cause.TOPIC_RECREATED),
-    (the_topic_is_deleted, Cause.TOPIC_DELETED),
-    (the_offsets_expire, Cause.OFFSET_EXPIRED),
-    (a_partition_has_no_owner, Cause.NO_OWNER),
-    (records_are_deleted_unread, Cause.DATA_LOSS),
-    (members_read_slower, Cause.CONSUMPTION_RATE),
-]
-
-
-def explained(incident: Incident, folder: Path) -> Explanation:
-    """The explanation of the group at the end of an incident."""
-    facts = group_facts(TableReader(incident.tables(folder)), GROUP, at=incident.now)
-    assert facts is not None
-    return explain(facts)
-
-
-@pytest.mark.parametrize(("case", "cause"), CASES, ids=[case.__name__ for case, _ in CASES])
-def test_the_cause_of_an_incident_is_the_first_evidence(
-    tmp_path: Path, case: Case, cause: Cause
-) -> None:
-    found = explained(case(), tmp_path / "tables")
-
-    print(found.headline)  # noqa: T201 - for whoever reads a failure
-    for one in found.evidence:
-        print(f"  {one.cause.value}: {one.text} [{one.record_ids}]")  # noqa: T201
-    assert found.evidence[0].cause is cause
-    assert 1 <= len(found.evidence) <= MOST_EVIDENCE
-    assert all(one.record_ids or one.sql for one in found.evidence if one.cause not in UNCITED)
-
-
-UNCITED = (Cause.CAUGHT_UP, Cause.STATUS)

@@ -1,0 +1,121 @@
+"""The order of evidence, and the time when the lag began to grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.explanation import Onset, explain, lag_onset
+from coordinator_state.insight.group_facts import Commit, GroupFacts, LagSeries, PartitionHistory
+from coordinator_state.insight.transaction_commands import transaction_commands
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
+START = NOW - timedelta(hours=1)
+
+
+def minute(number: float) -> datetime:
+    return START + timedelta(minutes=number)
+
+
+def series(
+    lags: Sequence[float | None], produced: Sequence[float | None] | None = None
+) -> LagSeries:
+    """One point a minute, up to now."""
+    at = [NOW - timedelta(minutes=number) for number in reversed(range(len(lags)))]
+    rates = produced or [10.0] * len(lags)
+    return LagSeries(
+        at=at, lag=lags, commit_rate_per_s=[10.0] * len(lags), produce_rate_per_s=rates
+    )
+
+
+def facts(**changed: Any) -> GroupFacts:
+    """A group that has caught up."""
+    last = Commit(0, 90, 1_000, minute(59))
+    partition = PartitionHistory(
+        **{"topic": "t", "partition": 0, "lag": 0, "log_end_offset": 1_000},
+        **{"topic_state": "present", "data_lost": 0, "owner": ("c", "/h")},
+        **{"last": last, "same_since": last},
+    )
+    well: dict[str, Any] = {
+        **{"group_id": "g", "at": NOW, "since": START, "group_type": "classic"},
+        **{"group_state": "Stable", "is_simple": False, "status": "OK", "reason": "caught up"},
+        **{"is_healthy": True, "lag": 0, "partitions": [partition], "transactions": []},
+        **{"deleted": None, "members": [{"member_id": "m"}], "events": []},
+        "series": series([0.0] * 60),
+    }
+    return GroupFacts(**(well | changed))
+
+
+def rewind(number: float) -> dict[str, Any]:
+    nothing = dict.fromkeys(("member_id", "client_id", "client_host", "producer_id"))
+    return {
+        **{"event": "offset_rewind", "group_id": "g", "group_type": "classic", "member_count": 1},
+        **{"topic": "t", "partition": 0, "offset_before": 100, "offset_after": 5, **nothing},
+        **{"log_partition": 0, "record_offset": 50, "event_number": 0},
+        "record_timestamp": minute(number),
+    }
+
+
+def test_the_lag_began_to_grow_after_the_last_low_point() -> None:
+    assert lag_onset(series([0, 500, 0, 5, 400, 700, 1_000])) == Onset(
+        NOW - timedelta(minutes=3), is_earlier=False
+    )
+
+
+def test_the_lag_may_have_begun_before_the_facts() -> None:
+    first = NOW - timedelta(minutes=2)
+    assert lag_onset(series([None, 900, 1_000, 1_000])) == Onset(first, is_earlier=True)
+
+
+def test_without_a_lag_there_is_no_onset() -> None:
+    assert lag_onset(series([500, 0])) is None
+    assert lag_onset(series([None, None])) is None
+
+
+def test_an_event_from_before_the_lag_is_no_cause_of_it() -> None:
+    lags, produced = [0.0] * 50 + [1_000.0 * n for n in range(10)], [10.0] * 50 + [90.0] * 10
+    behind = {"lag": 9_000, "is_healthy": False, "status": "WARN", "events": [rewind(5)]}
+    found = explain(facts(**behind, series=series(lags, produced)))
+    assert found.behind_since == Onset(minute(51), is_earlier=False)
+    assert [one.cause for one in found.evidence] == [Cause.PRODUCTION_RATE, Cause.OFFSET_REWIND]
+
+
+def test_an_old_event_of_a_group_that_has_caught_up_comes_last() -> None:
+    found = explain(facts(events=[rewind(5)]))
+    assert [one.cause for one in found.evidence] == [Cause.CAUGHT_UP, Cause.OFFSET_REWIND]
+    found = explain(facts(events=[rewind(58)]))
+    assert [one.cause for one in found.evidence] == [Cause.OFFSET_REWIND, Cause.CAUGHT_UP]
+
+
+def test_a_group_without_events_is_said_to_be_fine() -> None:
+    found = explain(facts())
+    assert found.headline == "OK: caught up"
+    (only,) = found.evidence
+    assert only.text == ("caught up, at least since 11:01:00 UTC; nothing unusual in the last hour")
+
+
+def test_a_lag_that_is_as_usual_needs_no_cause() -> None:
+    lags = [50.0, 90.0, 10.0] * 20
+    found = explain(facts(lag=10, series=series(lags)))
+    assert not found.is_behind
+    assert [one.cause for one in found.evidence] == [Cause.CAUGHT_UP]
+
+
+def test_an_unknown_lag_has_the_reason_of_the_status() -> None:
+    unknown = {"status": "UNKNOWN", "is_healthy": False, "reason": "the log was not sampled yet"}
+    found = explain(facts(**unknown, lag=None, partitions=[], series=series([])))
+    assert [(one.cause, one.text) for one in found.evidence] == [
+        (Cause.STATUS, "the log was not sampled yet")
+    ]
+
+
+def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
+    commands = transaction_commands(7, 42, "broker:9092")
+    begin, of = "kafka-transactions.sh --bootstrap-server broker:9092", "--topic __consumer_offsets"
+    assert commands.lines == (
+        f"{begin} describe-producers {of} --partition 7",
+        f"{begin} find-hanging {of} --partition 7",
+        f"{begin} abort {of} --partition 7 --start-offset 42",
+    )

@@ -1,0 +1,88 @@
+"""Every incident is explained, without a hint which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator_state.insight.evidence import Cause
+from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
+from streaming.lag.group_facts import group_facts
+from streaming.tables.reader import TableReader
+from streaming.views.coordinator_tables import CoordinatorTables
+from streaming.views.explanation import explanation_text
+from tests.support.tables import incidents
+from tests.support.tables.explained_incidents import GROUP, Incident
+
+Case = Callable[[], Incident]
+
+CASES: list[tuple[Case, Cause]] = [
+    (incidents.caught_up, Cause.CAUGHT_UP),
+    (incidents.rewound_by_a_consumer, Cause.OFFSET_REWIND),
+    (incidents.stuck_without_a_commit, Cause.NO_COMMITS),
+    (incidents.rebalances_again_and_again, Cause.REBALANCES),
+    (incidents.aborts_every_transaction, Cause.ABORTED_TRANSACTIONS),
+    (incidents.never_ends_a_transaction, Cause.OPEN_TRANSACTION),
+    (incidents.has_offsets_deleted, Cause.OFFSET_DELETED),
+    (incidents.is_deleted, Cause.GROUP_DELETED),
+    (incidents.producers_write_ten_times_more, Cause.PRODUCTION_RATE),
+    (incidents.one_partition_is_slow, Cause.ONE_PARTITION),
+    (incidents.a_member_left, Cause.MEMBERS_LEFT),
+    (incidents.a_deploy_replaces_all_members, Cause.DEPLOY),
+    (incidents.a_storm_of_deploys, Cause.DEPLOY),
+    (incidents.one_record_is_poison, Cause.SAME_OFFSET),
+    (incidents.a_transaction_outlives_its_member, Cause.OPEN_TRANSACTION),
+    (incidents.all_members_leave, Cause.NO_MEMBERS),
+    (incidents.an_admin_resets_to_earliest, Cause.OFFSET_RESET),
+    (incidents.the_topic_is_created_again, Cause.TOPIC_RECREATED),
+    (incidents.the_topic_is_deleted, Cause.TOPIC_DELETED),
+    (incidents.the_offsets_expire, Cause.OFFSET_EXPIRED),
+    (incidents.a_partition_has_no_owner, Cause.NO_OWNER),
+    (incidents.records_are_deleted_unread, Cause.DATA_LOSS),
+    (incidents.members_read_slower, Cause.CONSUMPTION_RATE),
+]
+
+
+def explained(incident: Incident, folder: Path) -> Explanation:
+    """The explanation of the group at the end of an incident."""
+    facts = group_facts(TableReader(incident.tables(folder)), GROUP, at=incident.now)
+    assert facts is not None
+    return explain(facts)
+
+
+@pytest.mark.parametrize(("case", "cause"), CASES, ids=[case.__name__ for case, _ in CASES])
+def test_the_cause_of_an_incident_is_the_first_evidence(
+    tmp_path: Path, case: Case, cause: Cause
+) -> None:
+    found = explained(case(), tmp_path / "tables")
+
+    assert found.evidence[0].cause is cause, explanation_text(found)
+    assert 1 <= len(found.evidence) <= MOST_EVIDENCE
+    tables = CoordinatorTables(tmp_path / "tables")
+    for one in found.evidence:
+        assert one.record_ids or one.sql or one.cause is Cause.CAUGHT_UP
+        assert set(one.record_ids) <= record_ids(tables)
+        assert one.sql is None or len(tables.sql(one.sql)), one.sql
+
+
+def record_ids(tables: CoordinatorTables) -> set[tuple[int, int]]:
+    """The log partition and record offset of every record that the tables know."""
+    found = (tables.history(), tables.pending_offsets(), tables.events(), tables.records())
+    return {
+        (row["log_partition"], row["record_offset"])
+        for rows in found
+        for row in rows.arrow.to_pylist()
+    }
+
+
+def test_a_pending_status_names_the_client_after_its_member_has_left(tmp_path: Path) -> None:
+    found = explained(incidents.a_transaction_outlives_its_member(), tmp_path / "tables")
+    assert found.status == "PENDING"
+    assert "producer 7 (client app-" in found.reason
+
+
+def test_an_unknown_group_has_no_facts(tmp_path: Path) -> None:
+    tables = TableReader(incidents.caught_up().tables(tmp_path / "tables"))
+    assert group_facts(tables, "order-app") is None
