@@ -27,7 +27,7 @@ HISTORIES: Final[Mapping[str, HistoryTable]] = {
 """The views with these options, and their tables."""
 DEFAULT_LIMIT: Final = 100
 _MAX_FOLDED: Final = 100_000
-"""How many of the newest events a summary covers."""
+"""How many events a summary covers."""
 _FOLDED_COLUMNS: Final = ("first", "last", "count", "group_id", "event", "details")
 _OPTIONS: Final = (
     option(
@@ -131,26 +131,22 @@ def folded_rows(
     """The summary of events, and its columns; notes on stderr count the missing rows."""
     import pyarrow as pa
 
-    from coordinator_state.insight.event_digest import folded_events
-    from streaming.views.history import history
-    from streaming.views.member_labels import member_labels
+    from streaming.views.event_summary import event_summary
 
-    found = history(
+    summary = event_summary(
         reader,
-        "group_events",
         group=group,
         events=options.events,
         since=options.since,
         until=options.until,
-        limit=_MAX_FOLDED,
+        most=_MAX_FOLDED,
     )
-    if found.more:
+    if summary.more:
         write_note(
-            f"the summary covers the newest {_MAX_FOLDED:,} events and not {found.more:,} older "
-            "ones: select less with --since, --until, --group or --event"
+            f"{summary.more:,} older events are not in the summary: select less with --since, "
+            "--until, --group or --event"
         )
-    events = found.rows.to_pylist()
-    folded = folded_events(events, member_labels(reader, events))
+    folded = summary.rows
     shown = folded[: options.most]
     if len(folded) > len(shown):
         write_note(f"{len(folded) - len(shown):,} minor rows are not shown: --limit 0 shows all")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from flask import g, render_template
+import pyarrow.compute as pc
+from flask import g, render_template, request
 
+from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.moments import moment_of
 from streaming.dashboard.page_snapshot import PageSnapshot
 
 _MOST = 500
 _DEFAULT_SPAN = timedelta(minutes=20)
+
+
+class _Heaviest(NamedTuple):
+    """The rows of a table that matter most, and the number of the others."""
+
+    rows: Sequence[Mapping[str, Any]]
+    more: int
 
 
 def page() -> str:
@@ -21,15 +30,17 @@ def page() -> str:
     since: PageSnapshot = g.cluster.snapshot(moment_of("since") or _default_since(until))
     if since.at > until.at:
         since, until = until, since
+    group_id = request.args.get("group") or None
     return render_template(
         "changes.html",
         snapshot=until,
         since=since,
         until=until,
-        groups=_groups(since, until),
-        moved=_moved(since, until),
-        events=_events(since, until),
-        most=_MOST,
+        group=group_id,
+        groups=_groups(since, until, group_id),
+        moved=_moved(since, until, group_id),
+        events=events_page(until, group=group_id, since=since.at, until=until.at),
+        event_names=EVENT_NAMES,
     )
 
 
@@ -39,15 +50,20 @@ def _default_since(until: PageSnapshot) -> datetime:
     return max(since, until.reader.begins_at)
 
 
-def _groups(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
-    """Groups whose status, state, or number of members or partitions changed."""
+def _groups(since: PageSnapshot, until: PageSnapshot, group_id: str | None) -> _Heaviest:
+    """Groups whose status, state, or number of members or partitions changed, worst first."""
     before, after = _by_group(since), _by_group(until)
     found = []
-    for group_id in sorted(before.keys() | after.keys()):
-        was, became = before.get(group_id), after.get(group_id)
-        if was is None or became is None or _state(was) != _state(became):
-            found.append({"group_id": group_id, "before": was, "after": became})
-    return found[:_MOST]
+    for name in before.keys() | after.keys() if group_id is None else [group_id]:
+        was, became = before.get(name), after.get(name)
+        if (was or became) and (was is None or became is None or _state(was) != _state(became)):
+            found.append({"group_id": name, "before": was, "after": became})
+    found.sort(key=lambda row: (-_worst(row), row["group_id"]))
+    return _Heaviest(found[:_MOST], max(len(found) - _MOST, 0))
+
+
+def _worst(row: Mapping[str, Any]) -> int:
+    return max(side["rank"] for side in (row["before"], row["after"]) if side is not None)
 
 
 def _by_group(snapshot: PageSnapshot) -> Mapping[str, Mapping[str, Any]]:
@@ -58,9 +74,9 @@ def _state(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["status"], row["group_state"], row["members"], row["partitions"]
 
 
-def _moved(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
+def _moved(since: PageSnapshot, until: PageSnapshot, group_id: str | None) -> _Heaviest:
     """Changes of the committed offsets per group and topic; groups that went back come first."""
-    before, after = _offsets(since), _offsets(until)
+    before, after = _offsets(since, group_id), _offsets(until, group_id)
     totals: dict[tuple[str, str], dict[str, Any]] = {}
     for key in before.keys() | after.keys():
         was, became = before.get(key), after.get(key)
@@ -74,28 +90,17 @@ def _moved(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
                 of["forward" if became > was else "back"] += abs(became - was)
     rows = [{"group_id": group, "topic": topic, **of} for (group, topic), of in totals.items()]
     rows.sort(key=lambda row: (-row["back"], -row["removed"], row["group_id"], row["topic"]))
-    return rows[:_MOST]
+    return _Heaviest(rows[:_MOST], max(len(rows) - _MOST, 0))
 
 
-def _offsets(snapshot: PageSnapshot) -> dict[tuple[str, str, int], int]:
+def _offsets(snapshot: PageSnapshot, group_id: str | None) -> dict[tuple[str, str, int], int]:
+    lags = snapshot.lags
+    if group_id is not None:
+        lags = lags.filter(pc.field("group_id") == group_id)
     columns = [
-        snapshot.lags[name].to_pylist()
-        for name in ("group_id", "topic", "partition", "committed_offset")
+        lags[name].to_pylist() for name in ("group_id", "topic", "partition", "committed_offset")
     ]
     return {(group, topic, at): offset for group, topic, at, offset in zip(*columns, strict=True)}
-
-
-def _events(since: PageSnapshot, until: PageSnapshot) -> list[dict[str, Any]]:
-    rows = until.reader.read(
-        "group_events",
-        filters=[
-            *(("day", ">=", since.at.date()), ("day", "<=", until.at.date())),
-            *(("record_timestamp", ">", since.at), ("record_timestamp", "<=", until.at)),
-        ],
-    )
-    rows = rows.sort_by([("record_timestamp", "descending"), ("record_offset", "descending")])
-    found: list[dict[str, Any]] = rows.slice(0, _MOST).to_pylist()
-    return found
 
 
 PAGES = (("changes", "changes", page),)

@@ -11,6 +11,7 @@ from typing import Any
 from flask import abort, g, jsonify, render_template, request
 from werkzeug.wrappers import Response
 
+from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import rows_page
@@ -18,6 +19,7 @@ from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
 from streaming.tables.reader import TableReader
 from streaming.views.explanation import explained
+from streaming.views.member_labels import member_labels
 
 SPANS = {
     "15m": timedelta(minutes=15),
@@ -41,10 +43,11 @@ def page() -> str:
     group_id = request.args.get("group", "")
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     found = next((row for row in snapshot.group_rows if row["group_id"] == group_id), None)
-    events = _events(snapshot, group_id)
-    if found is None and not events:
+    events = events_page(snapshot, group=group_id, until=g.at, is_ranked=False)
+    if found is None and not (events.page.rows or events.names):
         abort(404, f"Group {group_id!r} does not exist at this moment and has no events.")
     details = snapshot.reader.own("groups", _GROUP_COLUMNS, [group_id]).to_pylist()
+    members = snapshot.reader.own("group_members", _MEMBER_COLUMNS, [group_id]).to_pylist()
     return render_template(
         "group.html",
         snapshot=snapshot,
@@ -52,7 +55,8 @@ def page() -> str:
         group=found,
         details=details[0] if details else None,
         explanation=explained(snapshot.reader, group_id, at=snapshot.at),
-        members=snapshot.reader.own("group_members", _MEMBER_COLUMNS, [group_id]).to_pylist(),
+        members=members,
+        labels={**member_labels(snapshot.reader, members), **events.labels},
         partitions=rows_page(
             snapshot.partitions_of(group_id),
             request.args,
@@ -61,8 +65,8 @@ def page() -> str:
             searched="topic",
             page_rows=200,
         ),
-        events=events[:_MAX_EVENTS],
-        more_events=max(len(events) - _MAX_EVENTS, 0),
+        events=events,
+        event_names=EVENT_NAMES,
         span=_span(),
         spans=SPANS,
     )
@@ -80,7 +84,6 @@ _MEMBER_COLUMNS = [
     *("member_id", "group_instance_id", "client_id", "client_host", "member_epoch"),
     *("member_state", "subscribed_topics", "assignment", "tasks"),
 ]
-_MAX_EVENTS = 200
 
 
 def chart() -> Response:
@@ -145,23 +148,6 @@ def _changes(
 def _status_json(found: _GroupStatus) -> dict[str, Any]:
     known = {"at": found.at.timestamp(), "status": found.status, "reason": found.reason}
     return known | {"level": "none" if found.status is None else level(found.status)}
-
-
-def _events(snapshot: PageSnapshot, group_id: str) -> list[dict[str, Any]]:
-    """The events of a group, newest first."""
-    until = snapshot.at
-    found: list[dict[str, Any]] = snapshot.reader.read(
-        "group_events", filters=[("group_id", "=", group_id)]
-    ).to_pylist()
-    found = [row for row in found if (row["record_timestamp"] or until) <= until]
-    found.sort(
-        key=lambda row: (
-            row["record_timestamp"] or until,
-            *(row["record_offset"], row["event_number"]),
-        ),
-        reverse=True,
-    )
-    return found
 
 
 def _span() -> str:

@@ -27,6 +27,7 @@ from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import (
     GROUPS,
     HOSTILE,
+    MEMBER,
     REWOUND,
     DashboardTables,
     create_dashboard_tables,
@@ -127,7 +128,7 @@ def test_an_incident_from_the_overview_to_its_cause(
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
     event = page.locator("section[aria-labelledby=events] tbody tr").first
     expect(event).to_contain_text("from 990 to 100")
-    expect(event).to_contain_text(f"by {printable(HOSTILE)} at /10.0.0.1")
+    expect(event).to_contain_text(f"by {printable(MEMBER)} at /10.0.0.1")
     expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
     expect(page.locator(".strip li").last).to_have_attribute("data-level", "bad")
     page.get_by_text("Status changes").click()

@@ -10,6 +10,7 @@ from tests.support.tables.tables_folder import Row, apply_micro_batch, create_ta
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&?#/%2e\x1b[31m\u202e'
 REWOUND = "payments"
+MEMBER = f"{HOSTILE}-1"
 GROUPS = 120
 
 
@@ -71,7 +72,7 @@ def set_back(folder: str, committed: int) -> None:
                 **{"group_id": REWOUND, "event": "offset_rewind", "record_offset": 39},
                 **{"record_timestamp": now, "event_number": 0, "day": now.date()},
                 **{"topic": HOSTILE, "partition": 0, "offset_before": 990, "offset_after": 100},
-                **{"client_id": HOSTILE, "client_host": "/10.0.0.1"},
+                **{"member_id": MEMBER, "client_id": HOSTILE, "client_host": "/10.0.0.1"},
             }
         ]
         if is_rewound
@@ -107,7 +108,7 @@ def _offset(group_id: str, committed_offset: int, moment: datetime, partition: i
 
 def _member(group_id: str) -> Row:
     return {
-        **{"group_id": group_id, "member_id": f"{HOSTILE}-1", "client_id": HOSTILE},
+        **{"group_id": group_id, "member_id": MEMBER, "client_id": HOSTILE},
         **{"client_host": "/10.0.0.1", "subscribed_topics": [HOSTILE]},
         "assignment": [
             {"topic": HOSTILE, "topic_id": None, "partition": partition} for partition in (0, 1)

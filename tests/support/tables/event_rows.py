@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from coordinator_state.apply.rows import EVENT_SCHEMA
+from streaming.tables.schemas import GROUP_EVENTS
 
 BEGIN = datetime(2026, 11, 21, 6, 56, tzinfo=timezone.utc)
 
@@ -14,7 +14,7 @@ def event_row(event: str, at_s: float | None = 0, **fields: Any) -> dict[str, An
     """An event of the group `g`, `at_s` seconds after `BEGIN`; in the log after earlier ones."""
     timestamp = None if at_s is None else BEGIN + timedelta(seconds=at_s)
     row = {
-        **dict.fromkeys(EVENT_SCHEMA.names),
+        **dict.fromkeys(GROUP_EVENTS.schema.names),
         **{"log_partition": 0, "record_offset": int((at_s or 0) * 1000), "event_number": 0},
         **{"record_timestamp": timestamp, "day": None if timestamp is None else timestamp.date()},
         **{"event": event, "group_id": "g", "group_type": "classic"},

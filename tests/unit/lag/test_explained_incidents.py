@@ -13,7 +13,7 @@ from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explanation_text
-from tests.support.tables import incidents
+from tests.support.tables import explained_incidents as incidents
 from tests.support.tables.explained_incidents import GROUP, Incident
 
 Case = Callable[[], Incident]

@@ -1,0 +1,76 @@
+"""Summaries of events: equal ones folded, those that matter first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator_state.insight.event_digest import BY_WEIGHT, FoldedEvents, folded_events
+from coordinator_state.insight.event_text import Labels
+from coordinator_state.insight.group_events import EventName
+from streaming.tables.reader import TableReader
+from streaming.views.history import Moment, history
+from streaming.views.member_labels import member_labels
+
+MAX_EVENTS: Final = 20_000
+"""How many events a summary covers: folding this many takes about a second."""
+_REST: Final = BY_WEIGHT.index(EventName.GROUP_EMPTIED)
+_TIERS: Final = (BY_WEIGHT[:2], BY_WEIGHT[2:_REST], BY_WEIGHT[_REST:])
+"""Rewinds and resets; deletions, expiries and hung transactions; all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSummary:
+    """Folded events; `more` is the number of events that are in no row.
+
+    `labels` are those of the members in the events and of the current members of their groups.
+    """
+
+    rows: Sequence[FoldedEvents]
+    more: int
+    labels: Labels
+
+
+def event_summary(
+    reader: TableReader,
+    *,
+    group: str | None = None,
+    events: Collection[str] = (),
+    since: Moment | None = None,
+    until: Moment | None = None,
+    is_folded: bool = True,
+    most: int = MAX_EVENTS,
+) -> EventSummary:
+    """Summarize the events that these arguments of `history` select.
+
+    Of more than `most` events, the newest of each weight are taken, so that no number of lighter
+    events hides a rewind. If `is_folded` is False, each event is a row, newest first.
+
+    Raises:
+        ConfigurationError: a text is not a time, or a name is not an event.
+    """
+    selection: dict[str, Any] = {"group": group, "since": since, "until": until}
+    found = history(reader, "group_events", events=events, limit=most, **selection)
+    rows, more = found.rows.to_pylist(), found.more
+    if more:
+        tiers = [[name for name in tier if not events or name in events] for tier in _TIERS]
+        parts = [
+            history(reader, "group_events", events=tier, limit=most // len(_TIERS), **selection)
+            for tier in tiers
+            if tier
+        ]
+        more += len(rows) - sum(part.rows.num_rows for part in parts)
+        rows = [row for part in parts for row in part.rows.to_pylist()]
+    labels = member_labels(reader, rows)
+    if is_folded:
+        return EventSummary(folded_events(rows, labels), more, labels)
+    one_each = [one for row in rows for one in folded_events([row], labels)]
+    return EventSummary(sorted(one_each, key=newest_first), more, labels)
+
+
+def newest_first(found: FoldedEvents) -> tuple[float, int, int]:
+    """The order of time, for `sorted`."""
+    last = found.rows[-1]
+    newest = 0.0 if found.last_at is None else found.last_at.timestamp()
+    return -newest, -last["record_offset"], -last["event_number"]
