@@ -51,17 +51,17 @@ def event_summary(
         ConfigurationError: a text is not a time, or a name is not an event.
     """
     selection: dict[str, Any] = {"group": group, "since": since, "until": until}
-    found = history(reader, "group_events", events=events, limit=most, **selection)
-    rows, more = found.rows.to_pylist(), found.more
-    if more:
+    parts = [history(reader, "group_events", events=events, limit=most, **selection)]
+    total = parts[0].rows.num_rows + parts[0].more
+    if parts[0].more:
         tiers = [[name for name in tier if not events or name in events] for tier in _TIERS]
         parts = [
             history(reader, "group_events", events=tier, limit=most // len(_TIERS), **selection)
             for tier in tiers
             if tier
         ]
-        more += len(rows) - sum(part.rows.num_rows for part in parts)
-        rows = [row for part in parts for row in part.rows.to_pylist()]
+    rows = [row for part in parts for row in part.rows.to_pylist()]
+    more = total - len(rows)
     labels = member_labels(reader, rows)
     if is_folded:
         return EventSummary(folded_events(rows, labels), more, labels)
