@@ -19,11 +19,15 @@ class AlertKey(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The condition of a rule holds for a key, or its result is unknown (`reason` is None)."""
+    """The condition of a rule holds for a key, or its result is unknown (`reason` is None).
+
+    `group_status` is the status of the subject: of a group, or of it in a topic or partition.
+    """
 
     key: AlertKey
     reason: str | None
     value: float | None = None
+    group_status: str | None = None
 
 
 class AlertState(str, Enum):
@@ -32,6 +36,18 @@ class AlertState(str, Enum):
     PENDING = "pending"
     FIRING = "firing"
     RESOLVED = "resolved"
+
+
+class NoticeKind(str, Enum):
+    """Why a sink gets a notice.
+
+    NEW: of a state that it does not know. UPDATE: the status of the subject changed. REPEAT: the
+    alert still fires.
+    """
+
+    NEW = "new"
+    UPDATE = "update"
+    REPEAT = "repeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alert; `value` and `reason` are from its last change of state."""
+    """An alert; `value` and `reason` are from the last evaluation in which its condition held.
+
+    `group_status` is the status of its subject then, since `status_since`, and `previous_status`
+    the one before it. A resolved alert has none, and its `reason` names the current state.
+    """
 
     key: AlertKey
     severity: str
@@ -57,6 +77,9 @@ class Alert:
     reason: str = ""
     muted_by: str | None = None
     sent: tuple[Sent, ...] = ()
+    group_status: str | None = None
+    previous_status: str | None = None
+    status_since: datetime | None = None
 
     @property
     def rule(self) -> str:
@@ -78,6 +101,11 @@ class Alert:
     def is_sent_as_firing(self) -> bool:
         """Whether a sink accepted a firing notice and has not accepted a resolved one since."""
         return any(sent.state is AlertState.FIRING for sent in self.sent)
+
+    @property
+    def change(self) -> str:
+        """The change of the subject's status while the alert fires; empty without one."""
+        return "" if self.previous_status is None else f"was {self.previous_status}"
 
     def after_sending(self, sink: str, at: datetime) -> Alert:
         """The alert after a sink accepted a notice of its current state."""

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming.alerts.alert import Alert, AlertKey, Finding
+from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding, NoticeKind
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.alerts_table import clean_up_alerts, open_alerts, read_alerts, write_alerts
 from streaming.alerts.delivery import DeliveryError, TransientDeliveryError
@@ -142,6 +142,7 @@ class AlertRun:
         """Evaluate all rules over one snapshot and update the alerts."""
         now = datetime.now(timezone.utc)
         findings: dict[str, Sequence[Finding] | None] = {}
+        facts: Facts | None = None
         unreadable: list[str] = []
         self._can_be_opened = False
         with self._logging_failures("tables", unreadable):
@@ -154,7 +155,14 @@ class AlertRun:
         findings[key.rule] = [
             Finding(key, f"the tables cannot be read: {why}") for why in unreadable[:1]
         ]
-        self._update(next_alerts(self.alerts, findings, self.rules, now))
+
+        def state_of(key: AlertKey) -> str | None:
+            found = None
+            with self._logging_failures("states of resolved alerts"):
+                found = None if facts is None else facts.state_of(key)
+            return found
+
+        self._update(next_alerts(self.alerts, findings, self.rules, now, state_of))
 
     def _findings(self, facts: Facts, unreadable: list[str]) -> dict[str, Sequence[Finding] | None]:
         """The findings by rule; appends to `unreadable` why a table cannot be read."""
@@ -175,8 +183,11 @@ class AlertRun:
         return found
 
     def _update(self, alerts: dict[AlertKey, Alert]) -> None:
-        """Keep the alerts in memory and write changes; retries a failed write on the next call."""
-        self._is_unwritten |= alerts != self.alerts
+        """Keep the alerts in memory and write changes; retries a failed write on the next call.
+
+        New values alone, while the status stays, are not worth a write: they change in each round.
+        """
+        self._is_unwritten |= _without_values(alerts) != _without_values(self.alerts)
         self.alerts = alerts
         if not (self._is_unwritten and self._may_write):
             return
@@ -213,7 +224,8 @@ class AlertRun:
             for notice in job.result():
                 alerts[notice.alert.key] = alerts[notice.alert.key].after_sending(name, now)
                 # A keep-alive repeat is not worth a write: after a restart it is sent early.
-                must_write |= not (notice.is_repeat and self.rules.sinks[name].is_kept_alive)
+                is_repeat = notice.kind is NoticeKind.REPEAT
+                must_write |= not (is_repeat and self.rules.sinks[name].is_kept_alive)
         if must_write:
             self._update(alerts)
         else:
@@ -229,17 +241,18 @@ class AlertRun:
                 self._writer.epoch.require_current(ALERTS)
 
     def _notices(self, now: datetime) -> Mapping[str, list[Notice]]:
-        """The due notices by sink."""
+        """The due notices by sink, firing ones first: a group may leave one rule for another."""
         found: dict[str, list[Notice]] = {name: [] for name in self.rules.sinks}
         notes = {rule.name: rule.note for rule in self.rules.all}
-        for alert in self.alerts.values():
-            for name, is_repeat in due(alert, self.rules, now).items():
+        alerts = self.alerts.values()
+        for alert in sorted(alerts, key=lambda one: one.state is AlertState.RESOLVED):
+            for name, kind in due(alert, self.rules, now).items():
                 found[name].append(
                     Notice(
                         alert=alert,
                         cluster_id=self._cluster_id,
                         note=notes.get(alert.rule, ""),
-                        is_repeat=is_repeat,
+                        kind=kind,
                     )
                 )
         return found
@@ -328,3 +341,10 @@ def _mtime_ns(path: str) -> int:
         return Path(path).stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _without_values(alerts: Alerts) -> dict[AlertKey, Alert]:
+    return {
+        key: alert if alert.state is AlertState.RESOLVED else replace(alert, value=None, reason="")
+        for key, alert in alerts.items()
+    }

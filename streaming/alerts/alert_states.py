@@ -6,16 +6,27 @@ this to evaluate rules over past versions of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Finding
-from streaming.alerts.rules import AlertRules, AnyRule, Inhibition, fits
+from streaming.alerts.alert import (
+    Alert,
+    AlertKey,
+    Alerts,
+    AlertState,
+    Finding,
+    NoticeKind,
+    Sent,
+)
+from streaming.alerts.rules import AlertRules, AnyRule, Inhibition, Rule, fits
 
 KEPT_RESOLVED = timedelta(days=1)
 KEPT_UNSENT = timedelta(days=7)
 """Time to keep a resolved alert while a sink has not accepted the resolved notice."""
+UPDATE_AFTER = timedelta(minutes=1)
+"""The minimum time between a notice and an update: a status may change back and forth."""
+_NO_LONGER = "the condition no longer holds"
 
 
 def next_alerts(
@@ -23,6 +34,7 @@ def next_alerts(
     findings: Mapping[str, Sequence[Finding] | None],
     rules: AlertRules,
     now: datetime,
+    state_of: Callable[[AlertKey], str | None] = lambda _key: None,
 ) -> dict[AlertKey, Alert]:
     """The alerts after one evaluation of the rules.
 
@@ -32,6 +44,7 @@ def next_alerts(
             do not change.
         rules: the current rules.
         now: the time of the evaluation.
+        state_of: the current state of an alert's subject, for the reason of a resolved alert.
     """
     found: dict[AlertKey, Alert] = {}
     by_rule: dict[str, list[Alert]] = {}
@@ -42,7 +55,7 @@ def next_alerts(
         if rule_findings is None:
             found |= {alert.key: alert for alert in known}
         else:
-            found |= _rule_alerts(rule, known, rule_findings, now)
+            found |= _rule_alerts(rule, known, rule_findings, now, state_of)
     for alert in (alert for without_rule in by_rule.values() for alert in without_rule):
         resolved = _resolved(alert, now, "the rule was removed")
         if resolved is not None:
@@ -52,8 +65,8 @@ def next_alerts(
     return {alert.key: alert for alert in updated if not _is_expired(alert, now)}
 
 
-def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
-    """The sinks that need a notice of an alert now, and whether that notice is a repeat."""
+def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, NoticeKind]:
+    """The sinks that need a notice of an alert now, and why."""
     found = {}
     last = {sent.sink: sent for sent in alert.sent}
     rule = next((rule for rule in rules.all if rule.name == alert.rule), None)
@@ -62,7 +75,7 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
         is_known = before is not None and before.state is AlertState.FIRING
         if alert.state is AlertState.RESOLVED:
             if is_known:
-                found[name] = False
+                found[name] = NoticeKind.NEW
         elif alert.state is AlertState.FIRING and rule is not None:
             is_muted = alert.muted_by is not None
             if is_muted and not (is_known and sink.is_kept_alive):
@@ -71,14 +84,27 @@ def due(alert: Alert, rules: AlertRules, now: datetime) -> dict[str, bool]:
             if name not in rules.sinks_of(rule):
                 continue
             if before is None or not is_known:
-                found[name] = False
+                found[name] = NoticeKind.NEW
+            elif _is_changed(alert, rule, before) and now - before.sent_at >= UPDATE_AFTER:
+                found[name] = NoticeKind.UPDATE
             elif repeat is not None and now - before.sent_at >= repeat:
-                found[name] = True
+                found[name] = NoticeKind.REPEAT
     return found
 
 
+def _is_changed(alert: Alert, rule: AnyRule, before: Sent) -> bool:
+    """Whether a rule with `status` has an alert whose status changed since a notice."""
+    if not isinstance(rule, Rule) or rule.status is None or alert.previous_status is None:
+        return False
+    return alert.status_since is not None and before.sent_at < alert.status_since
+
+
 def _rule_alerts(
-    rule: AnyRule, known: Collection[Alert], findings: Iterable[Finding], now: datetime
+    rule: AnyRule,
+    known: Collection[Alert],
+    findings: Iterable[Finding],
+    now: datetime,
+    state_of: Callable[[AlertKey], str | None],
 ) -> dict[AlertKey, Alert]:
     before = {alert.key: alert for alert in known}
     found: dict[AlertKey, Alert] = {}
@@ -90,7 +116,9 @@ def _rule_alerts(
         else:
             found[finding.key] = _holding(rule, alert, finding, now)
     for alert in before.values():
-        resolved = _resolved(alert, now, "the condition no longer holds")
+        is_ending = alert.state is AlertState.FIRING or alert.is_sent_as_firing
+        state = state_of(alert.key) if is_ending else None
+        resolved = _resolved(alert, now, state or _NO_LONGER)
         if resolved is not None:
             found[resolved.key] = resolved
     return found
@@ -98,8 +126,7 @@ def _rule_alerts(
 
 def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime) -> Alert:
     """The pending or firing alert of a condition that holds now."""
-    is_new = alert is None or alert.state is AlertState.RESOLVED
-    if alert is None or is_new:
+    if alert is None or alert.state is AlertState.RESOLVED:
         alert = Alert(
             key=finding.key,
             severity=rule.severity,
@@ -107,19 +134,16 @@ def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime
             since=now,
             sent=() if alert is None else alert.sent,
         )
-    if alert.state is AlertState.FIRING:
-        return replace(alert, severity=rule.severity)
-    has_held = now - alert.since >= rule.hold
-    if not has_held and not is_new:
-        return alert
-    return replace(
-        alert,
-        state=AlertState.FIRING if has_held else AlertState.PENDING,
-        fired_at=now if has_held else None,
-        severity=rule.severity,
-        value=finding.value,
-        reason=finding.reason or "",
-    )
+    if alert.state is AlertState.PENDING and now - alert.since >= rule.hold:
+        alert = replace(alert, state=AlertState.FIRING, fired_at=now)
+    if alert.group_status != finding.group_status:
+        alert = replace(
+            alert,
+            group_status=finding.group_status,
+            previous_status=alert.group_status,
+            status_since=now,
+        )
+    return replace(alert, severity=rule.severity, value=finding.value, reason=finding.reason or "")
 
 
 def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
@@ -131,7 +155,15 @@ def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
     elif alert.state is AlertState.RESOLVED:
         return alert
     return replace(
-        alert, state=AlertState.RESOLVED, resolved_at=now, muted_by=None, value=None, reason=reason
+        alert,
+        state=AlertState.RESOLVED,
+        resolved_at=now,
+        muted_by=None,
+        value=None,
+        reason=reason,
+        group_status=None,
+        previous_status=None,
+        status_since=None,
     )
 
 

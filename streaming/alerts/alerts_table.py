@@ -12,6 +12,7 @@ from streaming.alerts.alert import Alert, AlertKey, Alerts, AlertState, Sent
 from streaming.tables.creation import create_table
 from streaming.tables.damage import cut_damaged_log
 from streaming.tables.maintenance import clean_log
+from streaming.tables.migration import add_columns_of
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import ALERTS
 from streaming.tables.writer import Writer
@@ -44,7 +45,10 @@ def open_alerts(tables: str) -> Writer:
         ALERTS,
         {"delta.logRetentionDuration": kept, "delta.deletedFileRetentionDuration": kept},
     )
-    return Writer.of(WriterEpoch.take(tables, "alert run", ALERTS))
+    epoch = WriterEpoch.take(tables, "alert run", ALERTS)
+    # An earlier release may have created it.
+    add_columns_of(epoch, ALERTS)
+    return Writer.of(epoch)
 
 
 def write_alerts(writer: Writer, alerts: Alerts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
-from streaming.alerts.rules import EVERY, Rule, TablesStale, fits
+from streaming.alerts.rules import EVERY, Rule, TablesStale, TablesUnreadable, fits
 from streaming.alerts.sql import alert_rows
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import tables_known_until
@@ -34,6 +34,7 @@ class Facts:
     def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
         self.snapshot = Snapshot(reader, at=at, status_rules=status_rules)
         self._status_rules = status_rules
+        self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 
     def findings(self, rule: Rule) -> list[Finding]:
         """The keys for which a rule's condition holds, and those for which it is unknown.
@@ -51,7 +52,28 @@ class Facts:
         verdict = fresh.verdict(self._status_rules)
         if verdict is not None:
             return [Finding(key, verdict.reason, fresh.age_ms)]
-        return [] if fresh.notice(self._status_rules) is None else [Finding(key, None)]
+        if fresh.notice(self._status_rules) is not None:
+            return [Finding(key, None)]
+        self._tables_states[key] = f"the tables were written {time_text(fresh.age_ms)} ago"
+        return []
+
+    def state_of(self, key: AlertKey) -> str | None:
+        """The current state of an alert's subject; None if it is no group and not the tables."""
+        if key.group_id is None:
+            return self._tables_states.get(key)
+        if key.topic is None:
+            rows = [row] if (row := self._judged.get(key.group_id)) else []
+        else:
+            rows = [
+                row
+                for row in self.snapshot.partitions
+                if (row["group_id"], row["topic"]) == (key.group_id, key.topic)
+                and key.partition in (None, row["partition"])
+            ]
+        if not rows:
+            return "the group has no such offset now" if key.topic else "the group is deleted"
+        worst = _worst(rows)
+        return f"now {worst['status']}: {worst['reason']}"
 
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
         wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
@@ -62,15 +84,15 @@ class Facts:
                 fitting[at] = fits(rule.groups, at[0]) and fits(rule.topics, at[1])
             if fitting[at]:
                 wanted[tuple(row[name] for name in rule.key)].append(row)
-        judged = {}
+        judged: Mapping[str, Row] = {}
         if rule.by == "group" and rule.topics == EVERY:
             # A group has its own status, even if it has no committed offsets.
-            judged = {row["group_id"]: row for row in self.snapshot.groups}
+            judged = self._judged
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
         for key, rows in wanted.items():
-            verdict = judged.get(key[0]) or max(rows, key=lambda row: Status(row["status"]).rank)
+            verdict = judged.get(key[0]) or _worst(rows)
             found = _finding(rule, AlertKey(rule.name, *key), rows, verdict)
             if found is not None:
                 yield found
@@ -83,11 +105,16 @@ class Facts:
             moment = pc.max(self.snapshot.reader.read(LOAD_PROGRESS.name)["updated_at"]).as_py()
             template = "were last written {} ago, and the log has not been sampled since"
         behind_ms = 0.0 if moment is None else (self.snapshot.at - moment).total_seconds() * 1000
+        state = f"the tables {template.format(time_text(behind_ms))}"
+        self._tables_states[key] = state
         if moment is not None and limit.holds(behind_ms):
-            reason = f"the tables {template.format(time_text(behind_ms))} ({limit.text})"
-            yield Finding(key, reason, behind_ms)
+            yield Finding(key, f"{state} ({limit.text})", behind_ms)
         elif moment is None or known["known_until"].null_count:
             yield Finding(key, None)
+
+    @cached_property
+    def _judged(self) -> Mapping[str, Row]:
+        return {row["group_id"]: row for row in self.snapshot.groups}
 
     @cached_property
     def _known_until(self) -> pa.Table:
@@ -128,7 +155,12 @@ def _finding(rule: Rule, key: AlertKey, rows: Sequence[Row], verdict: Row) -> Fi
         return None
     if None in answers:
         return Finding(key, None)
-    return Finding(key, "; ".join(reasons), values[0] if values else _total("lag", rows))
+    value = values[0] if values else _total("lag", rows)
+    return Finding(key, "; ".join(reasons), value, verdict["status"])
+
+
+def _worst(rows: Iterable[Row]) -> Row:
+    return max(rows, key=lambda row: Status(row["status"]).rank)
 
 
 def _has_status(wanted: Sequence[Status], status: Status, rows: Sequence[Row]) -> bool | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streaming.alerts.alert import Alert
+from streaming.alerts.alert import Alert, NoticeKind
 
 MOST_LINES: Final = 20
 _LONGEST_LINE: Final = 1_000
@@ -21,7 +21,7 @@ class Notice:
     alert: Alert
     cluster_id: str
     note: str
-    is_repeat: bool
+    kind: NoticeKind
 
     @property
     def alert_id(self) -> str:
@@ -42,7 +42,8 @@ class Notice:
         """The whole notice in one line."""
         alert = self.alert
         start = f"{alert.state.value.upper()} [{alert.severity}] {alert.rule}: {self.subject}"
-        return f"{start}: {alert.reason}" + (f" ({self.note})" if self.note else "")
+        change = f"; {alert.change}" if self.kind is NoticeKind.UPDATE else ""
+        return f"{start}: {alert.reason}{change}" + (f" ({self.note})" if self.note else "")
 
     def fields(self) -> dict[str, Any]:
         """The fields of the notice in JSON, as docs/alerts.md lists them."""
@@ -62,7 +63,10 @@ class Notice:
             "since": alert.since,
             "fired_at": alert.fired_at,
             "resolved_at": alert.resolved_at,
-            "is_repeat": self.is_repeat,
+            "is_repeat": self.kind is NoticeKind.REPEAT,
+            "is_update": self.kind is NoticeKind.UPDATE,
+            "group_status": alert.group_status,
+            "previous_status": alert.previous_status,
         }
 
 

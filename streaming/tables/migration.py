@@ -86,15 +86,25 @@ def add_columns(epoch: WriterEpoch) -> None:
         TablesUnavailable: a table cannot be read or written.
     """
     for table in ALL_TABLES:
+        add_columns_of(epoch, table)
 
-        def add(opened: DeltaTable, table: Table = table) -> None:
-            known = {field.name for field in opened.schema().fields}
-            wanted = Schema.from_arrow(table.schema).fields
-            missing = [field for field in wanted if field.name not in known]
-            if missing:
-                opened.alter.add_columns(missing, commit_properties=epoch.maintenance(opened))
 
-        committed(epoch.tables, table, add)
+def add_columns_of(epoch: WriterEpoch, table: Table) -> None:
+    """Add the columns that one table lacks.
+
+    Raises:
+        WriterFenced: a newer writer has taken over.
+        TablesUnavailable: the table cannot be read or written.
+    """
+
+    def add(opened: DeltaTable) -> None:
+        known = {field.name for field in opened.schema().fields}
+        wanted = Schema.from_arrow(table.schema).fields
+        missing = [field for field in wanted if field.name not in known]
+        if missing:
+            opened.alter.add_columns(missing, commit_properties=epoch.maintenance(opened))
+
+    committed(epoch.tables, table, add)
 
 
 def _write_member_json(writer: Writer) -> None:

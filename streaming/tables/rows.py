@@ -83,3 +83,6 @@ class AlertRow:
     reason: str
     muted_by: str | None
     sent: list[LastNotice]
+    group_status: str | None
+    previous_status: str | None
+    status_since: datetime | None

@@ -9,17 +9,17 @@ from tests.support.brokers.receivers import HttpReceiver
 from tests.support.tables.tables_folder import apply_micro_batch, write_rows
 
 
-def lag_of(folder: str, lag: int, *, seconds_ago: float = 0) -> None:
+def lag_of(folder: str, lag: int, *, seconds_ago: float = 0, group_id: str = "g") -> None:
     """A group that is behind by so much, by the samples and the last write of some time ago."""
     now = datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)
     apply_micro_batch(
         folder,
         progress=[{"updated_at": now}],
-        groups=[{"group_id": "g", "state": "Stable", "member_count": 1}],
+        groups=[{"group_id": group_id, "state": "Stable", "member_count": 1}],
         group_offsets=[
             {
-                **{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1_000 - lag},
-                "commit_timestamp": now,
+                **{"group_id": group_id, "topic": "t", "partition": 0},
+                **{"committed_offset": 1_000 - lag, "commit_timestamp": now},
             }
         ],
     )

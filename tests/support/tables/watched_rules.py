@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding
+from streaming.alerts.alert import Alert, AlertKey, AlertState, Finding, NoticeKind
 from streaming.alerts.alert_states import due, next_alerts
 from streaming.alerts.rules import AlertRules
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
 BEHIND = AlertKey("behind", "g")
 Told = tuple[float, str, str, str]
+_WORDS = {NoticeKind.REPEAT: "again", NoticeKind.UPDATE: "changed"}
 
 
 class WatchedRules:
@@ -29,13 +30,19 @@ class WatchedRules:
         self.told: list[Told] = []
         self.broken: set[str] = set()
 
-    def look(self, second: float, *keys: AlertKey, unknown: Sequence[AlertKey] = ()) -> None:
+    def look(
+        self,
+        second: float,
+        *keys: AlertKey,
+        unknown: Sequence[AlertKey] = (),
+        status: str | None = None,
+    ) -> None:
         now = START + timedelta(seconds=second)
         findings: dict[str, list[Finding] | None] = {rule.name: [] for rule in self.rules.rules}
         for key in keys:
             of_rule = findings[key.rule]
             assert of_rule is not None
-            of_rule.append(Finding(key, "it holds", 5))
+            of_rule.append(Finding(key, f"{status or 'it'} holds", 5, status))
         for key in unknown:
             of_rule = findings[key.rule]
             assert of_rule is not None
@@ -45,10 +52,10 @@ class WatchedRules:
     def step(self, findings: Any, now: datetime, second: float) -> None:
         self.alerts = next_alerts(self.alerts, findings, self.rules, now)
         for key, alert in list(self.alerts.items()):
-            for sink, is_repeat in due(alert, self.rules, now).items():
+            for sink, kind in due(alert, self.rules, now).items():
                 if sink not in self.broken:
                     self.alerts[key] = self.alerts[key].after_sending(sink, now)
-                    word = "again" if is_repeat else alert.state.value
+                    word = _WORDS.get(kind, alert.state.value)
                     self.told.append((second, key.rule, sink, word))
 
     def muted_by(self) -> str | None:

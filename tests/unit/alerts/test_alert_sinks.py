@@ -17,7 +17,7 @@ import pytest
 import trustme
 from pydantic import TypeAdapter
 
-from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
 from streaming.alerts.delivery import DeliveryError
 from streaming.alerts.notices import Notice, headline
 from streaming.alerts.sinks import Sink
@@ -39,10 +39,11 @@ FIRING = Notice(
         fired_at=START + timedelta(minutes=1),
         value=17.0,
         reason="STOP: no commit for 61 s",
+        group_status="STOP",
     ),
     cluster_id="cluster",
     note="see the runbook",
-    is_repeat=False,
+    kind=NoticeKind.NEW,
 )
 RESOLVED = replace(
     FIRING,
@@ -93,15 +94,44 @@ def test_a_webhook_has_everything(receiver: HttpReceiver) -> None:
         "fired_at": "2026-11-22T03:01:00.000Z",
         "resolved_at": None,
         "is_repeat": False,
+        "is_update": False,
+        "group_status": "STOP",
+        "previous_status": None,
     }
     assert (resolved["status"], resolved["resolved_at"]) == ("resolved", "2026-11-22T03:02:00.000Z")
     assert resolved["alert_id"] != firing["alert_id"]
 
 
 def test_a_notice_is_known_by_its_id() -> None:
-    same = replace(FIRING, alert=replace(FIRING.alert, state=AlertState.RESOLVED), is_repeat=True)
+    same = replace(
+        FIRING, alert=replace(FIRING.alert, state=AlertState.RESOLVED), kind=NoticeKind.REPEAT
+    )
     assert same.alert_id == FIRING.alert_id
     assert replace(FIRING, cluster_id="other").alert_id != FIRING.alert_id
+
+
+def test_an_update_says_what_the_status_was(
+    receiver: HttpReceiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse = replace(
+        FIRING.alert,
+        reason="HANGING_TRANSACTION: pending for 901 s",
+        group_status="HANGING_TRANSACTION",
+        previous_status="STOP",
+    )
+    update = replace(FIRING, alert=worse, kind=NoticeKind.UPDATE)
+    send(sink(type="stdout"), update)
+    assert capsys.readouterr().out.endswith(
+        "partition 3: HANGING_TRANSACTION: pending for 901 s; was STOP (see the runbook)\n"
+    )
+    send(sink(type="webhook", url=receiver.url), update)
+    (told,) = receiver.alerts
+    assert (told["status"], told["is_update"], told["is_repeat"]) == ("firing", True, False)
+    assert (told["group_status"], told["previous_status"]) == ("HANGING_TRANSACTION", "STOP")
+    send(sink(type="pagerduty", routing_key="k", url=receiver.url), update)
+    event = receiver.posted[-1].body
+    # A trigger with the same key updates the incident.
+    assert (event["event_action"], event["dedup_key"]) == ("trigger", FIRING.alert_id)
 
 
 def test_a_hundred_go_together_at_most(receiver: HttpReceiver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -192,3 +193,79 @@ def test_alertmanager_hears_of_it_every_minute() -> None:
     for second in (0, 30, 60, 90, 120):
         rules.look(second, BEHIND)
     assert [at for at, *_ in rules.told] == [0, 60, 120]
+
+
+def _by_status(**options: Any) -> WatchedRules:
+    return WatchedRules(rule={"status": ["STOP", "HANGING_TRANSACTION"], **options})
+
+
+def test_an_alert_that_gets_worse_fires_on_and_is_told() -> None:
+    rules = _by_status()
+    rules.look(0, BEHIND, status="STOP")
+    rules.look(100, BEHIND, status="STOP")
+    rules.look(200, BEHIND, status="HANGING_TRANSACTION")
+    rules.look(300, BEHIND, status="HANGING_TRANSACTION")
+    rules.look(400)
+    assert [(at, word) for at, _, _, word in rules.told] == [
+        *((0, "firing"), (200, "changed"), (400, "resolved")),
+    ]
+
+
+def test_an_alert_has_the_newest_status_and_reason() -> None:
+    rules = _by_status()
+    rules.look(0, BEHIND, status="STOP")
+    rules.look(200, BEHIND, status="HANGING_TRANSACTION")
+    alert = rules.alerts[BEHIND]
+    assert (alert.state, alert.reason) == (AlertState.FIRING, "HANGING_TRANSACTION holds")
+    assert (alert.group_status, alert.change) == ("HANGING_TRANSACTION", "was STOP")
+    assert (alert.fired_at, alert.status_since) == (START, START + timedelta(seconds=200))
+
+
+def test_a_status_that_goes_back_and_forth_is_told_once_a_minute() -> None:
+    rules = _by_status()
+    for second in range(121):
+        rules.look(second, BEHIND, status=["STOP", "HANGING_TRANSACTION"][second % 2])
+    assert [(at, word) for at, _, _, word in rules.told] == [
+        *((0, "firing"), (60, "changed"), (120, "changed")),
+    ]
+
+
+def test_a_sink_that_missed_the_change_is_told_of_it_once() -> None:
+    sinks = {"chat": {"type": "stdout"}, "pager": {"type": "stdout"}}
+    rules = WatchedRules(sinks=sinks, rule={"status": "STOP"})
+    rules.look(0, BEHIND, status="STOP")
+    rules.broken = {"pager"}
+    rules.look(200, BEHIND, status="STALL")
+    rules.broken = set()
+    for second in (300, 400):
+        rules.look(second, BEHIND, status="STALL")
+    assert [(at, word) for at, _, sink, word in rules.told if sink == "pager"] == [
+        *((0, "firing"), (300, "changed")),
+    ]
+
+
+def test_a_change_is_no_news_to_a_rule_of_measures() -> None:
+    """`lag: "> 0"` fires, whatever the status is; the alert has it all the same."""
+    rules = WatchedRules()
+    rules.look(0, BEHIND, status="OK")
+    rules.look(200, BEHIND, status="WARN")
+    assert [word for *_, word in rules.told] == ["firing"]
+    assert rules.alerts[BEHIND].group_status == "WARN"
+
+
+def test_an_alert_of_an_earlier_release_has_no_news() -> None:
+    """It is stored without a status."""
+    rules = _by_status()
+    rules.look(0, BEHIND)
+    rules.look(200, BEHIND, status="STOP")
+    assert [word for *_, word in rules.told] == ["firing"]
+
+
+def test_a_muted_change_is_told_when_the_silence_ends() -> None:
+    silence = {"from": START + timedelta(seconds=100), "until": START + timedelta(seconds=300)}
+    rules = WatchedRules(silences=[silence], rule={"status": "STOP"})
+    rules.look(0, BEHIND, status="STOP")
+    rules.look(200, BEHIND, status="STALL")
+    assert len(rules.told) == 1
+    rules.look(300, BEHIND, status="STALL")
+    assert rules.told[1:] == [(300, "behind", "chat", "changed")]

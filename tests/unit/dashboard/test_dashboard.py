@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +16,8 @@ from flask.testing import FlaskClient
 from markupsafe import escape
 from werkzeug.test import TestResponse
 
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
 from streaming.tables.reader import TableReader
@@ -354,3 +356,24 @@ def test_a_page_of_a_moment_before_the_stop_has_no_such_banner(
     client: FlaskClient, tables: DashboardTables
 ) -> None:
     assert "Nothing written" not in text_of(client, f"/c/prod/?at={tables.after.isoformat()[:-6]}Z")
+
+
+def test_the_page_of_alerts_shows_a_change_of_status(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path / "alerts")
+    lag_of(tables, 50)
+    now = datetime.now(timezone.utc)
+    alert = Alert(
+        key=AlertKey("stopped", "g"),
+        severity="critical",
+        state=AlertState.FIRING,
+        since=now,
+        fired_at=now,
+        reason="HANGING_TRANSACTION: pending for 901 s",
+        group_status="HANGING_TRANSACTION",
+        previous_status="STOP",
+        status_since=now,
+    )
+    write_alerts(open_alerts(tables), {alert.key: alert})
+    page = Page(text_of(create_app({"prod": tables}).test_client(), "/c/prod/alerts"))
+    shown = "HANGING_TRANSACTION: pending for 901 s (was STOP until "
+    assert f"{shown}{now:%Y-%m-%d %H:%M:%S} UTC)" in page.text

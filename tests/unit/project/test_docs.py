@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import Status
 from streaming.alerts import sinks
-from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.alert import Alert, AlertKey, AlertState, NoticeKind
 from streaming.alerts.facts import Facts
 from streaming.alerts.notices import Notice
 from streaming.alerts.replay import findings_of
@@ -125,7 +125,7 @@ def test_every_key_of_alert_rules_is_explained(repository: Path) -> None:
 
 def test_every_field_of_a_notice_is_explained(repository: Path) -> None:
     alert = Alert(key=AlertKey("r"), severity="info", state=AlertState.FIRING, since=NOW)
-    a_notice = Notice(alert=alert, cluster_id="c", note="", is_repeat=False)
+    a_notice = Notice(alert=alert, cluster_id="c", note="", kind=NoticeKind.NEW)
     page = (repository / "docs" / "alerts.md").read_text()
     assert first_column(page, "of `stdout` in JSON:") == a_notice.fields().keys()
 

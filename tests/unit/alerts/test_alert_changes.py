@@ -1,0 +1,169 @@
+"""Groups that go from one bad status to another, and what sinks and the table say of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streaming.alerts.alert import AlertState
+from streaming.alerts.alert_run import AlertRun
+from streaming.alerts.alerts_table import open_alerts, read_alerts, write_alerts
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import ALERTS
+from tests.support.brokers.receivers import HttpReceiver
+from tests.support.tables.alert_rules import lag_of, told
+from tests.support.tables.tables_folder import write_rows
+
+pytestmark = pytest.mark.usefixtures("attempts_follow_soon")
+
+RULES = """interval: 0.2s
+sinks: {{hook: {{type: webhook, url: '{url}'}}}}
+rules:
+"""
+ONE_RULE = "- {name: bad, status: [DATA_LOSS, TOPIC_GONE]}\n"
+TWO_RULES = "- {name: lost, status: DATA_LOSS}\n- {name: gone, status: TOPIC_GONE}\n"
+
+
+@pytest.fixture
+def tables(tables_that_lag: str) -> str:
+    return tables_that_lag
+
+
+def run_of(tables: str, folder: Path, receiver: HttpReceiver, rules: str) -> AlertRun:
+    file = folder / "alerts.yaml"
+    file.write_text(RULES.format(url=receiver.url) + rules)
+    return AlertRun(tables, str(file))
+
+
+def samples(tables: str, *, state: str = "present", log_start_offset: int = 0) -> None:
+    """A group that is at 950 of 1,000; the log may have lost records, or be gone."""
+    lag_of(tables, 50)
+    now = datetime.now(timezone.utc)
+    is_gone = state == "gone"
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            {
+                **{"topic": topic, "partition": 0, "state": state if topic == "t" else "present"},
+                **{"topic_id": "T", "sampled_at": now - timedelta(seconds=ago), "day": now.date()},
+                **{"log_start_offset": None if is_gone and topic == "t" else start},
+                **{"log_end_offset": None if is_gone and topic == "t" else end},
+                **{"last_stable_offset": None if is_gone and topic == "t" else end},
+            }
+            for ago in (40, 0)
+            for topic, start, end in (
+                *(("t", log_start_offset, 1_000), ("__consumer_offsets", 0, 0)),
+            )
+        ],
+    )
+
+
+def lose_records(tables: str) -> None:
+    samples(tables, log_start_offset=970)
+
+
+def delete_topic(tables: str) -> None:
+    samples(tables, state="gone")
+
+
+def test_within_a_rule_it_fires_on_with_the_new_reason(
+    tables: str, tmp_path: Path, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.alerts.alert_states.UPDATE_AFTER", timedelta(0))
+    run = run_of(tables, tmp_path, receiver, ONE_RULE)
+    lose_records(tables)
+    run.round()
+    delete_topic(tables)
+    run.round()
+    run.round()
+    assert told(receiver) == ["firing", "firing"]
+    first, second = receiver.alerts
+    assert (first["is_update"], second["is_update"]) == (False, True)
+    assert (second["group_status"], second["previous_status"]) == ("TOPIC_GONE", "DATA_LOSS")
+    assert second["reason"] == "TOPIC_GONE: the topic was deleted; committed offset 950 remains"
+    assert second["alert_id"] == first["alert_id"]
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert (alert.state, alert.reason) == (AlertState.FIRING, second["reason"])
+    assert (alert.group_status, alert.change) == ("TOPIC_GONE", "was DATA_LOSS")
+
+
+def test_from_rule_to_rule_the_new_one_is_told_first_and_the_old_one_names_it(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, TWO_RULES)
+    lose_records(tables)
+    run.round()
+    delete_topic(tables)
+    run.round()
+    assert [(one["rule"], one["status"]) for one in receiver.alerts] == [
+        *(("lost", "firing"), ("gone", "firing"), ("lost", "resolved")),
+    ]
+    assert receiver.alerts[-1]["reason"] == (
+        "now TOPIC_GONE: the topic was deleted; committed offset 950 remains"
+    )
+
+
+def test_a_resolved_notice_names_the_current_state(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, ONE_RULE)
+    lose_records(tables)
+    run.round()
+    lag_of(tables, 0)
+    run.round()
+    assert [(one["status"], one["reason"]) for one in receiver.alerts][1:] == [
+        ("resolved", "now OK: caught up")
+    ]
+
+
+def test_a_group_that_is_deleted_is_said_to_be(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, ONE_RULE)
+    lose_records(tables)
+    run.round()
+    lag_of(tables, 0, group_id="other")
+    run.round()
+    assert receiver.alerts[-1]["reason"] == "the group is deleted"
+
+
+def test_new_values_alone_are_no_reason_to_write(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, "- {name: bad, lag: '> 10'}\n")
+    lag_of(tables, 50)
+    run.round()
+    version = DeltaTable(ALERTS.path(tables)).version()
+    lag_of(tables, 60)
+    run.round()
+    assert [alert.reason for alert in run.alerts.values()] == ["lag is 60 (> 10)"]
+    assert DeltaTable(ALERTS.path(tables)).version() == version
+    lose_records(tables)
+    run.round()
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert (alert.group_status, alert.reason) == ("DATA_LOSS", "lag is 50 (> 10)")
+    assert told(receiver) == ["firing"]
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    run = run_of(tables, tmp_path, receiver, ONE_RULE)
+    lose_records(tables)
+    run.round()
+    path = ALERTS.path(tables)
+    later = ["group_status", "previous_status", "status_since"]
+    earlier = TableReader(tables).read(ALERTS.name).drop_columns(later)
+    write_deltalake(path, earlier, mode="overwrite", schema_mode="overwrite")
+    assert "group_status" not in {field.name for field in DeltaTable(path).schema().fields}
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert (alert.state, alert.group_status) == (AlertState.FIRING, None)
+    write_alerts(open_alerts(tables), {alert.key: alert})
+    run_of(tables, tmp_path, receiver, ONE_RULE).round()
+    (alert,) = read_alerts(TableReader(tables)).values()
+    assert alert.group_status == "DATA_LOSS"
+    assert told(receiver) == ["firing"]
