@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +51,31 @@ def test_every_sink_is_told_of_beginning_and_end(
             if word == "again":
                 assert at - last_at >= 60
             is_known, last_at = word != "resolved", at
+
+
+CHANGE = st.tuples(
+    st.integers(1, 40), st.sampled_from(["STOP", "STALL"]), st.sets(st.sampled_from(["a", "b"]))
+)
+
+
+@given(changes=st.lists(CHANGE, min_size=1, max_size=30))
+def test_every_sink_that_knows_an_alert_learns_its_newest_status(
+    changes: list[tuple[int, str, set[str]]],
+) -> None:
+    rules = WatchedRules(sinks=SINKS, rule={"status": ["STOP", "STALL"], "repeat": "off"})
+    second, last = 0, changes[-1][1]
+    statuses: dict[float, str] = {}
+    whole: set[str] = set()
+    for pause, status, broken in [*changes, (60, last, whole), (60, last, whole)]:
+        second += pause
+        statuses[second] = status
+        rules.broken = broken
+        rules.look(second, BEHIND, status=status)
+    for sink in SINKS:
+        told = [(at, word) for at, _, name, word in rules.told if name == sink]
+        (_, first), *updates = told
+        assert first == "firing"
+        assert {word for _, word in updates} <= {"changed"}
+        times = [at for at, _ in told]
+        assert all(after - before >= 60 for before, after in pairwise(times))
+        assert statuses[times[-1]] == last
