@@ -23,7 +23,10 @@ _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 
 
 class Job(NamedTuple):
-    """An action at intervals beside the query; with `available_now`, once after the query."""
+    """An action at intervals beside the query.
+
+    With `available_now` it runs once after the query, and also before it if `first_after` is 0.
+    """
 
     name: str
     action: Callable[[], None]

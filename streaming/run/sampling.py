@@ -48,7 +48,7 @@ class LogOffsetsSampling:
     _unreadable: set[TopicPartition] = field(default_factory=set)
     _partitions: frozenset[TopicPartition] = frozenset()
     _offsets: pa.Table | None = None
-    _offsets_version: int = -1
+    _offsets_version: int | None = None
     _assigned: frozenset[TopicPartition] = frozenset()
     _members_version: int = -1
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
@@ -111,8 +111,10 @@ class LogOffsetsSampling:
         if version != self._offsets_version:
             rows = reader.read(GROUP_OFFSETS.name, ["topic", "partition", "committed_offset"])
             keys = rows.group_by(["topic", "partition"]).aggregate([])
-            # Also the log partitions, for the lag of the tables themselves.
-            own = (TopicPartition(OFFSETS_TOPIC, p) for p in reader.load_states)
+            # Also the log partitions, for the lag of the tables themselves. Before the first
+            # micro-batch `load_progress` has no rows.
+            loaded = reader.load_states or range(reader.log_partitions)
+            own = (TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
             self._partitions = frozenset(
                 map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
             ).union(own)

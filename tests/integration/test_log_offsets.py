@@ -19,10 +19,14 @@ from confluent_kafka.cimpl import NewTopic
 from coordinator_state.insight.lag import GONE, PRESENT, TOO_OLD
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.engine.progress import ProgressEvent
 from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
 from streaming.lag.group_lag import group_lag
+from streaming.lag.group_status import group_statuses
 from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
 from streaming.run.sampling import LogOffsetsSampling
+from streaming.run.settings import RunSettings
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from tests.support.brokers.fresh_broker import FreshBroker
@@ -236,6 +240,35 @@ def test_a_run_samples_what_groups_read_and_tells_their_time_lag(
         age_ms = now.timestamp() * 1000 - appended_at[committed]
         gap_ms = (after - before).total_seconds() * 1000
         assert abs(row["time_lag_ms"] - age_ms) <= gap_ms + 50, (group, gap_ms)
+
+
+def test_a_single_load_shows_lag_and_status(
+    broker: EmbeddedBroker, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    """`run --available-now` in a new folder, while groups go on committing."""
+    _produce(broker, topic, 5)
+    group = f"reads {topic}"
+    _commit(broker, group, Place(topic, 0, 2))
+    settings = RunSettings(
+        bootstrap_servers=broker.bootstrap_servers,
+        tables=str(tmp_path / "tables"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+    )
+    meanwhile = [Place(topic, 0, 3)]
+
+    def on_progress(_event: ProgressEvent) -> None:
+        if meanwhile:
+            _commit(broker, group, meanwhile.pop())
+
+    run_query(settings, session=spark, on_progress=on_progress)
+    assert not meanwhile
+    reader = TableReader(settings.tables)
+    (row,) = group_lag(reader, group_ids=[group]).to_pylist()
+    assert (row["log_end_offset"], row["lag"]) == (5, 5 - row["committed_offset"])
+    assert row["known_until"] is not None
+    (status,) = group_statuses(reader, group_ids=[group]).to_pylist()
+    assert status["status"] != "UNKNOWN", status["reason"]
 
 
 def _commit(broker: EmbeddedBroker, group: str, place: Place) -> None:

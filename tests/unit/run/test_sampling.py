@@ -353,3 +353,21 @@ def test_a_newer_writer_ends_the_sampling(tables: str, monkeypatch: pytest.Monke
             sampling.sample()
     sampling.close()
     assert ends_in(tables) == []
+
+
+def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far the tables are behind after a single load is then known."""
+    tables = create_tables(tmp_path, log_partitions="3")
+    sampling = sampling_of(tables)
+    asked: list[TopicPartition] = []
+
+    def sample(places: frozenset[TopicPartition]) -> list[LogOffsets]:
+        asked.extend(places)
+        return []
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
+    sampling.sample()
+    sampling.close()
+    assert sorted(asked) == [TopicPartition("__consumer_offsets", number) for number in range(3)]
