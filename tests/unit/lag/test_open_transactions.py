@@ -6,8 +6,8 @@ from pathlib import Path
 
 from streaming.lag.open_transactions import open_transactions
 from streaming.tables.reader import TableReader
-from tests.support.tables.incident import PRODUCER
 from tests.support.tables.explained_incidents import caught_up, healthy
+from tests.support.tables.incident import PRODUCER
 
 
 def test_a_transaction_begins_at_a_commit_that_is_superseded(tmp_path: Path) -> None:
