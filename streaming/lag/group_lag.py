@@ -78,7 +78,7 @@ def group_lag(
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     found = logs.histories(reader, since=now - first, until=now)
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
-    known_until = _known_until(found, of_own, progress, _ms(now))
+    known_until = _known_until(reader, found, of_own, progress, _ms(now))
     measures = _Measures.unknown(committed.num_rows)
     offsets = committed["committed_offset"].to_numpy()
     measures.measure(np.arange(committed.num_rows), found, of_committed, offsets, _ms(now))
@@ -193,7 +193,7 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
     for window in _WINDOWS:
         found = logs.histories(reader, since=now - window, until=now)
         is_sampled = found.is_known[logs.of_rows] if is_sampled is None else is_sampled
-        moments = _known_until(found, logs.of_rows, progress, _ms(now))
+        moments = _known_until(reader, found, logs.of_rows, progress, _ms(now))
         # Older samples only help log partitions that have recent samples and are behind.
         if not (pc.is_null(moments).to_numpy() & is_sampled).any():
             break
@@ -207,12 +207,17 @@ def _own_logs(progress: pa.Table) -> pa.Table:
 
 
 def _known_until(
-    logs: LogHistories, log: Int64s, progress: pa.Table, now_ms: int
+    reader: TableReader, logs: LogHistories, log: Int64s, progress: pa.Table, now_ms: int
 ) -> pa.ChunkedArray:
-    """The time up to which the tables have each log partition; null if unknown."""
+    """The time up to which the tables have each log partition; null if unknown.
+
+    Rebuilt tables have every record up to their moment, whenever `run` read it.
+    """
     behind = logs.lags(log, progress["next_offset"].to_numpy(), now_ms)
     sampled_at_ms = UNKNOWN if logs.sampled_at_ms is None else logs.sampled_at_ms
     moments = np.where(behind.lag == 0, sampled_at_ms, now_ms - behind.time_lag_ms)
+    if reader.rebuilt_from is not None:
+        moments[:] = now_ms
     moments[(behind.lag == UNKNOWN) | (behind.time_lag_ms == UNKNOWN)] = UNKNOWN
     return pa.chunked_array([pc.cast(_nullable(moments), pa.timestamp("ms", "UTC"))])
 

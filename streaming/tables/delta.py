@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 from pyarrow.parquet import filters_to_expression
 
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.file_systems import file_system
+from streaming.tables.locations import local_path
 from streaming.tables.schemas import Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
@@ -128,6 +129,25 @@ def open_table(tables: str, table: Table, version: int | None = None) -> DeltaTa
     path = table.path(tables)
     with reading(path):
         return DeltaTable(path, version=version)
+
+
+def open_version(path: str, tables: str, version: int | None = None) -> DeltaTable:
+    """Open a table for a reader.
+
+    Raises:
+        ConfigurationError: the folder or the table does not exist, or cannot be read.
+    """
+    try:
+        return DeltaTable(path, version=version)
+    except TableNotFoundError as error:
+        folder = local_path(tables)
+        if folder is not None and not folder.exists():
+            message = f"there is no folder {tables}: coordinator-state run creates it"
+        else:
+            message = f"{path} is no Delta table: {tables} has no tables of coordinator-state"
+        raise ConfigurationError(message) from error
+    except (DeltaError, OSError) as error:
+        raise ConfigurationError(f"cannot read {path}: {error_text(error)}") from error
 
 
 def has_change_data_feed(opened: DeltaTable) -> bool:

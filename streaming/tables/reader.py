@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
@@ -31,7 +31,6 @@ from streaming.tables.bases import bases_of
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
-from streaming.tables.locations import local_path
 from streaming.tables.moments import CommitMoments
 from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
@@ -88,7 +87,7 @@ class TableReader:
                 "--as-of reads a snapshot, whose tables are consistent: leave out --newest"
             )
         self.tables = str(tables)
-        progress = _open(LOAD_PROGRESS.path(self.tables), self.tables)
+        progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
         # The current properties, even with `as_of`: the schema is current, too, and columns that a
         # migration added are null in earlier versions.
         self._properties = progress.metadata().configuration
@@ -302,14 +301,14 @@ class TableReader:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
         path = table.path(self.tables)
         if not self.is_consistent:
-            return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
+            return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         version = self.table_versions.get(table.name)
         if table is ALERTS:
-            return _open(path, self.tables) if DeltaTable.is_deltatable(path) else None
+            return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         is_missing = version is None and table is not LOG_OFFSETS
         if not is_missing and table.name not in self._open_tables:
             # Opening a version reads the Delta log, which takes longer than a small read.
-            self._open_tables[table.name] = _open(path, self.tables, version=version)
+            self._open_tables[table.name] = delta.open_version(path, self.tables, version)
         return self._open_tables.get(table.name)
 
     def own(
@@ -406,17 +405,3 @@ def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
     if group_ids is None:
         return None
     return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
-
-
-def _open(path: str, tables: str, version: int | None = None) -> DeltaTable:
-    try:
-        return DeltaTable(path, version=version)
-    except TableNotFoundError as error:
-        folder = local_path(tables)
-        if folder is not None and not folder.exists():
-            message = f"there is no folder {tables}: coordinator-state run creates it"
-        else:
-            message = f"{path} is no Delta table: {tables} has no tables of coordinator-state"
-        raise ConfigurationError(message) from error
-    except (DeltaError, OSError) as error:
-        raise ConfigurationError(f"cannot read {path}: {delta.error_text(error)}") from error

@@ -41,7 +41,7 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
         "load_progress": ("records_unaccounted", "current_at", "reload_reason", "reloaded_at"),
     },
     6: {"load_progress": ("writer_epoch",)},
-    7: {"pending_offsets": ("client_id", "client_host")},
+    7: {"pending_offsets": ("client_id", "client_host"), "group_records": ()},
 }
 """The columns, or the table, that came with a format version."""
 OLD = (2, 3, 4, 5, 6)
@@ -119,7 +119,7 @@ def write_old(folder: Path, version: int, rows: Rows) -> str:
     tables = str(folder)
     versions: list[tuple[str, int]] = []
     for table in ALL_TABLES:
-        if version < 4 and table.name == "group_events":
+        if table.name in _later_tables(version):
             continue
         schema = old_schema(table, version)
         DeltaTable.create(
@@ -141,6 +141,17 @@ def write_old(folder: Path, version: int, rows: Rows) -> str:
         write_deltalake(table.path(tables), found, mode="append")
         versions.append((table.name, 1))
     return tables
+
+
+def _later_tables(version: int) -> set[str]:
+    """The tables that came with a later format version."""
+    return {
+        name
+        for added, tables in ADDED.items()
+        if added > version
+        for name, columns in tables.items()
+        if not columns
+    }
 
 
 def old_properties(version: int) -> dict[str, str]:
@@ -166,7 +177,7 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
 
     open_for_writing(tables, "test")
 
-    begins_with_it: Rows = {"group_events": []} if version < 4 else {}
+    begins_with_it: Rows = {name: [] for name in _later_tables(version)}
     assert rows_of(tables) == {**current[0], **begins_with_it}
     assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == FORMAT_VERSION
     assert TableReader(tables).offsets_retention_ms == (1_000 if version >= 4 else 604_800_000)
@@ -179,9 +190,9 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     apply_micro_batch(tables, 1, log)
 
     after = rows_of(tables)
-    if version < 4:
-        first, both = (rows["group_events"] for rows in current)
-        begins_with_it = {"group_events": [row for row in both if row not in first]}
+    for name in begins_with_it:
+        first, both = (rows[name] for rows in current)
+        begins_with_it[name] = [row for row in both if row not in first]
     assert after == {**current[1], **begins_with_it}
     # As they were before, what came later is null.
     before = TableReader(tables, as_of=1)
@@ -203,7 +214,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
         open_for_writing(tables, "test")
     assert properties_of(tables, LOAD_PROGRESS)[PROPERTY_FORMAT_VERSION] == "2"
     open_for_writing(tables, "test")
-    assert rows_of(tables) == {**current[0], "group_events": []}
+    assert rows_of(tables) == {**current[0], "group_events": [], "group_records": []}
     versions = {table.name: DeltaTable(table.path(tables)).version() for table in ALL_TABLES}
     open_for_writing(tables, "test")
     fenced = {t.name: DeltaTable(t.path(tables)).version() - 1 for t in ALL_TABLES}

@@ -169,7 +169,7 @@ def test_a_moment_or_version_out_of_range_is_an_error_that_names_the_range(tmp_p
         refused = call("show", "status", "--tables", tables, "--as-of", as_of, exit_code=2)
         assert refused.stdout == ""
         (line,) = refused.stderr.splitlines()
-        assert f"to now (version {newest} of {now:%Y-%m-%d}" in line
+        assert f"to {newest} (of {now:%Y-%m-%d}" in line
         assert f"the tables reach from {now:%Y-%m-%d}" in line
     assert TableReader(tables, as_of=now).version == newest
 

@@ -26,6 +26,7 @@ from streaming.tables.schemas import (
     GROUPS,
     KEY_TABLES,
     PENDING_OFFSETS,
+    Table,
 )
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.command_line import call, json_lines
@@ -34,6 +35,11 @@ from tests.support.tables.every_table import apply_next, create
 from tests.support.tables.tables_folder import start_apply
 
 REBUILT = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS)
+UNKNOWN: dict[Table, tuple[str, ...]] = {
+    **dict.fromkeys(REBUILT, ()),
+    # The history does not have the client of a pending offset.
+    PENDING_OFFSETS: ("client_id", "client_host"),
+}
 WEEK = timedelta(days=7)
 ONE = timedelta(microseconds=1)
 Rows = dict[str, list[str]]
@@ -78,10 +84,10 @@ class Live:
 
 
 def rows_of(reader: TableReader, group_ids: Sequence[str] | None = None) -> Rows:
-    """The rows of the rebuilt tables, in a fixed order."""
+    """The rows of the rebuilt tables, in a fixed order, without the columns that may be null."""
     return {
         table.name: sorted(
-            repr(row)
+            repr({name: value for name, value in row.items() if name not in UNKNOWN[table]})
             for row in reader.read(table.name).to_pylist()
             if group_ids is None or row["group_id"] in group_ids
         )
