@@ -116,7 +116,8 @@ port_option = partial(
 as_of_option = option(
     "--as-of",
     metavar="TIME|VERSION",
-    help="Read an earlier snapshot: an ISO 8601 time (UTC) or a version of load_progress.",
+    help="Read the tables as of an earlier time, in UTC unless it has a zone (5m, 03:14, yesterday "
+    "14:00, 2026-11-21T03:14:00Z), or a version of load_progress.",
 )
 consistent_option = option(
     "--consistent/--newest",

@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from streaming.errors import ConfigurationError
-from streaming.tables.as_of import parse_as_of
 from streaming.tables.load_state import LoadState
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
@@ -143,16 +142,6 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="groups"):
         TableReader(tables).read("groups")
-
-
-def test_as_of_is_a_version_or_a_time_in_utc() -> None:
-    assert parse_as_of("17") == 17
-    moment = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
-    assert parse_as_of("2026-11-21T03:14:00Z") == moment
-    assert parse_as_of("2026-11-21 03:14") == moment
-    assert parse_as_of("2026-11-21T04:14:00+01:00") == moment
-    with pytest.raises(ConfigurationError, match="'yesterday' is neither a version nor a time"):
-        parse_as_of("yesterday")
 
 
 def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
