@@ -54,7 +54,6 @@ def page() -> str:
         group_id=group_id,
         group=found,
         details=details[0] if details else None,
-        explanation=explained(snapshot.reader, group_id, at=snapshot.at),
         members=members,
         labels={**member_labels(snapshot.reader, members), **events.labels},
         partitions=rows_page(
@@ -84,6 +83,16 @@ _MEMBER_COLUMNS = [
     *("member_id", "group_instance_id", "client_id", "client_host", "member_epoch"),
     *("member_state", "subscribed_topics", "assignment", "tasks"),
 ]
+
+
+def why() -> str:
+    """Explain one group; the page of the group loads it after itself."""
+    group_id = request.args.get("group", "")
+    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    explanation = explained(snapshot.reader, group_id, at=snapshot.at)
+    return render_template(
+        "why.html", snapshot=snapshot, group_id=group_id, explanation=explanation
+    )
 
 
 def chart() -> Response:
@@ -155,4 +164,8 @@ def _span() -> str:
     return found if found in SPANS else "1h"
 
 
-PAGES = (("group", "group", page), ("group/chart", "group_chart", chart))
+PAGES = (
+    ("group", "group", page),
+    ("group/why", "group_why", why),
+    ("group/chart", "group_chart", chart),
+)

@@ -61,7 +61,9 @@ def _run(line: str) -> str:
 def _hanging(broker: EmbeddedBroker, group: str, topic: str) -> Iterator[confluent_kafka.Producer]:
     """A member whose transaction commits a partition twice and stays open."""
     config = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
-    producer = confluent_kafka.Producer({**config, "transactional.id": group})
+    producer = confluent_kafka.Producer(
+        {**config, "transactional.id": group, "transaction.timeout.ms": 600_000}
+    )
     producer.init_transactions(30)
     member = {"group.id": group, "client.id": "fraud", "enable.auto.commit": False}
     with closing(confluent_kafka.Consumer({**config, **member})) as consumer:

@@ -59,6 +59,7 @@
     document.title = next.title;
     showTimes(document);
     drawCharts(main);
+    loadParts(main);
   }
 
   // The focused element, as a selector and the index among its matches.
@@ -67,6 +68,19 @@
     const href = active.getAttribute("href");
     const like = href ? `a[href="${CSS.escape(href)}"]` : active.matches("summary, .wide") ? "summary, .wide" : null;
     return like && { like, number: [...main.querySelectorAll(like)].indexOf(active) };
+  }
+
+  // Load the parts that take longer than their page. A busy server is asked again at the next refresh.
+  function loadParts(root) {
+    for (const part of root.querySelectorAll("[data-part]:not([data-loaded])")) {
+      part.dataset.loaded = "yes";
+      fetch(part.dataset.part).then(async (answer) => {
+        if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+        const html = new DOMParser().parseFromString(await answer.text(), "text/html");
+        part.replaceChildren(...html.querySelector(".part").childNodes);
+        showTimes(part);
+      }).catch(() => delete part.dataset.loaded);
+    }
   }
 
   async function load(address, isWanted = () => true) {
@@ -134,6 +148,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     showTimes(document);
     drawCharts(document);
+    loadParts(document);
     const button = document.querySelector("[data-toggle-refresh]");
     if (button) {
       showRefreshing(button);

@@ -57,6 +57,7 @@ def set_back(folder: str, committed: int) -> None:
         pending_offsets=[
             _offset(HOSTILE, 999, now - timedelta(hours=1))
             | {"record_timestamp": now - timedelta(hours=1)}
+            | {"client_id": HOSTILE, "client_host": "/10.0.0.1"}
         ],
         offset_commits=[
             {

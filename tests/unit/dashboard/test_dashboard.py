@@ -40,6 +40,7 @@ PAGES = (
     "/c/prod/",
     f"/c/prod/group?{urlencode({'group': HOSTILE})}",
     f"/c/prod/group?group={REWOUND}",
+    f"/c/prod/group/why?{urlencode({'group': HOSTILE})}",
     f"/c/prod/topic?{urlencode({'topic': HOSTILE})}",
     *(f"/c/prod/{name}" for name in ("transactions", "changes", "alerts", "sql", "health")),
     f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}",
@@ -122,6 +123,24 @@ def test_the_overview_tells_what_is_wrong_first(client: FlaskClient) -> None:
     assert "HANGING_TRANSACTION" in page
     assert "went back from 990" in page
     assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
+
+
+def test_a_group_is_explained_beside_its_page(client: FlaskClient) -> None:
+    assert f"/c/prod/group/why?group={REWOUND}" in text_of(client, f"/c/prod/group?group={REWOUND}")
+    why = text_of(client, f"/c/prod/group/why?group={REWOUND}")
+    assert "set back from 990 to 100" in why
+    assert "log partition 0, record offset 39" in why
+    nobody = text_of(client, "/c/prod/group/why?group=nobody")
+    assert "Nothing is known about the group" in nobody
+
+
+def test_an_open_transaction_has_its_client_and_the_commands_that_end_it(
+    client: FlaskClient,
+) -> None:
+    page = unescape(text_of(client, "/c/prod/transactions"))
+    assert f"{printable(HOSTILE)} <small>/10.0.0.1</small>" in page
+    abort = "abort --topic __consumer_offsets --partition 0 --start-offset 0"
+    assert f"kafka-transactions.sh --bootstrap-server HOST:PORT {abort}" in page
 
 
 def test_it_is_filtered_sorted_and_paged_by_the_address(client: FlaskClient) -> None:

@@ -34,9 +34,15 @@ def facts(**changed: Any) -> GroupFacts:
     """A group that has caught up."""
     last = Commit(0, 90, 1_000, minute(59))
     partition = PartitionHistory(
-        **{"topic": "t", "partition": 0, "lag": 0, "log_end_offset": 1_000},
-        **{"topic_state": "present", "data_lost": 0, "owner": ("c", "/h")},
-        **{"last": last, "same_since": last},
+        topic="t",
+        partition=0,
+        lag=0,
+        log_end_offset=1_000,
+        topic_state="present",
+        data_lost=0,
+        owner=("c", "/h"),
+        last=last,
+        same_since=last,
     )
     well: dict[str, Any] = {
         **{"group_id": "g", "at": NOW, "since": START, "group_type": "classic"},
