@@ -75,15 +75,19 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str], *, ignored: str = "") -> str:
     """The end of an error about an unknown name: up to three similar names, or nothing.
+
+    All names may begin with `ignored`, which does not make them similar.
 
     >>> did_you_mean("paymets", ["orders", "payments", "payouts"])
     '; did you mean payments?'
     >>> did_you_mean("search", ["orders", "search-eu", "search-us"])
     '; did you mean search-eu or search-us?'
     """
-    known = sorted(names)
-    similar = get_close_matches(name, known, cutoff=0.75)
-    found = similar or [one for one in known if name and name.lower() in one.lower()][:3]
+    known = sorted(one.removeprefix(ignored) for one in names)
+    wanted = name.removeprefix(ignored)
+    similar = get_close_matches(wanted, known, cutoff=0.75)
+    found = similar or [one for one in known if wanted and wanted.lower() in one.lower()][:3]
+    found = [f"{ignored}{one}" for one in found]
     return f"; did you mean {' or '.join(found)}?" if found else ""

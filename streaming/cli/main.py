@@ -9,15 +9,24 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming.cli.options import StateOption, read_config_file
-from streaming.errors import ConfigurationError, first_line
-from streaming.run.stderr import LOG_FORMATS, StderrHandler, write_error
+from streaming.cli.options import (
+    CONFIG_FILE,
+    StateOption,
+    misspelled_variables,
+    read_config_file,
+    usage_message,
+)
+from streaming.errors import ConfigurationError, did_you_mean, first_line
+from streaming.run.stderr import LOG_FORMATS, StderrHandler, write_error, write_warning
 
 EXIT_BAD_USAGE = 2
 EXIT_FAILED = 3
@@ -73,7 +82,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateGroup(click.Group):
-    """Imports a command at its first use, and reports its exception in one line."""
+    """Imports a command at its first use, and reports every error in one line."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -87,9 +96,21 @@ class StateGroup(click.Group):
             self.add_command(command, name)
         return self.commands.get(name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *arguments: Any, **attributes: Any) -> click.Context:
+        with _usage_errors_in_one_line():
+            return super().make_context(*arguments, **attributes)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _usage_errors_in_one_line():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
         except KeyboardInterrupt:
@@ -103,6 +124,26 @@ class StateGroup(click.Group):
             write_error(message)
             logger.debug("traceback of this error:", exc_info=True)
         ctx.exit(status)
+
+
+class _OneLineError(click.ClickException):
+    """A usage error, shown without click's lines about the usage."""
+
+    exit_code = EXIT_BAD_USAGE
+
+    def show(self, file: Any = None) -> None:
+        del file
+        write_error(self.message)
+
+
+@contextmanager
+def _usage_errors_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.ClickException as error:
+        raise _OneLineError(usage_message(error)) from error
 
 
 def _verdict(error: Exception) -> tuple[str, int]:
@@ -147,13 +188,21 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
     root.setLevel(logging.INFO if verbose else logging.CRITICAL)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
+    for warning in misspelled_variables(partial(_option_names, ctx)):
+        write_warning(warning)
+
+
+def _option_names(ctx: click.Context) -> set[str]:
+    """The names of the options of all commands, with underscores."""
+    commands = [cli.get_command(ctx, name) for name in COMMANDS]
+    leaves = [leaf for command in commands for leaf in _leaf_commands(command)]
+    return {str(option.name) for leaf in leaves for option in leaf.params}
 
 
 def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        commands = [cli.get_command(ctx, name) for name in COMMANDS]
-        known = {str(o.name) for c in commands for leaf in _leaf_commands(c) for o in leaf.params}
-        ctx.default_map = read_config_file(path, known)
+        ctx.default_map = read_config_file(path, _option_names(ctx))
+        ctx.meta[CONFIG_FILE] = path
 
 
 SHARED_OPTIONS = (

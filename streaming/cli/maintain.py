@@ -12,8 +12,10 @@ from streaming.cli.options import (
     history_retention_option,
     option,
     output_option,
+    source_of,
     tables_option,
 )
+from streaming.errors import ConfigurationError
 from streaming.tables.durations import parse_duration, parse_history_retention
 from streaming.views.output import output_of
 
@@ -27,8 +29,14 @@ from streaming.views.output import output_of
     help="How long snapshots can be read. [default: the setting of the last run]",
 )
 @output_option
+@click.pass_context
 def maintain(
-    *, tables: str, history_retention: str, snapshot_retention: str | None, output: str
+    ctx: click.Context,
+    *,
+    tables: str,
+    history_retention: str,
+    snapshot_retention: str | None,
+    output: str,
 ) -> None:
     """Delete files that no snapshot needs, and compact small files.
 
@@ -49,20 +57,20 @@ def maintain(
     done = maintain_folder(
         tables,
         history_retention=_parsed(
-            "--history-retention", history_retention, parse_history_retention
+            source_of(ctx, "history_retention"), history_retention, parse_history_retention
         ),
         snapshot_retention=(
             None
             if snapshot_retention is None
-            else _parsed("--snapshot-retention", snapshot_retention, parse_duration)
+            else _parsed(source_of(ctx, "snapshot_retention"), snapshot_retention, parse_duration)
         ),
     )
     columns = [field.name for field in fields(TableMaintenance)]
     output_of(output).rows((asdict(one) for one in done), columns)
 
 
-def _parsed(name: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
+def _parsed(source: str, text: str, parse: Callable[[str], timedelta]) -> timedelta:
     try:
         return parse(text)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=name) from error
+        raise ConfigurationError(f"{source}: {error}") from error

@@ -9,8 +9,9 @@ without the `streaming` extra.
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, did_you_mean
 from streaming.kafka.secrets import behind_environment, is_secret, other_ways
 from streaming.tables.durations import (
     DEFAULT_HISTORY_RETENTION,
@@ -28,6 +29,8 @@ from streaming.tables.durations import (
 from streaming.views.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
+CONFIG_FILE = "coordinator_state.config_file"
+"""The key of the config file's path in `click.Context.meta`."""
 
 
 class StateOption(click.Option):
@@ -163,6 +166,48 @@ class Duration(click.ParamType):
         if not seconds:
             self.fail(f"{value!r} is not a duration such as {DURATION_FORM}", parameter, context)
         return seconds
+
+
+def source_of(ctx: click.Context, name: str) -> str:
+    """The place where a parameter was set, as its user writes it: `--trigger`, for example.
+
+    If it was set in the environment or in the config file, the name is the one there.
+    """
+    (parameter,) = (one for one in ctx.command.params if one.name == name)
+    source = ctx.get_parameter_source(name)
+    if source is ParameterSource.ENVIRONMENT:
+        return str(parameter.envvar)
+    if source is ParameterSource.DEFAULT_MAP and CONFIG_FILE in ctx.meta:
+        return f"{name} in {ctx.meta[CONFIG_FILE]}"
+    is_option = isinstance(parameter, click.Option)
+    return parameter.opts[0] if is_option else parameter.human_readable_name
+
+
+def usage_message(error: click.ClickException) -> str:
+    """One line for a usage error: the wrong value with its source, and how to get help."""
+    message = error.format_message()
+    if type(error) is click.BadParameter and error.ctx is not None and error.param is not None:
+        message = f"{source_of(error.ctx, str(error.param.name))}: {error.message}"
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is None:
+        return message
+    end = "" if message.endswith("?") else "."
+    return f"{message.rstrip('.')}{end} For help: {ctx.command_path} --help"
+
+
+def misspelled_variables(known: Callable[[], Collection[str]]) -> list[str]:
+    """A warning for each environment variable that is nearly the name of an option.
+
+    Other variables with the prefix may belong to other programs, such as docker compose.
+    """
+    given = [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]
+    variables = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in (known() if given else ())}
+    return [
+        f"no command has an option for the environment variable {name}{hint}"
+        for name in sorted(given)
+        if name not in variables
+        and (hint := did_you_mean(name, variables, ignored=ENVIRONMENT_PREFIX))
+    ]
 
 
 def log_partitions_of(text: str | None) -> list[int] | None:

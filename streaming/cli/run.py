@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ from streaming.cli.options import (
     log_partitions_of,
     log_partitions_option,
     option,
+    source_of,
     tables_option,
 )
 from streaming.run.settings import RunSettings
@@ -90,7 +92,9 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
     sources = {name: ctx.get_parameter_source(name) for name in ("trigger", "available_now")}
     if set(sources.values()) == {ParameterSource.COMMANDLINE}:
         raise click.UsageError("--trigger and --available-now exclude each other", ctx)
-    settings = RunSettings.checked(log_partitions=log_partitions_of(log_partitions), **options)
+    settings = RunSettings.checked(
+        named=partial(source_of, ctx), log_partitions=log_partitions_of(log_partitions), **options
+    )
     display = nullcontext() if silent else ProgressDisplay(is_terminal=is_live())
     with stop_on_signals() as stop, display as on_progress:
         run_query(settings, on_progress=on_progress, stop=stop)

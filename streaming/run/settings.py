@@ -7,7 +7,7 @@ packages that the wheel itself requires: `run --help` works without the `streami
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -232,23 +232,39 @@ class RunSettings(BaseModel):
             object.__setattr__(self, "checkpoint", str(_default_checkpoint(self.tables)))
 
     @classmethod
-    def checked(cls, **options: Any) -> RunSettings:
+    def checked(
+        cls, /, *, named: Callable[[str], str] | None = None, **options: Any
+    ) -> RunSettings:
         """Build settings from options; an option that is None has its default.
 
         Raises:
-            ConfigurationError: one line that names each wrong option as on the command line.
+            ConfigurationError: one line that names each wrong option, by default as on the command
+                line; `named` gives another name for a field.
         """
         try:
             return cls(**{name: value for name, value in options.items() if value is not None})
         except ValidationError as error:
-            faults = "; ".join(_fault(**fault) for fault in error.errors(include_input=False))
+            faults = "; ".join(
+                _fault(named or _option_of, **fault) for fault in error.errors(include_input=False)
+            )
             raise ConfigurationError(faults) from None
 
 
-def _fault(*, loc: tuple[int | str, ...], msg: str, type: str, **_rest: Any) -> str:
-    option = f"--{str(loc[0]).replace('_', '-')}"
+def _option_of(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def _fault(
+    named: Callable[[str], str],
+    *,
+    loc: tuple[int | str, ...],
+    msg: str,
+    type: str,
+    **_rest: Any,
+) -> str:
+    field = str(loc[0])
     if type == "missing":
-        return f"{option} is missing"
+        return f"{_option_of(field)} is missing"
     if type == "extra_forbidden":
-        return f"there is no option {option}"
-    return f"{option}: {msg.removeprefix('Value error, ')}"
+        return f"there is no option {_option_of(field)}"
+    return f"{named(field)}: {msg.removeprefix('Value error, ')}"

@@ -63,6 +63,35 @@ class TestErrors:
         assert result.stderr.startswith("Error: there is no folder ")
         assert result.stderr.count("\n") == 1
 
+    @pytest.mark.parametrize(
+        ("arguments", "line"),
+        [
+            (["--nope"], "No such option '--nope'. For help: cli --help"),
+            (["shwo"], "there is no command 'shwo'; did you mean show? For help: cli --help"),
+            (["show", "lag"], "Missing option '--tables'. For help: cli show --help"),
+            (
+                ["alert", "run", "--tabels", "t"],
+                "No such option '--tabels'. Did you mean '--tables'? For help: cli alert run "
+                "--help",
+            ),
+            (
+                ["verify", "--every", "5"],
+                "--every: '5' is not a duration such as 60s, 5m, 1h or 7d. For help: cli verify "
+                "--help",
+            ),
+        ],
+    )
+    def test_bad_usage_is_one_line_that_says_how_to_get_help(
+        self, arguments: list[str], line: str
+    ) -> None:
+        result = call(*arguments, exit_code=2)
+
+        assert (result.stdout, result.stderr) == ("", f"Error: {line}\n")
+
+    def test_without_a_command_the_help_is_shown(self) -> None:
+        assert call(exit_code=2).stderr.startswith("Usage: ")
+        assert call("alert", exit_code=2).stderr.startswith("Usage: ")
+
     def test_what_an_error_quotes_cannot_drive_the_terminal(self) -> None:
         result = call("show", "groups", "--tables", "\x1b[2Jnowhere", exit_code=2)
 

@@ -322,7 +322,7 @@ def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, messa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kafka", "client.id"], "--kafka': number 1 is not KEY=VALUE"),
+        (["--kafka", "client.id"], "--kafka: number 1 is not KEY=VALUE"),
         (["--log-partitions", "1,x"], "--log-partitions: '1,x' is not N[,N…]"),
         (["--trigger", "1 second", "--available-now"], "exclude each other"),
         (["--trigger", "often"], "--trigger: 'often' is not a duration such as 60s"),
@@ -331,6 +331,34 @@ def test_a_config_file_that_is_wrong_is_told(tmp_path: Path, content: str, messa
 )
 def test_a_wrong_option_is_told(arguments: list[str], message: str) -> None:
     assert message in failing_run(*arguments).stderr
+
+
+@pytest.mark.parametrize("option", ["trigger", "history"])
+def test_a_wrong_value_is_told_with_its_source(tmp_path: Path, option: str) -> None:
+    """`trigger` is checked by the settings, `history` by click."""
+    file = tmp_path / "run.toml"
+    file.write_text(f"{option} = 'wrong'")
+    variable = f"COORDINATOR_STATE_{option.upper()}"
+
+    given = failing_run(f"--{option}", "wrong", environment={variable: "other"}).stderr
+    assert given.startswith(f"Error: --{option}: 'wrong' is not ")
+    in_environment = failing_run("--config", str(file), environment={variable: "other"}).stderr
+    assert in_environment.startswith(f"Error: {variable}: 'other' is not ")
+    in_file = failing_run("--config", str(file)).stderr
+    assert in_file.startswith(f"Error: {option} in {file}: 'wrong' is not ")
+
+
+def test_a_misspelled_environment_variable_is_warned_about(run_with: RunWith) -> None:
+    environment = {"COORDINATOR_STATE_TRIGER": "5s", "COORDINATOR_STATE_CACHE": "cache"}
+    result = failing_run("--trigger", "often", environment=environment)
+
+    assert result.stderr.splitlines()[0] == (
+        "Warning: no command has an option for the environment variable COORDINATOR_STATE_TRIGER; "
+        "did you mean COORDINATOR_STATE_TRIGGER?"
+    )
+    assert "CACHE" not in result.stderr
+    # The variable of another command is none.
+    assert run_with(environment={"COORDINATOR_STATE_EVERY": "5s"}).trigger == "1 second"
 
 
 def test_available_now_wins_over_an_interval_in_the_environment(run_with: RunWith) -> None:
