@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -188,20 +187,21 @@ def _configure_logging(ctx: click.Context, _option: click.Parameter, level: str)
     root.setLevel(logging.INFO if verbose else logging.CRITICAL)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else level.upper())
-    for warning in misspelled_variables(partial(_option_names, ctx)):
+    for warning in misspelled_variables(lambda: {str(one.envvar) for one in _parameters(ctx)}):
         write_warning(warning)
 
 
-def _option_names(ctx: click.Context) -> set[str]:
-    """The names of the options of all commands, with underscores."""
-    commands = [cli.get_command(ctx, name) for name in COMMANDS]
-    leaves = [leaf for command in commands for leaf in _leaf_commands(command)]
-    return {str(option.name) for leaf in leaves for option in leaf.params}
+def _parameters(ctx: click.Context) -> Iterator[click.Parameter]:
+    """The options and arguments of all commands."""
+    for name in COMMANDS:
+        for leaf in _leaf_commands(cli.get_command(ctx, name)):
+            yield from leaf.params
 
 
 def _use_config_file(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        ctx.default_map = read_config_file(path, _option_names(ctx))
+        names = {str(parameter.name) for parameter in _parameters(ctx)}
+        ctx.default_map = read_config_file(path, names)
         ctx.meta[CONFIG_FILE] = path
 
 

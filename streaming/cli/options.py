@@ -38,7 +38,8 @@ class StateOption(click.Option):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.envvar = f"{ENVIRONMENT_PREFIX}{str(self.name).upper()}"
+        name = self.opts[0].lstrip("-").replace("-", "_")
+        self.envvar = f"{ENVIRONMENT_PREFIX}{name.upper()}"
 
 
 class KafkaPropertiesOption(StateOption):
@@ -201,7 +202,7 @@ def misspelled_variables(known: Callable[[], Collection[str]]) -> list[str]:
     Other variables with the prefix may belong to other programs, such as docker compose.
     """
     given = [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]
-    variables = {f"{ENVIRONMENT_PREFIX}{name.upper()}" for name in (known() if given else ())}
+    variables = known() if given else ()
     return [
         f"no command has an option for the environment variable {name}{hint}"
         for name in sorted(given)
