@@ -277,6 +277,8 @@ def show(
 
     options = HistoryOptions(**of_history)
     options.check(what, output)
+    if rules != "default" and what != STATUS:
+        raise click.UsageError(f"--rules works only with status, not with {what}")
     reader = TableReader(tables, as_of=as_of, consistent=consistent)
     write_rebuilt_note(reader)
     group_ids = None if group is None else [group]

@@ -256,8 +256,12 @@ class CoordinatorTables:
     def status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
     ) -> Rows[GroupStatusRow]:
-        """The status of each group, and its reason."""
-        judged = burrow_group_statuses if rules == "burrow" else group_statuses
+        """The status of each group, and its reason.
+
+        Raises:
+            ConfigurationError: there are no such rules.
+        """
+        judged = _of_rules(rules, default=group_statuses, burrow=burrow_group_statuses)
         return Rows(judged(self.reader, group_ids=_only(group)), GroupStatusRow)
 
     def explain(self, group: str) -> Explanation:
@@ -274,8 +278,12 @@ class CoordinatorTables:
     def partition_status(
         self, group: str | None = None, *, rules: Literal["default", "burrow"] = "default"
     ) -> Rows[PartitionStatusRow]:
-        """The status of each group in each partition, and its reason."""
-        judged = burrow_partition_statuses if rules == "burrow" else partition_statuses
+        """The status of each group in each partition, and its reason.
+
+        Raises:
+            ConfigurationError: there are no such rules.
+        """
+        judged = _of_rules(rules, default=partition_statuses, burrow=burrow_partition_statuses)
         return Rows(judged(self.reader, group_ids=_only(group)), PartitionStatusRow)
 
     def expiring_offsets(
@@ -335,6 +343,12 @@ def _imported(package: str) -> Any:
     except ModuleNotFoundError as error:
         message = f"this needs {package}: pip install {package}"
         raise ConfigurationError(message) from error
+
+
+def _of_rules(rules: str, **judges: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    if rules not in judges:
+        raise ConfigurationError(f"unknown rules {rules!r}: the rules are {' and '.join(judges)}")
+    return judges[rules]
 
 
 def _only(group: str | None) -> list[str] | None:

@@ -78,6 +78,13 @@ class TestShow:
         assert columns <= set(table.schema.names)
         assert call("show", what, "--tables", tables).stdout.startswith(VIEWS[what].columns[0])
 
+    def test_rules_are_those_of_a_status(self, tables: str) -> None:
+        arguments = ("--tables", tables, "--rules", "burrow")
+
+        refused = call("show", "groups", *arguments, exit_code=2)
+        assert "--rules works only with status, not with groups" in refused.stderr
+        call("show", "status", *arguments)
+
     def test_every_table_has_a_view(self) -> None:
         assert {view.table for view in VIEWS.values()} == {
             table.name for table in (*TABLES, ALERTS)

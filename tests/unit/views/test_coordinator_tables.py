@@ -163,6 +163,14 @@ def test_the_command_line_says_the_same(tables: CoordinatorTables) -> None:
     assert answer.committed_offset == 99
 
 
+def test_unknown_rules_are_refused(tables: CoordinatorTables) -> None:
+    wrong: Any = "nope"
+
+    for judged in (tables.status, tables.partition_status):
+        with pytest.raises(ConfigurationError, match="'nope': the rules are default and burrow"):
+            judged(rules=wrong)
+
+
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no folder"):
         CoordinatorTables(tmp_path / "no")
