@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules, time_text
 from streaming.alerts.alert import AlertKey, Finding
+from streaming.alerts.candidates import candidates
 from streaming.alerts.conditions import MEASURES, Comparison, Measure, value_text
 from streaming.alerts.rules import EVERY, Rule, TablesStale, TablesUnreadable, fits
 from streaming.alerts.sql import alert_rows
@@ -61,33 +63,37 @@ class Facts:
         """The current state of an alert's subject; None if it is no group and not the tables."""
         if key.group_id is None:
             return self._tables_states.get(key)
+        rows: list[Row]
         if key.topic is None:
-            rows = [row] if (row := self._judged.get(key.group_id)) else []
+            rows = self._groups_of([key.group_id])
         else:
-            rows = [
-                row
-                for row in self.snapshot.partitions
-                if (row["group_id"], row["topic"]) == (key.group_id, key.topic)
-                and key.partition in (None, row["partition"])
-            ]
+            partitions = self.snapshot.partitions
+            place = {"group_id": key.group_id, "topic": key.topic, "partition": key.partition}
+            is_it = np.ones(len(partitions), np.bool_)
+            for name, value in place.items():
+                if value is not None:
+                    found = pc.equal(partitions.columns[name], value)
+                    is_it &= found.to_numpy(zero_copy_only=False)
+            rows = partitions.rows(np.flatnonzero(is_it))
         if not rows:
             return "the group has no such offset now" if key.topic else "the group is deleted"
         worst = _worst(rows)
         return f"now {worst['status']}: {worst['reason']}"
 
     def _by_measures(self, rule: Rule) -> Iterator[Finding]:
-        wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        fitting: dict[tuple[str, str], bool] = {}
-        for row in self.snapshot.partitions:
-            at = row["group_id"], row["topic"]
-            if at not in fitting:
-                fitting[at] = fits(rule.groups, at[0]) and fits(rule.topics, at[1])
-            if fitting[at]:
-                wanted[tuple(row[name] for name in rule.key)].append(row)
-        judged: Mapping[str, Row] = {}
+        partitions, groups = self.snapshot.partitions, None
         if rule.by == "group" and rule.topics == EVERY:
             # A group has its own status, even if it has no committed offsets.
-            judged = self._judged
+            groups = self.snapshot.groups
+        wanted: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for row in partitions.rows(candidates(rule, partitions, groups)):
+            wanted[tuple(row[name] for name in rule.key)].append(row)
+        judged: dict[str, Row] = {}
+        if groups is not None:
+            numbers = groups.numbers([group_id for (group_id,) in wanted])
+            if not rule.limits:
+                numbers = np.append(numbers, groups.without_offsets)
+            judged = {row["group_id"]: row for row in groups.rows(numbers)}
             for group_id in judged:
                 if fits(rule.groups, group_id):
                     wanted.setdefault((group_id,), [])
@@ -112,9 +118,10 @@ class Facts:
         elif moment is None or known["known_until"].null_count:
             yield Finding(key, None)
 
-    @cached_property
-    def _judged(self) -> Mapping[str, Row]:
-        return {row["group_id"]: row for row in self.snapshot.groups}
+    def _groups_of(self, group_ids: Sequence[str]) -> list[Row]:
+        """The rows of existing groups."""
+        numbers = self.snapshot.groups.numbers(group_ids)
+        return self.snapshot.groups.rows(numbers)
 
     @cached_property
     def _known_until(self) -> pa.Table:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,21 +16,15 @@ from coordinator_state.insight.group_status import (
     StatusRules,
     Verdict,
     count_text,
-    reason_of,
     rebalancing_loop,
     silent_verdict,
-)
-from coordinator_state.insight.partition_status import (
-    PartitionFacts,
-    details_text,
-    partition_status,
-    well_status,
 )
 from coordinator_state.replay.groups import SHARE, STREAMS
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag
-from streaming.lag.partition_facts import FACTS, partition_facts
-from streaming.lag.recent_commits import KEY
+from streaming.lag.judged_groups import JudgedGroups
+from streaming.lag.judged_partitions import JudgedPartitions
+from streaming.lag.partition_facts import partition_facts
 from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
 from streaming.lag.silent_members import silent_facts, silent_members
 from streaming.tables.reader import TableReader
@@ -40,14 +33,6 @@ from streaming.tables.schemas import GROUP_EVENTS
 PARTITION_STATUS = nullable(schema_of(PartitionStatusRow))
 GROUP_STATUS = nullable(schema_of(GroupStatusRow))
 """`topic` and `partition` have the status; they are null for a status of the group itself."""
-
-_OK_STATUSES = frozenset({Status.OK, Status.IDLE})
-# The columns of `group_lag` that alert rules and sums need.
-_OF_LAG = [
-    *KEY,
-    *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms", "time_lag_at_least_ms"),
-    *("retention_margin_ms", "commit_age_ms", "commit_rate_per_s", "produce_rate_per_s"),
-]
 
 Row = dict[str, Any]
 
@@ -93,34 +78,13 @@ def judged_partitions(
     group_ids: Collection[str] | None,
     rules: StatusRules,
     lags: pa.Table | None = None,
-) -> list[Row]:
-    """Rows of `group_lag` with `status`, `reason` and `behind_ms`, the time the tables are behind.
-
-    They have only the columns for alert rules and sums, and `cause`, `lag_text` and `growth_per_s`
-    from which the reason of a group is made.
-    """
+) -> JudgedPartitions:
+    """The status of each row of `group_lag`."""
     if lags is None:
         lags = group_lag(reader, at=now, group_ids=group_ids)
     stale = Freshness.of(reader, now).verdict(rules)
     facts = partition_facts(reader, now, group_ids, rules, lags)
-    columns = lags.select(_OF_LAG)
-    for name in ("behind_ms", "is_well", "has_members"):
-        columns = columns.append_column(name, facts[name])
-    columns = columns.append_column("oldest_ms", facts["time_lag_ms"])
-    rows: list[Row] = columns.to_pylist()
-    others = iter(facts.filter(pc.invert(facts["is_well"])).to_pylist())
-    for row in rows:
-        growth_per_s = None
-        if row["is_well"]:
-            found = well_status(row["lag"], row["oldest_ms"], has_members=row["has_members"])
-        else:
-            of_row = next(others)
-            known = PartitionFacts(**{name: of_row[name] for name in FACTS})
-            found, growth_per_s = partition_status(known, rules), known.growth_per_s
-        found = stale or found
-        row["status"], row["reason"] = found.status.value, found.reason
-        row["cause"], row["lag_text"], row["growth_per_s"] = *found[1:], growth_per_s
-    return rows
+    return JudgedPartitions(lags, facts, rules, stale)
 
 
 def judged_groups(
@@ -128,78 +92,29 @@ def judged_groups(
     now: datetime,
     group_ids: Collection[str] | None,
     rules: StatusRules,
-    of_partitions: Sequence[Row],
-) -> list[Row]:
-    """Rows of `group_status`, from the rows of `judged_partitions`."""
-    partitions: dict[str, list[Row]] = defaultdict(list)
-    for row in of_partitions:
-        partitions[row["group_id"]].append(row)
-    stale = Freshness.of(reader, now).verdict(rules)
-    loops = {} if stale else _loops(reader, now, rules)
-    silent = silent_members(reader, now, group_ids, of_partitions)
-    columns = ["group_type", "state", "member_count"]
-    rows = []
-    for group in reader.own("groups", columns, group_ids).to_pylist():
-        group_id = group["group_id"]
-        own, of_silent = partitions[group_id], silent.get(group_id, [])
-        verdicts = [loops[group_id]] if group_id in loops else []
-        if own:
+    of_partitions: JudgedPartitions,
+) -> JudgedGroups:
+    """The status of each group, from those of its partitions."""
+    groups = reader.own("groups", ["group_type", "state", "member_count"], group_ids)
+    stale = of_partitions.stale
+    verdicts = {} if stale else {key: [one] for key, one in _loops(reader, now, rules).items()}
+    silent = silent_members(reader, now, group_ids, of_partitions.columns)
+    with_offsets = set(pc.unique(of_partitions.columns["group_id"]).to_pylist())
+    others = groups.filter(pc.invert(pc.is_in(groups["group_id"], pa.array(with_offsets))))
+    without_offsets = {row["group_id"]: row for row in others.to_pylist()}
+    for group_id in silent.keys() | without_offsets.keys():
+        of_silent = silent.get(group_id, [])
+        if group_id in with_offsets:
             # Without new records there is nothing to commit.
             of_silent = [row for row in of_silent if row["records"]]
         if of_silent:
-            verdicts.append(silent_verdict(silent_facts(of_silent), rules))
-        elif not own:
-            verdicts.append(_without_offsets(group))
-        rows.append(_of_group(group, own, verdicts))
-    if stale is not None:
-        of_every_group = {"status": stale.status.value, "reason": stale.reason}
-        rows = [row | of_every_group | {"topic": None, "partition": None} for row in rows]
-    rows.sort(key=lambda row: row["group_id"])
-    return rows
-
-
-def _of_group(group: Row, partitions: list[Row], verdicts: list[Verdict]) -> Row:
-    """The row of a group; `verdicts` are those of the group itself."""
-    found: Row = {
-        **{"group_id": group["group_id"], "group_type": group["group_type"]},
-        **{"group_state": group["state"], "topic": None, "partition": None},
-        "partitions": len(partitions),
-        "partitions_not_ok": sum(Status(row["status"]) not in _OK_STATUSES for row in partitions),
-        "lag": _total(sum, "lag", partitions) if partitions or group["member_count"] else 0,
-        "max_time_lag_ms": _total(max, "time_lag_ms", partitions),
-        "max_time_lag_at_least_ms": _total(max, "time_lag_at_least_ms", partitions),
-    }
-    # Of equally bad partitions, the one with the most records to read.
-    worst = max(
-        partitions, key=lambda row: (Status(row["status"]).rank, row["lag"] or 0), default=None
-    )
-    own = max(verdicts, key=lambda one: one.status.rank, default=Verdict(Status.IDLE, ""))
-    if worst is None or own.status.rank > Status(worst["status"]).rank:
-        return found | {"status": own.status.value, "reason": own.reason}
-    reason = worst["reason"]
-    if worst["lag_text"] and len(partitions) > 1:
-        reason = reason_of(worst["cause"], _whole_lag_text(worst, partitions, found))
-    return found | {
-        **{name: worst[name] for name in ("topic", "partition", "status")},
-        "reason": reason,
-    }
-
-
-def _whole_lag_text(worst: Row, partitions: list[Row], of_group: Row) -> str:
-    """The lag of a group, and the part of its worst partition."""
-    place = f"{worst['topic']}:{worst['partition']}"
-    part = f"{worst['lag']:,} of them" if worst["lag"] != of_group["lag"] else "all"
-    growth = _total(sum, "growth_per_s", partitions)
-    at_least_ms = of_group["max_time_lag_at_least_ms"]
-    is_known = at_least_ms == of_group["max_time_lag_ms"]
-    details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
-    return f"{of_group['lag']:,} behind, {part} in {place}{details}"
-
-
-def _total(function: Any, name: str, rows: Iterable[Row]) -> Any:
-    """The sum, or maximum, of the known values; None without any."""
-    known = [row[name] for row in rows if row[name] is not None]
-    return function(known) if known else None
+            found = silent_verdict(silent_facts(of_silent), rules)
+        elif group_id in without_offsets:
+            found = _without_offsets(without_offsets[group_id])
+        else:
+            continue
+        verdicts.setdefault(group_id, []).append(found)
+    return JudgedGroups(groups, of_partitions, verdicts)
 
 
 def _without_offsets(group: Row) -> Verdict:

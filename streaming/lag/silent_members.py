@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import UNKNOWN
 from coordinator_state.replay.partitioner import partition_for
 from streaming.lag.offset_samples import Logs
-from streaming.lag.owners import OWNERS, owners
+from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
 from streaming.tables.reader import TableReader, of_groups
 
@@ -27,7 +27,7 @@ _ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
 
 
 def silent_members(
-    reader: TableReader, now: datetime, group_ids: Collection[str] | None, committed: Sequence[Row]
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, committed: pa.Table
 ) -> dict[str, list[Row]]:
     """The assigned partitions of each group that are not in `committed`, with their members.
 
@@ -35,9 +35,7 @@ def silent_members(
     `SilentMembers`.
     """
     assigned = owners(reader, of_groups(group_ids))
-    keys = pa.schema([OWNERS.field(name) for name in KEY])
-    known = pa.table([[row[name] for row in committed] for name in KEY], schema=keys)
-    silent = assigned.join(known, KEY, join_type="left anti")
+    silent = assigned.join(committed.select(KEY), KEY, join_type="left anti")
     if not silent.num_rows:
         return {}
     groups = pc.unique(silent["group_id"])

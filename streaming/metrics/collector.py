@@ -20,7 +20,7 @@ from streaming.alerts.alert import AlertState
 from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
-from streaming.lag.group_status import group_statuses
+from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.metrics.families import (
     LAG_EXPORTER,
     OUTCOMES,
@@ -151,19 +151,16 @@ class TablesCollector(Collector):
             yield from _families(gauges, named, logs)
 
     def _groups(self, reader: TableReader, lags: pa.Table) -> pa.Table:
-        statuses = group_statuses(reader, rules=self.rules, lags=lags)
-        statuses = statuses.select(["group_id", "group_type", "group_state", "status"])
-        members = reader.read("groups", ["group_id", "member_count"])
-        members = members.group_by("group_id").aggregate([("member_count", "max")])
-        members = members.rename_columns(["group_id", "member_count"])
+        partitions = judged_partitions(reader, reader.moment, None, self.rules, lags)
+        groups = judged_groups(reader, reader.moment, None, self.rules, partitions)
         totals = lag_totals(lags, "group").drop_columns("group_state")
         is_bound = pc.and_(
             pc.is_null(lags["time_lag_ms"]), pc.is_valid(lags["time_lag_at_least_ms"])
         )
         is_lower_bound = pc.is_in(totals["group_id"], pc.unique(lags.filter(is_bound)["group_id"]))
         totals = totals.append_column("is_lower_bound", pc.cast(is_lower_bound, pa.int64()))
-        found = statuses.join(members, "group_id", join_type="left outer")
-        return found.join(totals, "group_id", join_type="left outer").sort_by("group_id")
+        found = groups.statuses().join(totals, "group_id", join_type="left outer")
+        return found.sort_by("group_id")
 
     def _log_left_out(self, limit: SeriesLimit) -> None:
         """Log once when series are left out, and once when no longer."""

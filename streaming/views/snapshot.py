@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ from streaming.lag.group_status import (
     judged_groups,
     judged_partitions,
 )
+from streaming.lag.judged_groups import JudgedGroups
+from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
@@ -105,12 +107,12 @@ class Snapshot:
         return group_lag(self.reader, at=self.at)
 
     @cached_property
-    def partitions(self) -> list[dict[str, Any]]:
+    def partitions(self) -> JudgedPartitions:
         """Rows of `group_lag` with their status, as `judged_partitions` gives them."""
         return judged_partitions(self.reader, self.at, None, self._status_rules, self.lags)
 
     @cached_property
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self) -> JudgedGroups:
         """Rows of `group_status`."""
         return judged_groups(self.reader, self.at, None, self._status_rules, self.partitions)
 

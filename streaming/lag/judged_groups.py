@@ -1,0 +1,199 @@
+"""The status of each group: that of its worst partition, or of the group itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_status import Status, Verdict, reason_of
+from coordinator_state.insight.lag import Int64s
+from coordinator_state.insight.partition_status import details_text
+from streaming.lag.judged_partitions import JudgedPartitions, rows_of
+
+Row = dict[str, Any]
+
+_OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
+_STATUSES: Final = sorted(Status, key=lambda status: status.rank)
+_NONE: Final = np.zeros(0, np.int64)
+
+
+class JudgedGroups(Sequence[Row]):
+    """Rows of `group_status`, sorted by group; rows are made when they are asked for.
+
+    Args:
+        groups: `group_id`, `group_type`, `state` and `member_count` of each group.
+        partitions: the partitions of these groups.
+        verdicts: the verdicts about groups themselves, by group.
+    """
+
+    def __init__(
+        self,
+        groups: pa.Table,
+        partitions: JudgedPartitions,
+        verdicts: Mapping[str, Sequence[Verdict]],
+    ) -> None:
+        self._groups = groups.sort_by("group_id").combine_chunks()
+        self._partitions = partitions
+        self._verdicts = verdicts
+        self._first, self._past = self._slices()
+
+    def __len__(self) -> int:
+        return self._groups.num_rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._all)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._all[number]
+
+    @cached_property
+    def _all(self) -> list[Row]:
+        return self.rows(np.arange(len(self)))
+
+    @cached_property
+    def ranks(self) -> Int64s:
+        """The rank of each group's status."""
+        ranks = np.full(len(self), Status.IDLE.rank)
+        starts = self._first[self._past > self._first]
+        if starts.size:
+            found = np.maximum.reduceat(self._partitions.ranks, starts)
+            ranks[self._past > self._first] = found
+        for number, group_id in enumerate(self._groups["group_id"].to_pylist()):
+            for verdict in self._verdicts.get(group_id, ()):
+                ranks[number] = max(ranks[number], verdict.status.rank)
+        stale = self._partitions.stale
+        return ranks if stale is None else np.full(len(self), stale.status.rank)
+
+    def ranks_of_partitions(self) -> Int64s:
+        """The rank of its group's status for each partition."""
+        found = np.zeros(len(self._partitions), np.int64)
+        sizes = self._past - self._first
+        order = np.argsort(self._first[sizes > 0])
+        found[:] = np.repeat(self.ranks[sizes > 0][order], sizes[sizes > 0][order])
+        return found
+
+    @property
+    def without_offsets(self) -> Int64s:
+        """The numbers of the groups without committed offsets."""
+        return np.flatnonzero(self._past == self._first)
+
+    def numbers(self, group_ids: Sequence[str]) -> Int64s:
+        """The numbers of those groups that exist."""
+        found = pc.index_in(pa.array(group_ids, pa.string()), self._groups["group_id"])
+        return found.drop_null().to_numpy().astype(np.int64)
+
+    def statuses(self) -> pa.Table:
+        """The groups with `group_type`, `group_state`, `member_count` and `status`."""
+        names = ["group_id", "group_type", "group_state", "member_count"]
+        found = self._groups.select(["group_id", "group_type", "state", "member_count"])
+        statuses = pa.array([status.value for status in _STATUSES]).take(pa.array(self.ranks))
+        return found.rename_columns(names).append_column("status", statuses)
+
+    def rows(self, numbers: Int64s) -> list[Row]:
+        """The rows with these numbers."""
+        is_plain = self._is_plain[numbers]
+        sizes = (self._past - self._first)[numbers]
+        of_others = [np.arange(self._first[n], self._past[n]) for n in numbers[~is_plain]]
+        rows = iter(self._partitions.rows(np.concatenate([_NONE, *of_others])))
+        heads = iter(self._partitions.rows(self._first[numbers[is_plain]]))
+        found = []
+        for group, plain, size in zip(
+            rows_of(self._groups.take(pa.array(numbers))), is_plain, sizes, strict=True
+        ):
+            if plain:
+                found.append(_of_caught_up(group, next(heads), int(size)))
+            else:
+                own = [next(rows) for _ in range(size)]
+                found.append(self._of_group(group, own))
+        return found
+
+    def _of_group(self, group: Row, partitions: list[Row]) -> Row:
+        row = _of_group(group, partitions, self._verdicts.get(group["group_id"], ()))
+        stale = self._partitions.stale
+        if stale is not None:
+            row |= {"status": stale.status.value, "reason": stale.reason}
+            row |= {"topic": None, "partition": None}
+        return row
+
+    @cached_property
+    def _is_plain(self) -> Any:
+        """Whether the group has offsets, and nothing to read in any partition."""
+        found = self._past > self._first
+        if self._partitions.stale is not None or not found.any():
+            return np.zeros(len(self), np.bool_)
+        starts = self._first[found]
+        found[found] = np.logical_and.reduceat(self._partitions.is_caught_up, starts)
+        has_verdict = [one in self._verdicts for one in self._groups["group_id"].to_pylist()]
+        return found & ~np.array(has_verdict, np.bool_)
+
+    def _slices(self) -> tuple[Int64s, Int64s]:
+        """The first partition of each group, and the one after the last."""
+        ids = self._partitions.columns["group_id"].combine_chunks()
+        first = np.zeros(len(self), np.int64)
+        past = first.copy()
+        if len(ids):
+            changes = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+            starts = np.append(0, 1 + np.flatnonzero(changes))
+            number = pc.index_in(ids.take(pa.array(starts)), self._groups["group_id"]).to_numpy()
+            first[number] = starts
+            past[number] = np.append(starts[1:], len(ids))
+        return first, past
+
+
+def _of_caught_up(group: Row, head: Row, partitions: int) -> Row:
+    """The row of a group that has nothing to read; `head` is its first partition."""
+    return {
+        **{"group_id": group["group_id"], "group_type": group["group_type"]},
+        **{"group_state": group["state"], "partitions": partitions, "partitions_not_ok": 0},
+        **{"lag": 0, "max_time_lag_ms": 0, "max_time_lag_at_least_ms": 0},
+        **{name: head[name] for name in ("topic", "partition", "status", "reason")},
+    }
+
+
+def _of_group(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) -> Row:
+    """The row of a group; `verdicts` are those of the group itself."""
+    found: Row = {
+        **{"group_id": group["group_id"], "group_type": group["group_type"]},
+        **{"group_state": group["state"], "topic": None, "partition": None},
+        "partitions": len(partitions),
+        "partitions_not_ok": sum(Status(row["status"]) not in _OK_STATUSES for row in partitions),
+        "lag": _total(sum, "lag", partitions) if partitions or group["member_count"] else 0,
+        "max_time_lag_ms": _total(max, "time_lag_ms", partitions),
+        "max_time_lag_at_least_ms": _total(max, "time_lag_at_least_ms", partitions),
+    }
+    # Of equally bad partitions, the one with the most records to read.
+    worst = max(
+        partitions, key=lambda row: (Status(row["status"]).rank, row["lag"] or 0), default=None
+    )
+    own = max(verdicts, key=lambda one: one.status.rank, default=Verdict(Status.IDLE, ""))
+    if worst is None or own.status.rank > Status(worst["status"]).rank:
+        return found | {"status": own.status.value, "reason": own.reason}
+    reason = worst["reason"]
+    if worst["lag_text"] and len(partitions) > 1:
+        reason = reason_of(worst["cause"], _whole_lag_text(worst, partitions, found))
+    return found | {
+        **{name: worst[name] for name in ("topic", "partition", "status")},
+        "reason": reason,
+    }
+
+
+def _whole_lag_text(worst: Row, partitions: list[Row], of_group: Row) -> str:
+    """The lag of a group, and the part of its worst partition."""
+    place = f"{worst['topic']}:{worst['partition']}"
+    part = f"{worst['lag']:,} of them" if worst["lag"] != of_group["lag"] else "all"
+    growth = _total(sum, "growth_per_s", partitions)
+    at_least_ms = of_group["max_time_lag_at_least_ms"]
+    is_known = at_least_ms == of_group["max_time_lag_ms"]
+    details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
+    return f"{of_group['lag']:,} behind, {part} in {place}{details}"
+
+
+def _total(function: Any, name: str, rows: Iterable[Row]) -> Any:
+    """The sum, or maximum, of the known values; None without any."""
+    known = [row[name] for row in rows if row[name] is not None]
+    return function(known) if known else None

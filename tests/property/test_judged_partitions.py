@@ -1,0 +1,127 @@
+"""Statuses of many partitions at once: the same as those of the rules, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_state.insight.group_status import Status, StatusRules, Verdict
+from coordinator_state.insight.lag import GONE, PRESENT
+from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+from streaming.lag.judged_groups import JudgedGroups
+from streaming.lag.judged_partitions import _OF_LAG, JudgedPartitions
+from streaming.lag.partition_facts import _is_well
+from streaming.lag.rows import GroupLagRow
+
+_HINTS = get_type_hints(PartitionFacts)
+_TYPES = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), float: pa.float64()}
+_LIMITS = sorted({getattr(StatusRules(), one.name) for one in fields(StatusRules)})
+_INTEGERS = st.sampled_from([0, 1, 2, *(limit + more for limit in _LIMITS for more in (0, 1))])
+
+
+def _of(hint: Any) -> st.SearchStrategy[Any]:
+    optional = str(hint).endswith("| None")
+    name = str(hint).removesuffix(" | None")
+    values: st.SearchStrategy[Any] = {
+        "int": _INTEGERS,
+        "float": st.sampled_from([0.0, 1.0, 50.0]),
+        "str": st.just("text"),
+    }.get(name, _INTEGERS if hint is int else st.booleans())
+    return st.none() | values if optional else values
+
+
+# Most facts are usual, so the shortcuts are taken often.
+_USUAL: dict[str, Any] = {
+    **{"topic_state": PRESENT, "behind_ms": 0, "sample_age_ms": 1_000, "data_lost": 0},
+    **{"lag": 0, "lag_to_last_stable": 5, "time_lag_ms": 0, "time_lag_at_least_ms": 0},
+    **{"rewound_from": None, "held_ms": None, "expires_in_ms": None, "aborted": 0},
+    **{"commit_age_ms": 4_000, "has_members": True, "commits": 10, "commits_from_ms": 600_000},
+}
+FACTS = st.fixed_dictionaries(
+    {
+        name: (st.sampled_from([_USUAL[name]] * 12) | _of(hint) if name in _USUAL else _of(hint))
+        for name, hint in _HINTS.items()
+        if name != "topic_state"
+    }
+    | {"topic_state": st.sampled_from([PRESENT] * 8 + [GONE, None])}
+)
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    def kind(hint: Any) -> pa.DataType:
+        for name, found in (("str", pa.string()), ("float", pa.float64()), ("int", pa.int64())):
+            if str(hint).startswith(name) or (hint in (_TYPES) and found == _TYPES[hint]):
+                return found
+        return pa.bool_()
+
+    schema = pa.schema([(name, kind(hint)) for name, hint in _HINTS.items()])
+    facts = pa.Table.from_pylist(rows, schema=schema)
+    return facts.append_column("is_well", _is_well(facts, StatusRules()))
+
+
+def _lags(rows: list[dict[str, Any]]) -> pa.Table:
+    columns: dict[str, Any] = {
+        "group_id": [f"g{number // 2}" for number in range(len(rows))],
+        "topic": ["t"] * len(rows),
+        "partition": list(range(len(rows))),
+    }
+    known = _table(rows)
+    for name in _OF_LAG[3:]:
+        columns[name] = known[name]
+    assert set(columns) == set(_OF_LAG) <= {one.name for one in fields(GroupLagRow)}
+    return pa.table(columns)
+
+
+@settings(max_examples=60)
+@given(rows=st.lists(FACTS, min_size=1, max_size=5), stale=st.booleans())
+def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: bool) -> None:
+    rules, facts = StatusRules(), _table(rows)
+    verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
+    judged = JudgedPartitions(_lags(rows), facts, rules, verdict)
+    wanted = [verdict or partition_status(PartitionFacts(**row), rules) for row in rows]
+    assert judged.ranks.tolist() == [one.status.rank for one in wanted]
+    found = [(row["status"], row["reason"], row["cause"], row["lag_text"]) for row in judged]
+    assert found == [(one.status.value, one.reason, *one[1:]) for one in wanted]
+    some = np.arange(0, len(rows), 2)
+    assert judged.rows(some) == [judged[number] for number in some]
+
+
+@settings(max_examples=60)
+@given(rows=st.lists(FACTS, min_size=1, max_size=5), stale=st.booleans())
+def test_groups_have_the_same_status_with_and_without_rows(
+    rows: list[dict[str, Any]], stale: bool
+) -> None:
+    verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
+    judged = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), verdict)
+    ids = [f"g{number}" for number in range((len(rows) + 1) // 2)]
+    groups = pa.table(
+        {
+            "group_id": [*ids, "without"],
+            **{"group_type": ["classic"] * (len(ids) + 1), "state": ["Stable"] * (len(ids) + 1)},
+            "member_count": [1] * (len(ids) + 1),
+        }
+    )
+    verdicts = {
+        "without": [Verdict(Status.IDLE, "no offsets")],
+        "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
+    }
+    found = JudgedGroups(groups, judged, verdicts)
+    statuses = found.statuses()
+    assert statuses["status"].to_pylist() == [row["status"] for row in found]
+    assert statuses["group_id"].to_pylist() == [row["group_id"] for row in found]
+    of_groups = dict(zip(ids, found.ranks.tolist(), strict=False))
+    assert found.ranks_of_partitions().tolist() == [
+        of_groups[group_id] for group_id in judged.columns["group_id"].to_pylist()
+    ]
+
+
+def test_the_short_way_is_taken() -> None:
+    usual = dict.fromkeys(_HINTS, None) | _USUAL | {"committed_offset": 5, "at_ms": 0}
+    usual |= {"same_commits": 1, "commit_rate_per_s": 1.0, "produce_rate_per_s": 1.0}
+    facts = _table([usual, usual | {"lag": 7}, usual | {"lag": 7, "time_lag_ms": 90_000}])
+    assert facts["is_well"].to_pylist() == [True, True, False]
