@@ -40,6 +40,15 @@ def expiring_offsets(
     if retention_ms is None:
         retention_ms = reader.offsets_retention_ms
     wanted = of_groups(group_ids)
+    offsets = reader.read("group_offsets", None, wanted)
+    if until is not None:
+        # The retention begins at the commit or later.
+        latest = until - timedelta(milliseconds=retention_ms)
+        may = pc.less_equal(offsets["commit_timestamp"], pa.scalar(latest, TIMESTAMP))
+        offsets = offsets.filter(pc.or_(may, pc.is_valid(offsets["expire_timestamp"])))
+    if not offsets.num_rows:
+        return EXPIRING_OFFSETS.empty_table()
+    wanted = of_groups(pc.unique(offsets["group_id"]).to_pylist())
     groups = {
         (row["log_partition"], row["group_id"]): _group(row)
         for row in reader.read("groups", None, wanted).to_pylist()
@@ -48,12 +57,6 @@ def expiring_offsets(
         tuple(row[name] for name in _KEY)
         for row in reader.read("pending_offsets", [*_KEY], wanted).to_pylist()
     }
-    offsets = reader.read("group_offsets", None, wanted)
-    if until is not None:
-        # The retention begins at the commit or later.
-        latest = until - timedelta(milliseconds=retention_ms)
-        may = pc.less_equal(offsets["commit_timestamp"], pa.scalar(latest, TIMESTAMP))
-        offsets = offsets.filter(pc.or_(may, pc.is_valid(offsets["expire_timestamp"])))
     rows = []
     for row in offsets.to_pylist():
         group = groups.get((row["log_partition"], row["group_id"]))

@@ -129,8 +129,9 @@ class TablesCollector(Collector):
         named = cluster if self.names.has_cluster else []
         lags = group_lag(reader)
         groups = self._groups(reader, lags)
+        of_statuses = {status.value: status.rank for status in Status}
         of_groups = zip(groups["group_id"].to_pylist(), groups["status"].to_pylist(), strict=True)
-        ranks = {group_id: Status(status).rank for group_id, status in of_groups}
+        ranks = {group_id: of_statuses[status] for group_id, status in of_groups}
         gauges = (*self.names.groups, *OWN_GROUPS)
         groups = limit.fitting("groups", gauges, groups, "group_id", ranks)
         yield from _families(self.names.groups, named, groups)

@@ -48,20 +48,25 @@ class SeriesLimit:
         does not fit, smaller ones after it may still fit.
         """
         owners = _counted(gauges, rows, owner)
-        owners.sort(key=lambda one: (one["is_long"], -ranks.get(one[owner], 0), one[owner]))
-        fitting = []
-        for one in owners:
-            if one["cost"] <= self.left:
-                self.left -= one["cost"]
-                fitting.append(one[owner])
-            else:
-                self.left_out[level] = self.left_out.get(level, 0) + one["series"]
-        if len(fitting) == len(owners):
+        costs = owners["cost"].to_numpy()
+        if costs.sum() <= self.left:
+            self.left -= int(costs.sum())
             return rows
-        return rows.filter(pc.is_in(rows[owner], pa.array(fitting, rows.schema.field(owner).type)))
+        rank = pa.array([ranks.get(one, 0) for one in owners[owner].to_pylist()], pa.int64())
+        order = [("is_long", "ascending"), ("rank", "descending"), (owner, "ascending")]
+        owners = owners.append_column("rank", rank).sort_by(order)
+        fits = []
+        for cost in owners["cost"].to_pylist():
+            fits.append(cost <= self.left)
+            self.left -= cost if fits[-1] else 0
+        is_fitting = pa.array(fits, pa.bool_())
+        series = pc.sum(owners.filter(pc.invert(is_fitting))["series"]).as_py()
+        self.left_out[level] = self.left_out.get(level, 0) + (series or 0)
+        fitting = owners.filter(is_fitting)[owner].combine_chunks()
+        return rows.filter(pc.is_in(rows[owner], fitting))
 
 
-def _counted(gauges: Sequence[Gauge], rows: pa.Table, owner: str) -> list[dict[str, Any]]:
+def _counted(gauges: Sequence[Gauge], rows: pa.Table, owner: str) -> pa.Table:
     """The owners with the number of their series, their cost, and whether they have long labels."""
     series = sum(_has_value(gauge, rows) for gauge in gauges)
     extra = _label_bytes(gauges, rows) // LABEL_BYTES
@@ -76,10 +81,7 @@ def _counted(gauges: Sequence[Gauge], rows: pa.Table, owner: str) -> list[dict[s
     by_owner = counted.group_by(owner).aggregate(
         [("series", "sum"), ("cost", "sum"), ("is_long", "max")]
     )
-    found: list[dict[str, Any]] = by_owner.rename_columns(
-        [owner, "series", "cost", "is_long"]
-    ).to_pylist()
-    return found
+    return by_owner.rename_columns([owner, "series", "cost", "is_long"])
 
 
 def _has_value(gauge: Gauge, rows: pa.Table) -> Any:

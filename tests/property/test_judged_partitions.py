@@ -24,14 +24,18 @@ _LIMITS = sorted({getattr(StatusRules(), one.name) for one in fields(StatusRules
 _INTEGERS = st.sampled_from([0, 1, 2, *(limit + more for limit in _LIMITS for more in (0, 1))])
 
 
-def _of(hint: Any) -> st.SearchStrategy[Any]:
-    optional = str(hint).endswith("| None")
-    name = str(hint).removesuffix(" | None")
+# They are known where the rules name them.
+_KNOWN = ("log_start_offset", "last_stable_offset", "log_end_offset", "rewind_from", "rewind_to")
+
+
+def _of(name: str, hint: Any) -> st.SearchStrategy[Any]:
+    optional = str(hint).endswith("| None") and name not in _KNOWN
+    kind = str(hint).removesuffix(" | None")
     values: st.SearchStrategy[Any] = {
         "int": _INTEGERS,
         "float": st.sampled_from([0.0, 1.0, 50.0]),
         "str": st.just("text"),
-    }.get(name, _INTEGERS if hint is int else st.booleans())
+    }.get(kind, _INTEGERS if hint is int else st.booleans())
     return st.none() | values if optional else values
 
 
@@ -44,7 +48,11 @@ _USUAL: dict[str, Any] = {
 }
 FACTS = st.fixed_dictionaries(
     {
-        name: (st.sampled_from([_USUAL[name]] * 12) | _of(hint) if name in _USUAL else _of(hint))
+        name: (
+            st.sampled_from([_USUAL[name]] * 12) | _of(name, hint)
+            if name in _USUAL
+            else _of(name, hint)
+        )
         for name, hint in _HINTS.items()
         if name != "topic_state"
     }
