@@ -12,6 +12,8 @@ from streaming.alerts.alert_states import next_alerts
 from streaming.alerts.facts import Facts, sql_findings
 from streaming.alerts.rules import AlertRules, Rule
 from streaming.alerts.sql_rules import SqlRules
+from streaming.lag.group_lag import RATE_WINDOWS
+from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
 MAX_EVALUATIONS = 60
@@ -50,9 +52,10 @@ def replay(
     with closing(SqlRules(last.tables)) as sql:
         sql.check(rules.rules)
         moments = _moments(since, last.moment, step)
+        past = Past(last, since=moments[0] - RATE_WINDOWS[0])
         for number, at in enumerate(moments):
             on_moment(number, len(moments))
-            reader = last if at == last.moment else last.before(at)
+            reader = last if at == last.moment else past.before(at)
             if reader is None:
                 continue
             facts = Facts(reader, at, rules.status_rules)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,9 +14,8 @@ from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import rows_page
-from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
-from streaming.tables.reader import TableReader
+from streaming.lag.past_statuses import GroupStatus, PastStatuses
 from streaming.views.explanation import explained
 from streaming.views.member_labels import member_labels
 
@@ -101,9 +99,10 @@ def chart() -> Response:
     reader = g.cluster.snapshot(g.at).reader
     until: datetime = reader.moment
     since = until - SPANS[_span()]
-    found = lag_history(reader, group_id, since=since, until=until)
+    past = PastStatuses(reader, group_id, since)
+    found = lag_history(past.at(until) or reader, group_id, since=since, until=until)
     statuses = [
-        _status_at(reader, group_id, since + (until - since) * number / _STATUS_STEPS)
+        past.status(since + (until - since) * number / _STATUS_STEPS)
         for number in range(_STATUS_STEPS + 1)
     ]
     return jsonify(
@@ -115,38 +114,21 @@ def chart() -> Response:
             "statuses": [_status_json(one) for one in statuses],
             "changes": [
                 {**_status_json(now), "before": before.status}
-                for before, now in _changes(reader, group_id, statuses)
+                for before, now in _changes(past, statuses)
             ],
         }
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupStatus:
-    """The status of a group at a moment; None if the group did not exist."""
-
-    at: datetime
-    status: str | None
-    reason: str
-
-
-def _status_at(reader: TableReader, group_id: str, at: datetime) -> _GroupStatus:
-    before = reader if at == reader.moment else reader.before(at)
-    if before is not None:
-        for row in group_statuses(before, at=at, group_ids=[group_id]).to_pylist():
-            return _GroupStatus(at, row["status"], row["reason"])
-    return _GroupStatus(at, None, "the group did not exist")
-
-
 def _changes(
-    reader: TableReader, group_id: str, statuses: Sequence[_GroupStatus]
-) -> Iterator[tuple[_GroupStatus, _GroupStatus]]:
+    past: PastStatuses, statuses: Sequence[GroupStatus]
+) -> Iterator[tuple[GroupStatus, GroupStatus]]:
     """The status before and after each change, at moments close to the change."""
     for before, after in pairwise(statuses):
         if before.status == after.status:
             continue
         for _ in range(_HALVINGS):
-            between = _status_at(reader, group_id, before.at + (after.at - before.at) / 2)
+            between = past.status(before.at + (after.at - before.at) / 2)
             if between.status == before.status:
                 before = between
             else:
@@ -154,7 +136,7 @@ def _changes(
         yield before, after
 
 
-def _status_json(found: _GroupStatus) -> dict[str, Any]:
+def _status_json(found: GroupStatus) -> dict[str, Any]:
     known = {"at": found.at.timestamp(), "status": found.status, "reason": found.reason}
     return known | {"level": "none" if found.status is None else level(found.status)}
 

@@ -109,7 +109,13 @@ def tables_known_to(reader: TableReader, at: datetime | None = None) -> datetime
 
 
 def _newest_sample(reader: TableReader, at: datetime) -> datetime | None:
-    """The time of the newest sample up to `at`, from the statistics of files where they suffice."""
+    """The time of the newest sample up to `at`."""
+    recent = _last_between(reader, at - _SAMPLED_WITHIN, at)
+    return _newest_by_statistics(reader, at) if recent is None else recent
+
+
+def _newest_by_statistics(reader: TableReader, at: datetime) -> datetime | None:
+    """The same, from the statistics of files where they suffice."""
     opened = open_table(reader.tables, LOG_OFFSETS)
     files = pa.table(opened.get_add_actions(flatten=True))
     if not files.num_rows:
@@ -120,6 +126,10 @@ def _newest_sample(reader: TableReader, at: datetime) -> datetime | None:
     if not len(partly):
         return whole
     since = max(filter(None, (whole, pc.min(partly).as_py())))
+    return _last_between(reader, since, at)
+
+
+def _last_between(reader: TableReader, since: datetime, at: datetime) -> datetime | None:
     rows = reader.read(
         LOG_OFFSETS.name,
         ["sampled_at"],

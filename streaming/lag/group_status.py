@@ -99,8 +99,9 @@ def judged_groups(
     stale = of_partitions.stale
     verdicts = {} if stale else {key: [one] for key, one in _loops(reader, now, rules).items()}
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
-    with_offsets = set(pc.unique(of_partitions.columns["group_id"]).to_pylist())
-    others = groups.filter(pc.invert(pc.is_in(groups["group_id"], pa.array(with_offsets))))
+    named = pc.unique(of_partitions.columns["group_id"])
+    others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
+    with_offsets = set(named.to_pylist())
     without_offsets = {row["group_id"]: row for row in others.to_pylist()}
     for group_id in silent.keys() | without_offsets.keys():
         of_silent = silent.get(group_id, [])

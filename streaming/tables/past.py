@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
+import pyarrow.compute as pc
+
 from streaming.errors import ConfigurationError
-from streaming.tables.reader import TableReader
+from streaming.tables.kept_history import KeptHistory
+from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, OFFSET_COMMITS
 
 
 class Past:
@@ -30,7 +34,10 @@ class Past:
         group_ids: Collection[str] | None = None,
     ) -> None:
         self._newest = newest
-        self._rebuilding = newest.rebuilding(since, until or newest.moment, group_ids)
+        until = until or newest.moment
+        self._rebuilding = newest.rebuilding(since, until, group_ids)
+        topics = None if group_ids is None else _topics_of(newest, since, until, group_ids)
+        self._rebuilding.kept = KeptHistory(newest.read, since, until, group_ids, topics)
 
     def at(self, moment: datetime) -> TableReader:
         """The tables at a moment; its `before` reads nothing again within the span.
@@ -47,3 +54,23 @@ class Past:
             return self.at(moment)
         except ConfigurationError:
             return None
+
+
+def _topics_of(
+    newest: TableReader, since: datetime, until: datetime, group_ids: Collection[str]
+) -> set[str]:
+    """The topics that the groups read in a span, or that are assigned to their members."""
+    history = [
+        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
+        *(("record_timestamp", "<=", until), ("group_id", "in", sorted(group_ids))),
+    ]
+    found: set[str] = set()
+    for rows in (
+        newest.read(GROUP_OFFSETS.name, ["topic"], of_groups(group_ids)),
+        newest.read(OFFSET_COMMITS.name, ["topic"], history),
+    ):
+        found.update(pc.unique(rows["topic"]).to_pylist())
+    members = newest.read(GROUP_MEMBERS.name, ["assignment"], of_groups(group_ids))
+    assigned = pc.list_flatten(members["assignment"]).combine_chunks()
+    found.update(pc.unique(pc.struct_field(assigned, "topic")).drop_null().to_pylist())
+    return found

@@ -271,12 +271,16 @@ class TableReader:
         if self._rebuilt is not None and name in self._rebuilt.rows:
             found = self._rebuilt.rows[name]
             return (found if condition is None else found.filter(condition)).select(wanted)
-        opened = self._opened(table)
-        if opened is None:
-            return table.schema.empty_table().select(wanted)
         until = self._until(table)
         if until is not None:
             condition = until if condition is None else condition & until
+        if self._rebuilding is not None and isinstance(filters, list):
+            kept = self._rebuilding.kept_rows(table, wanted, filters)
+            if kept is not None:
+                return kept.filter(condition).select(wanted)
+        opened = self._opened(table)
+        if opened is None:
+            return table.schema.empty_table().select(wanted)
         return delta.rows_of(opened, self.tables, table, wanted, where=condition, pruned=files)
 
     def dataset(self, name: str) -> Dataset:

@@ -19,6 +19,7 @@ from coordinator_state.apply.past import Base, HistoryAfter, cut_at, rebuilt
 from coordinator_state.replay.offsets import Semantics
 from streaming.tables import delta
 from streaming.tables.bases import BasePlace, bases_of
+from streaming.tables.kept_history import Conditions, KeptHistory
 from streaming.tables.load_state import next_offsets, pinned_versions
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
@@ -89,6 +90,7 @@ class Rebuilding:
         since: the first moment.
         until: the last moment.
         where: the filter of the groups whose rows are read; all if None.
+        kept: history in memory, for readers of many moments.
     """
 
     tables: str
@@ -96,6 +98,7 @@ class Rebuilding:
     since: datetime
     until: datetime
     where: pc.Expression | None = None
+    kept: KeptHistory | None = None
     _bases: list[BasePlace] | None = None
     _newest: _Newest | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
@@ -135,6 +138,15 @@ class Rebuilding:
         if moment >= pc.max(newest["updated_at"]).as_py():
             return next_offsets(newest)
         return {**segment.base.next_offsets, **_reached(segment.history), **cut}
+
+    def kept_rows(
+        self, table: Table, columns: Sequence[str], conditions: Conditions
+    ) -> pa.Table | None:
+        """At least the rows of history that fulfil the conditions; None if none are kept."""
+        if self.kept is None:
+            return None
+        also = [HISTORY_TIMES[table]] if table in HISTORY_TIMES else []
+        return self.kept.rows(table, [*columns, *also], conditions)
 
     @property
     def newest(self) -> _Newest:

@@ -1,0 +1,41 @@
+"""The status of one group at many moments of a time span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from streaming.lag.group_lag import RATE_WINDOWS
+from streaming.lag.group_status import group_statuses
+from streaming.tables.past import Past
+from streaming.tables.reader import TableReader
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The status of a group at a moment; None if the group did not exist."""
+
+    at: datetime
+    status: str | None
+    reason: str
+
+
+class PastStatuses:
+    """The status of a group from `since` to the moment of `newest`; its rows are read once."""
+
+    def __init__(self, newest: TableReader, group_id: str, since: datetime) -> None:
+        self._newest = newest
+        self._group_ids = [group_id]
+        self._past = Past(newest, since=since - RATE_WINDOWS[0], group_ids=self._group_ids)
+
+    def at(self, moment: datetime) -> TableReader | None:
+        """The tables at a moment; None if they do not reach back to it."""
+        return self._past.before(moment)
+
+    def status(self, moment: datetime) -> GroupStatus:
+        """The status at a moment."""
+        reader = self._newest if moment == self._newest.moment else self.at(moment)
+        if reader is not None:
+            for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
+                return GroupStatus(moment, row["status"], row["reason"])
+        return GroupStatus(moment, None, "the group did not exist")
