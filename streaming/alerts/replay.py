@@ -43,7 +43,7 @@ def replay(
         last: the tables as of the last moment.
         since: the first moment; moments before the first version of the tables are skipped.
         step: the time between two moments.
-        on_moment: called before each moment with the number of moments before it, and of all.
+        on_moment: called after a moment with the number of moments so far, and of all moments.
 
     Raises:
         ConfigurationError: a rule's SQL is not valid, fails, or exceeds its limits.
@@ -54,7 +54,8 @@ def replay(
         moments = _moments(since, last.moment, step)
         past = Past(last, since=moments[0] - RATE_WINDOWS[0])
         for number, at in enumerate(moments):
-            on_moment(number, len(moments))
+            if number:
+                on_moment(number, len(moments))
             reader = last if at == last.moment else past.before(at)
             if reader is None:
                 continue
