@@ -13,11 +13,11 @@ from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_duration
-from streaming.tables.maintenance import compact_history
+from streaming.tables.maintenance import tidy_up
 from streaming.tables.writer import Writer
 
-COMPACT_EVERY: Final = timedelta(seconds=30)
-"""A micro-batch a second adds a file a second to each table of history."""
+TIDY_UP_EVERY: Final = timedelta(seconds=30)
+"""A micro-batch a second adds a file a second to each table of history, and replaces tables."""
 # Keeps maintenance from slowing down the start.
 _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 
@@ -58,13 +58,13 @@ def background_jobs(
 
         interval = parse_duration(settings.upkeep_interval)
         jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))
-        if interval > COMPACT_EVERY:
+        if interval > TIDY_UP_EVERY:
             jobs.append(
                 Job(
                     "compaction",
-                    partial(compact_history, writer.epoch),
-                    COMPACT_EVERY,
-                    COMPACT_EVERY,
+                    partial(tidy_up, writer.epoch),
+                    TIDY_UP_EVERY,
+                    TIDY_UP_EVERY,
                 )
             )
     return jobs

@@ -25,23 +25,29 @@ _PROPERTIES = {
     # about 5 ms.
     "delta.checkpointInterval": "10",
 }
-_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+_LOG_RETENTION = "delta.logRetentionDuration"
+_REMOVED_FILES_LISTED = timedelta(hours=1)
+"""Checkpoints of the Delta log list a removed file for this time; maintenance deletes it sooner."""
 
 
 def retention_properties(retention: timedelta) -> dict[str, str]:
     """The table properties that keep old versions for a retention."""
-    interval = f"interval {round(retention.total_seconds())} seconds"
+    listed = max(retention, _REMOVED_FILES_LISTED)
     return {
         # Maintenance cleans the log instead: it knows the files of the newest snapshot.
         "delta.enableExpiredLogCleanup": "false",
-        _FILE_RETENTION: interval,
-        "delta.logRetentionDuration": interval,
+        "delta.deletedFileRetentionDuration": _interval(listed),
+        _LOG_RETENTION: _interval(retention),
     }
+
+
+def _interval(duration: timedelta) -> str:
+    return f"interval {round(duration.total_seconds())} seconds"
 
 
 def snapshot_retention(properties: Mapping[str, str]) -> timedelta | None:
     """The retention of old versions, from the properties of a table; None if they lack it."""
-    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_FILE_RETENTION, ""))
+    found = re.fullmatch(r"interval (\d+) seconds", properties.get(_LOG_RETENTION, ""))
     return None if found is None else timedelta(seconds=int(found[1]))
 
 

@@ -27,14 +27,13 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
-from pyarrow.fs import FileInfo, FileSystem
 
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
@@ -44,11 +43,13 @@ from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
+from streaming.tables.removed_files import removed_before
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_EVENTS,
     GROUP_RECORDS,
+    KEY_TABLES,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     OFFSET_COMMITS,
@@ -135,8 +136,8 @@ def _maintain_bases(
     return TableMaintenance(table=FOLDER, bases_deleted=deleted)
 
 
-def compact_history(epoch: WriterEpoch) -> None:
-    """Compact the very small files that appends have left in the tables of history.
+def tidy_up(epoch: WriterEpoch) -> None:
+    """Compact the very small files of history, and delete the files of expired snapshots.
 
     It takes a few milliseconds for each table, beside the maintenance of all tables.
 
@@ -147,6 +148,10 @@ def compact_history(epoch: WriterEpoch) -> None:
         path = table.path(epoch.tables)
         with delta.writing(path):
             _compact(epoch, DeltaTable(path), [_TINY])
+    for table in (*KEY_TABLES, LOAD_PROGRESS):
+        path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
+        with delta.writing(path):
+            _delete_expired(epoch, DeltaTable(path), pinned)
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -262,31 +267,44 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
 def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     """Delete files that neither the current version nor the pinned version needs.
 
-    VACUUM lists them. Files that the Delta log names as removed are deleted after the table's
-    retention. A file that the log does not name may belong to a commit in progress, which only the
-    fence limits in time; it is kept for at least an hour. Such files come from killed writers, and
-    from checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files
-    that are already deleted.
+    A file that the log does not name may belong to a commit in progress, which only the fence
+    limits in time; it is kept for at least an hour. Such files come from killed writers, and from
+    checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
+    are already deleted.
     """
+    hours = math.ceil(max(_retention(opened), UNREFERENCED_KEPT) / timedelta(hours=1))
+    unreferenced = opened.vacuum(
+        full=True,
+        keep_versions=[pinned],
+        retention_hours=hours,
+        enforce_retention_duration=False,
+    )
+    return _delete_expired(epoch, opened, pinned) + _delete(opened, set(unreferenced))
+
+
+def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
+    """Delete the files of versions that were replaced before the snapshot retention."""
     epoch.last_write(opened)
-    retention = snapshot_retention(opened.metadata().configuration) or DEFAULT_SNAPSHOT_RETENTION
-    hours = math.ceil(max(retention, UNREFERENCED_KEPT) / timedelta(hours=1))
-    named = {
-        *opened.vacuum(keep_versions=[pinned]),
-        *opened.vacuum(
-            full=True,
-            keep_versions=[pinned],
-            retention_hours=hours,
-            enforce_retention_duration=False,
-        ),
-    }
+    expired = datetime.now(timezone.utc) - _retention(opened)
+    removed = removed_before(opened.table_uri, opened.version(), expired)
+    # A rollback may name a version whose files were removed since.
+    kept = DeltaTable(opened.table_uri, version=pinned).file_uris() if removed else []
+    return _delete(opened, {file for file in removed if not _is_among(file, kept)})
+
+
+def _is_among(file: str, uris: list[str]) -> bool:
+    return any(uri.endswith(f"/{file}") for uri in uris)
+
+
+def _retention(opened: DeltaTable) -> timedelta:
+    found = snapshot_retention(opened.metadata().configuration)
+    return DEFAULT_SNAPSHOT_RETENTION if found is None else found
+
+
+def _delete(opened: DeltaTable, files: set[str]) -> int:
+    """Delete the files that still exist; return their number."""
     folder = file_system(opened.table_uri)
-    found = [file for file in folder.get_file_info(sorted(named)) if file.is_file] if named else []
-    if found:
-        _delete(folder, found)
-    return len(found)
-
-
-def _delete(folder: FileSystem, files: Iterable[FileInfo]) -> None:
-    for file in files:
+    found = [file for file in folder.get_file_info(sorted(files)) if file.is_file] if files else []
+    for file in found:
         folder.delete_file(file.path)
+    return len(found)
