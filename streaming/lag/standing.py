@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from streaming.lag.group_status import group_statuses
+from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
 _STEPS_BACK: Final = (
     *(timedelta(minutes=minutes) for minutes in (1, 5, 15)),
     *(timedelta(hours=hours) for hours in (1, 6, 24)),
 )
+_LAST_MINUTES: Final = timedelta(minutes=5)
 
 
 def standing_since(
@@ -26,8 +28,10 @@ def standing_since(
     """
     found = dict.fromkeys(statuses, at)
     left = dict(statuses)
+    past = Past(reader, since=at - _STEPS_BACK[-1], until=at, group_ids=list(statuses))
     for ago in _STEPS_BACK:
-        before = reader.before(at - ago) if left else None
+        # Rates compare with five minutes before, so snapshots of the last minutes are kept.
+        before = (reader if ago <= _LAST_MINUTES else past).before(at - ago) if left else None
         if before is None:
             break
         then = group_statuses(before, at=at - ago, group_ids=list(left))

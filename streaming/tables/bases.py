@@ -8,6 +8,7 @@ no harm if an older writer makes one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -22,6 +23,7 @@ from streaming.tables import delta
 from streaming.tables.creation import create_table
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_state import is_reloading
+from streaming.tables.locations import local_path
 from streaming.tables.moments import MOMENT
 from streaming.tables.schemas import KEY_TABLES, LOAD_PROGRESS, STATE_LOADING, Table
 
@@ -119,7 +121,10 @@ def write_base(
     progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
     for table in KEY_TABLES:
         _write(base, table, rows[table], {})
+    # After a power loss, a base with `load_progress` must be whole.
+    _sync(base)
     _write(base, LOAD_PROGRESS, progress, properties)
+    _sync(base)
     return base
 
 
@@ -158,6 +163,20 @@ def _write(base: BasePlace, table: Table, rows: pa.Table, properties: Mapping[st
             mode="append",
             commit_properties=CommitProperties(custom_metadata={MOMENT: base.moment.isoformat()}),
         )
+
+
+def _sync(base: BasePlace) -> None:
+    """Sync the files of a local base to the disk."""
+    folder = local_path(base.path)
+    if folder is None:
+        return
+    with delta.writing(base.path):
+        for file in (*folder.rglob("*"), folder, folder.parent):
+            opened = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
 
 
 def _moment(name: str) -> datetime | None:

@@ -73,6 +73,9 @@ class TableReader:
             format version, or has no snapshot as old as `as_of`.
     """
 
+    _rebuilding: Rebuilding | None = None
+    _rebuilt: RebuiltTables | None = None
+
     def __init__(
         self,
         tables: str | Path,
@@ -98,8 +101,6 @@ class TableReader:
         self._opened_at = datetime.now(timezone.utc)
         self._open_tables: dict[str, DeltaTable] = {}
         self._as_of = moment
-        self._rebuilding: Rebuilding | None = None
-        self._rebuilt: RebuiltTables | None = None
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
         if moment is not None and self._is_before_snapshots(moment):
@@ -235,11 +236,11 @@ class TableReader:
     def rebuilding(
         self, since: datetime, until: datetime, group_ids: Collection[str] | None = None
     ) -> Rebuilding:
-        """The bases and the history of a time span, for `rebuilt`."""
+        """The bases and the history of a time span, and of what rates at its start need."""
         return Rebuilding(
             tables=self.tables,
             semantics=Semantics(self.semantics),
-            since=since,
+            since=since - _REACH_OF_RATES,
             until=until,
             where=of_groups(group_ids),
         )
@@ -364,7 +365,7 @@ class TableReader:
         if moment is None:
             return False
         if self._rebuilding is None:
-            self._rebuilding = self.rebuilding(moment - _REACH_OF_RATES, moment)
+            self._rebuilding = self.rebuilding(moment, moment)
         self._rebuilt = self._rebuilding.at(moment)
         if self._rebuilt is None:
             return False

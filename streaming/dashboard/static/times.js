@@ -16,8 +16,11 @@ function localTime(at) {
   return `${dayOf(at)} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())} ${offsetOf(at)}`;
 }
 
-// Converts a time without a zone from the reader's zone to UTC, which the server assumes.
+// Gives a time without a zone that of the reader; the server assumes UTC. Others, such as "5m", stay.
 function inUtc(text) {
+  const typed = text.trim();
+  if (/^((today|yesterday) )?\d\d:\d\d(:\d\d)?$/i.test(typed)) return `${typed}${offsetOf(new Date())}`;
+  if (!/^\d{4}-/.test(typed)) return typed;
   const given = text.trim().replace(/\s+(?=(Z|[+-]\d\d:?\d\d)$)/i, "").replace(" ", "T");
   if (!given || /(Z|[+-]\d\d:?\d\d)$/i.test(given)) return given;
   // Date() reads a date without a time as UTC.
