@@ -79,6 +79,12 @@ def test_time_lag_is_the_age_of_the_first_uncommitted_record(
     end = samples[-1].log_end_offset
     assert found.lag[0] == max(end - committed, 0)
     time_lag = int(found.time_lag_ms[0])
+    at_least = int(found.time_lag_at_least_ms[0])
+    if committed < samples[0].log_end_offset:
+        # The lower bound is true, and as old as the samples.
+        assert at_least == now - samples[0].sampled_at_ms <= now - appends[committed]
+    else:
+        assert at_least == time_lag
     if committed >= end:
         assert time_lag == 0
     elif committed < samples[0].log_end_offset:

@@ -146,6 +146,28 @@ def test_a_member_that_never_commits(
     assert (row["lag"], row["partitions"]) == (None, 0)
 
 
+def test_a_partition_without_a_commit_among_others(tables: str) -> None:
+    """A partition to which nothing was produced needs no commit."""
+    assignment = [{"topic": "t", "partition": partition} for partition in range(3)]
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+        group_members=[{"group_id": "g", "member_id": "m", "assignment": assignment}],
+        group_offsets=[offset("g", 100, 4)],
+        coordinator_records=[{"group_id": "g", "record_type": 2, "record_timestamp": at(300)}],
+    )
+    rows = TableReader(tables).read("log_offsets").to_pylist()
+    still = [row | {"partition": 2, "log_end_offset": 5} for row in rows if row["partition"] == 1]
+    write_rows(tables, "log_offsets", rows + still)
+    (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
+    assert (row["status"], row["topic"], row["lag"]) == ("WARN", None, 0)
+    assert row["reason"] == (
+        "no commit from 1 member with 1 partition for 5 min; 95 records produced, the first "
+        "100 s ago"
+    )
+
+
 @pytest.mark.parametrize(
     ("group_type", "status", "reason"),
     [

@@ -91,6 +91,30 @@ def test_a_failure_is_said_once_and_then_that_it_is_over(
     assert rows["log_end_offset"].to_pylist() == [5]
 
 
+def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that never commits is noticed by what is produced to its partitions."""
+    tables = create_tables(tmp_path)
+    sampling = sampling_of(tables)
+    asked: list[set[str]] = []
+    monkeypatch.setattr(
+        sampling._client,
+        "sample",
+        lambda partitions: asked.append({f"{at.topic}:{at.partition}" for at in partitions}) or [],
+    )
+    member = {"group_id": "g", "member_id": "m"}
+    for assignment in ([1, 2], [2], []):
+        places = [{"topic": "t", "partition": partition} for partition in assignment]
+        apply_micro_batch(
+            tables,
+            progress=[{"log_partition": 0}],
+            group_members=[{**member, "assignment": places}],
+        )
+        sampling.sample()
+    sampling.close()
+    own = "__consumer_offsets:0"
+    assert asked == [{own, "t:1", "t:2"}, {own, "t:2"}, {own}]
+
+
 def test_the_end_of_a_log_is_looked_at_once_it_rests_near_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
