@@ -253,6 +253,10 @@ class _MemoryReader(TableReader):
         assert isinstance(self._as_of, datetime)
         return self._as_of
 
+    @property
+    def rebuilt_from(self) -> None:
+        """Never rebuilt from history."""
+
     def before(self, moment: datetime) -> TableReader | None:
         return self._snapshots.reader(moment)
 

@@ -26,7 +26,7 @@ from tests.support.tables.tables_folder import create_tables
 Judge = Callable[..., pa.Table]
 DOCS = Path(__file__).parents[3] / "docs/status.md"
 _BEGIN, _END = "<!-- incidents: begin -->\n", "<!-- incidents: end -->\n"
-_LASTS_S = 1_200
+_LASTS_S = 960
 _RESTART = "`run` is stopped for 3 min"
 _HEALTHY = {"OK", "IDLE"}
 
