@@ -96,11 +96,12 @@ def test_assigned_partitions_are_sampled(tmp_path: Path, monkeypatch: pytest.Mon
     tables = create_tables(tmp_path)
     sampling = sampling_of(tables)
     asked: list[set[str]] = []
-    monkeypatch.setattr(
-        sampling._client,
-        "sample",
-        lambda partitions: asked.append({f"{at.topic}:{at.partition}" for at in partitions}) or [],
-    )
+
+    def sample(partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+        asked.append({f"{at.topic}:{at.partition}" for at in partitions})
+        return []
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
     member = {"group_id": "g", "member_id": "m"}
     for assignment in ([1, 2], [2], []):
         places = [{"topic": "t", "partition": partition} for partition in assignment]
