@@ -213,7 +213,7 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
         return Status.PENDING, _held_text(facts)
     oldest_ms = facts.time_lag_at_least_ms or 0
     limit_ms = min(rules.pending_after_ms, rules.hanging_after_ms)
-    if facts.lag_to_last_stable != 0 or oldest_ms <= limit_ms:
+    if not _is_at_last_stable(facts) or oldest_ms <= limit_ms:
         return None
     is_hanging = oldest_ms > rules.hanging_after_ms
     return (
@@ -223,10 +223,20 @@ def _open_transaction(facts: PartitionFacts, rules: StatusRules) -> _Found:
     )
 
 
+def _is_at_last_stable(facts: PartitionFacts) -> bool:
+    """Whether the group has read up to an open transaction; `read_uncommitted` groups go on."""
+    return facts.lag_to_last_stable == 0 and facts.committed_offset == facts.last_stable_offset
+
+
 def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
-    """Whether a transaction holds commits for longer than the group usually takes to commit."""
+    """Whether a transaction holds commits for longer than the group usually takes to commit.
+
+    A group that goes on to commit without the transaction is not held.
+    """
+    if facts.held_ms is None:
+        return False
     limit_ms = max(rules.pending_after_ms, rules.stop_intervals * facts.interval_ms)
-    return facts.held_ms is not None and facts.held_ms > limit_ms
+    return min(facts.held_ms, facts.commit_age_ms) > limit_ms
 
 
 def _held_text(facts: PartitionFacts) -> str:
@@ -274,7 +284,7 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
         cause += f"; {count_text(facts.aborted, 'commit')} aborted before that"
     if facts.held_ms is not None:
         cause += f"; {_held_text(facts)}"
-    elif facts.lag_to_last_stable == 0:
+    elif _is_at_last_stable(facts):
         cause += f"; a transaction in the log is open at offset {facts.last_stable_offset:,}"
     return Status.STOP, cause
 

@@ -186,7 +186,8 @@ def _whole_lag_text(worst: Row, partitions: list[Row], of_group: Row) -> str:
     """The lag of a group, and the part of its worst partition."""
     place = f"{worst['topic']}:{worst['partition']}"
     part = f"{worst['lag']:,} of them" if worst["lag"] != of_group["lag"] else "all"
-    growth = _total(sum, "growth_per_s", partitions)
+    is_ok = worst["status"] == Status.OK.value
+    growth = None if is_ok else _total(sum, "growth_per_s", partitions)
     at_least_ms = of_group["max_time_lag_at_least_ms"]
     is_known = at_least_ms == of_group["max_time_lag_ms"]
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)

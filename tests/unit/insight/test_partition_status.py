@@ -28,7 +28,10 @@ WELL: dict[str, Any] = {
     **dict.fromkeys(("held_ms", "pending_producer_id", "pending_client_id", "expires_in_ms")),
 }
 OLD = {"time_lag_ms": 90_000, "time_lag_at_least_ms": 90_000}
-BEHIND = OLD | {"lag": 500, "lag_to_last_stable": 500, "log_end_offset": 1_500}
+BEHIND = OLD | {
+    **{"lag": 500, "lag_to_last_stable": 500},
+    **{"last_stable_offset": 1_500, "log_end_offset": 1_500},
+}
 AT_STABLE = BEHIND | {"lag_to_last_stable": 0, "last_stable_offset": 1_000}
 STILL = BEHIND | {"same_commits": 13, "moved_at_ms": AT_MS - 64_000}
 REWOUND = BEHIND | {
@@ -180,6 +183,8 @@ def silent(age_ms: int) -> dict[str, int]:
             "",
         ),
         (HELD | {"lag": None, "time_lag_unknown": NO_SAMPLE}, "PENDING", f"commits held.*{OPEN}"),
+        # It goes on without the transaction.
+        (HELD | {"commit_age_ms": 4_000, "commit_rate_per_s": 75.0}, "OK", ""),
         # A transaction that has just begun is not the cause, but it is named.
         (HELD | {"held_ms": 5_000}, "STOP", f"no commit for 2 min.*; commits held for 5 s.*{OPEN}"),
         (
@@ -194,6 +199,8 @@ def silent(age_ms: int) -> dict[str, int]:
             "a transaction in the log has been open for 90 s: last stable offset 1,000, log end "
             "1,500; 500 behind, oldest 90 s, +10/s",
         ),
+        # It reads what is not committed.
+        (AT_STABLE | {"last_stable_offset": 900}, "OK", ""),
         (
             AT_STABLE | time_lag(None, 901_000),
             "HANGING_TRANSACTION",
@@ -246,7 +253,7 @@ def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:
         ("stop_after_ms", BEHIND | silent(46_000), 47_000),
         ("slow_after_ms", STILL, 91_000),
         ("aborting_after_ms", ABORTED, 121_000),
-        ("pending_after_ms", HELD | {"commit_age_ms": 4_000}, 121_000),
+        ("pending_after_ms", HELD | {"lag": None, "time_lag_unknown": "x"}, 121_000),
         ("idle_after_ms", {"has_members": False} | silent(301_000), 302_000),
         ("hanging_after_ms", {"held_ms": 901_000}, 902_000),
         ("expiring_within_ms", {"expires_in_ms": 1_000}, 999),
