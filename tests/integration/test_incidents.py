@@ -218,6 +218,7 @@ def a_transaction_hangs(cluster: Cluster) -> None:
     cluster.has_status("blocked", "OK")
     producer = Producer(
         {"bootstrap.servers": cluster.servers, "transactional.id": topic, "linger.ms": 0}
+        | {"transaction.timeout.ms": 600_000}
     )
     producer.init_transactions()
     producer.begin_transaction()
@@ -236,7 +237,11 @@ def a_transaction_with_offsets_hangs(cluster: Cluster) -> None:
     cluster.create(topic)
     consumer = cluster.traffic.consumer("pending", topic)
     cluster.eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 120)
-    producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": topic})
+    producer = Producer(
+        # Longer than the waits below: the coordinator would end the transaction itself.
+        {"bootstrap.servers": cluster.servers, "transactional.id": topic}
+        | {"transaction.timeout.ms": 600_000}
+    )
     producer.init_transactions()
     producer.begin_transaction()
     producer.send_offsets_to_transaction([Place(topic, 0, 0)], consumer.consumer_group_metadata())
