@@ -57,7 +57,9 @@ def next_alerts(
         else:
             found |= _rule_alerts(rule, known, rule_findings, now, state_of)
     for alert in (alert for without_rule in by_rule.values() for alert in without_rule):
-        resolved = _resolved(alert, now, "the rule was removed")
+        state = state_of(alert.key) if _is_ending(alert) else None
+        reason = "the rule was removed" if state is None else f"the rule was removed; {state}"
+        resolved = _resolved(alert, now, reason)
         if resolved is not None:
             found[resolved.key] = resolved
     mutes = _Mutes(found, rules, now)
@@ -116,8 +118,7 @@ def _rule_alerts(
         else:
             found[finding.key] = _holding(rule, alert, finding, now)
     for alert in before.values():
-        is_ending = alert.state is AlertState.FIRING or alert.is_sent_as_firing
-        state = state_of(alert.key) if is_ending else None
+        state = state_of(alert.key) if _is_ending(alert) else None
         resolved = _resolved(alert, now, state or _NO_LONGER)
         if resolved is not None:
             found[resolved.key] = resolved
@@ -146,14 +147,20 @@ def _holding(rule: AnyRule, alert: Alert | None, finding: Finding, now: datetime
     return replace(alert, severity=rule.severity, value=finding.value, reason=finding.reason or "")
 
 
+def _is_ending(alert: Alert) -> bool:
+    """Whether a sink may get a resolved notice of an alert that no longer holds."""
+    if alert.state is AlertState.PENDING:
+        return alert.is_sent_as_firing
+    return alert.state is AlertState.FIRING
+
+
 def _resolved(alert: Alert, now: datetime, reason: str) -> Alert | None:
     """The resolved alert; None if it was pending and no sink needs a resolved notice."""
-    if alert.state is AlertState.PENDING:
-        # A sink may still need the resolved notice of an earlier firing.
-        if not alert.is_sent_as_firing:
-            return None
-    elif alert.state is AlertState.RESOLVED:
+    if alert.state is AlertState.RESOLVED:
         return alert
+    # A sink may still need the resolved notice of an earlier firing.
+    if not _is_ending(alert):
+        return None
     return replace(
         alert,
         state=AlertState.RESOLVED,

@@ -120,6 +120,16 @@ def test_a_resolved_notice_names_the_current_state(
     ]
 
 
+def test_a_rule_that_is_removed_does_not_make_the_group_well(
+    tables: str, tmp_path: Path, receiver: HttpReceiver
+) -> None:
+    lose_records(tables)
+    run_of(tables, tmp_path, receiver, ONE_RULE).round()
+    run_of(tables, tmp_path, receiver, "- {name: other, status: STOP}\n").round()
+    assert receiver.alerts[-1]["status"] == "resolved"
+    assert receiver.alerts[-1]["reason"].startswith("the rule was removed; now DATA_LOSS: ")
+
+
 def test_a_group_that_is_deleted_is_said_to_be(
     tables: str, tmp_path: Path, receiver: HttpReceiver
 ) -> None:
