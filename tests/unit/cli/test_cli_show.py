@@ -143,5 +143,5 @@ def test_stale_tables_are_noticed_beside_the_rows(tmp_path: Path, what: str) -> 
     lag_of(folder, 5, seconds_ago=200)
     shown = call("show", what, "--tables", folder)
     assert shown.stderr.startswith("Warning: Nothing written since ")
-    assert shown.stderr.endswith(" s ago). Is `run` running?\n")
+    assert shown.stderr.endswith(" ago). Is `run` running?\n")
     assert "Is `run` running?" not in shown.stdout
