@@ -147,7 +147,9 @@ def partition_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     if stuck:
         yield _same_offset(stuck, facts)
     if facts.members:
-        ownerless = [one for one in behind if one.owner is None]
+        # A commit shows that somebody reads the partition, perhaps under an unknown topic name.
+        silent = [one for one in behind if facts.at - one.last.at >= _SILENT_FOR]
+        ownerless = [one for one in silent if one.owner is None]
         if ownerless and len(ownerless) < len(facts.partitions):
             since = max(one.last.at for one in ownerless)
             yield Evidence(
