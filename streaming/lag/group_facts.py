@@ -91,7 +91,9 @@ def group_facts(
         reason=status["reason"],
         is_healthy=Status(status["status"]) in HEALTHY,
         lag=status["lag"],
-        partitions=_partitions(offsets, lags.to_pylist(), commits, _recreated(reader, lags, since)),
+        partitions=_partitions(
+            offsets, lags.to_pylist(), commits, _recreated(reader, lags, since, now)
+        ),
         transactions=[transaction for transaction, _ in open_transactions(reader, own)],
         deleted=_deletion(reader, own, since, events),
         members=reader.read(GROUP_MEMBERS.name, _MEMBER, own).to_pylist(),
@@ -202,13 +204,18 @@ def _commit(row: Row) -> Commit:
     )
 
 
-def _recreated(reader: TableReader, lags: pa.Table, since: datetime) -> dict[Place, datetime]:
+def _recreated(
+    reader: TableReader, lags: pa.Table, since: datetime, until: datetime
+) -> dict[Place, datetime]:
     """The time of the first sample with the present topic id, where samples have several ids."""
     topics = pc.unique(lags["topic"]).to_pylist()
     samples = reader.read(
         LOG_OFFSETS.name,
         ["topic", "partition", "sampled_at", "topic_id"],
-        [("day", ">=", since.date()), ("sampled_at", ">=", since), ("topic", "in", topics or [""])],
+        [
+            *(("day", ">=", since.date()), ("sampled_at", ">=", since)),
+            *(("sampled_at", "<=", until), ("topic", "in", topics or [""])),
+        ],
     )
     samples = samples.filter(pc.is_valid(samples["topic_id"]))
     firsts = samples.group_by(["topic", "partition", "topic_id"]).aggregate([("sampled_at", "min")])

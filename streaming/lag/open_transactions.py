@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_state.insight.group_facts import OpenTransaction
 from coordinator_state.replay.offsets import Outcome
@@ -20,7 +17,6 @@ ProducerKey = tuple[int, int]
 """The log partition and the producer id."""
 
 _BEFORE: Final = timedelta(days=1)
-_SUPERSEDED: Final = pa.array([Outcome.SUPERSEDED.value, Outcome.CLEARED.value])
 
 
 def open_transactions(
@@ -61,34 +57,23 @@ def _written_at(row: Row) -> datetime:
 def _first_record_offsets(reader: TableReader, rows: Sequence[Row]) -> Mapping[ProducerKey, int]:
     """The record offset of each transaction's first commit in its log partition.
 
-    The first commits of a transaction may be superseded, and are then in the history only.
+    A commit that a later one of the transaction superseded is in the history only.
     """
-    found: dict[ProducerKey, int] = {}
+    own: dict[ProducerKey, set[int]] = defaultdict(set)
     for row in rows:
-        key = row["log_partition"], row["producer_id"]
-        found[key] = min(found.get(key, row["record_offset"]), row["record_offset"])
-    if not rows:
-        return found
-    history = reader.read(
-        OFFSET_COMMITS.name,
-        ["log_partition", "producer_id", "record_offset", "outcome", "outcome_record_offset"],
-        [
-            ("day", ">=", (min(map(_written_at, rows)) - _BEFORE).date()),
-            ("producer_id", "in", sorted({row["producer_id"] for row in rows})),
-        ],
-    )
-    is_superseded = pc.is_in(history["outcome"], _SUPERSEDED)
-    ends = history.filter(pc.invert(is_superseded)).group_by(["log_partition", "producer_id"])
-    ended = {
-        (row["log_partition"], row["producer_id"]): row["outcome_record_offset_max"]
-        for row in ends.aggregate([("outcome_record_offset", "max")]).to_pylist()
-    }
-    for key, record_offset in _record_offsets(history.filter(is_superseded)):
-        if key in found and record_offset > ended.get(key, -1):
-            found[key] = min(found[key], record_offset)
-    return found
-
-
-def _record_offsets(history: pa.Table) -> Iterable[tuple[ProducerKey, int]]:
-    columns = (history[name].to_pylist() for name in ("log_partition", "producer_id"))
-    return zip(zip(*columns, strict=True), history["record_offset"].to_pylist(), strict=True)
+        own[row["log_partition"], row["producer_id"]].add(row["record_offset"])
+    if rows:
+        history = reader.read(
+            OFFSET_COMMITS.name,
+            ["log_partition", "producer_id", "record_offset", "outcome_record_offset"],
+            [
+                ("day", ">=", (min(map(_written_at, rows)) - _BEFORE).date()),
+                ("outcome", "=", Outcome.SUPERSEDED.value),
+                ("producer_id", "in", sorted({producer_id for _, producer_id in own})),
+            ],
+        )
+        for row in history.sort_by([("record_offset", "descending")]).to_pylist():
+            found = own[row["log_partition"], row["producer_id"]]
+            if row["outcome_record_offset"] in found:
+                found.add(row["record_offset"])
+    return {key: min(record_offsets) for key, record_offsets in own.items() if record_offsets}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -279,6 +280,8 @@ def _assert_loaded(
     lacking = next((p for p, loader in loaders.items() if loader.offsets), None)
     if lacking is not None:
         assert differences(rows, {**loaders, lacking: ReferenceLoader(semantics)})
+    pending = TableReader(tables).read("pending_offsets").to_pylist()
+    assert {_client(row) for row in pending} == _clients(segments, semantics)
     events = TableReader(tables).read("group_events").drop_columns("day").to_pylist()
     events = [event for event in events if event["outcome"] != LOST]
     if history == "all":
@@ -286,12 +289,31 @@ def _assert_loaded(
         assert differing("group_events", found, _events(segments, semantics)) == []
 
 
+def _clients(
+    segments: dict[int, tuple[bytes, int]], semantics: Semantics
+) -> set[tuple[int, int, str | None, str | None]]:
+    """The clients of pending offsets after one micro-batch of each log."""
+    return {_client(row) for whole in _whole(segments, semantics) for row in _pending(whole)}
+
+
+def _pending(tables: PlanTables) -> list[Row]:
+    found: list[Row] = tables.pending.to_pylist()
+    return found
+
+
+def _client(row: Row) -> tuple[int, int, str | None, str | None]:
+    return row["log_partition"], row["record_offset"], row["client_id"], row["client_host"]
+
+
 def _events(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> list[Row]:
     """What one micro-batch of each log tells."""
-    found = []
+    return [event for whole in _whole(segments, semantics) for event in whole.events]
+
+
+def _whole(segments: dict[int, tuple[bytes, int]], semantics: Semantics) -> Iterator[PlanTables]:
+    """Tables of each log after one micro-batch of it."""
     for p, (buffer, end) in segments.items():
         decoded = decode_record_set(buffer, log_partition=p, from_offset=0, to_offset=end)
         whole = PlanTables(semantics)
         whole.apply(pa.Table.from_batches([decoded.rows]), end, 0)
-        found += whole.events
-    return found
+        yield whole
