@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import click
 
 from streaming.cli.options import Duration, option, port_option
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
+from streaming.tables.locations import local_path
 
 DEFAULT_PORT = 8050
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
@@ -21,7 +23,7 @@ _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
     multiple=True,
     required=True,
     metavar="[NAME=]DIR",
-    help="Tables folder of a cluster; repeatable, each with a NAME.",
+    help="Tables folder of a cluster; repeatable. [default of NAME: the folder's own]",
 )
 @port_option(default=DEFAULT_PORT)
 @option(
@@ -81,7 +83,7 @@ def dashboard(
     \b
     Examples:
       coordinator-state dashboard --tables tables
-      coordinator-state dashboard --tables prod=/data/prod --tables stage=/data/stage
+      coordinator-state dashboard --tables /data/prod --tables staging=/data/stage
       coordinator-state dashboard --tables tables --port 9000 --no-browser
       coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
@@ -94,7 +96,7 @@ def dashboard(
         raise click.UsageError(
             "--token is visible to other users of this machine: set COORDINATOR_STATE_TOKEN instead"
         )
-    clusters = _clusters(tables)
+    clusters = clusters_of(tables)
     for folder in clusters.values():
         TableReader(folder)
     access = Access(host, token, auth_header, allowed_host)
@@ -108,13 +110,35 @@ def dashboard(
         stop.wait()
 
 
-def _clusters(folders: tuple[str, ...]) -> dict[str, str]:
-    """Tables folders by cluster name; a single folder needs no name."""
+def clusters_of(folders: Sequence[str]) -> dict[str, str]:
+    """Tables folders by cluster name.
+
+    A single folder needs no name. Of several, one without a name has that of its folder, with as
+    many parent folders as make it different from the others.
+
+    >>> clusters_of(["a/tables", "b/tables", "prod=/data"])
+    {'a-tables': 'a/tables', 'b-tables': 'b/tables', 'prod': '/data'}
+    """
     found: dict[str, str] = {}
+    paths = [_path_of(given) for given in folders if _NAMED.fullmatch(given) is None]
     for given in folders:
         named = _NAMED.fullmatch(given)
-        name, folder = named.groups() if named else ("tables", given)
+        name, folder = named.groups() if named else (_name_of(_path_of(given), paths), given)
         if name in found:
             raise click.UsageError(f"two folders have the name {name}: give each its own, NAME=DIR")
         found[name] = folder
     return found
+
+
+def _path_of(folder: str) -> list[str]:
+    path = folder if local_path(folder) is None else str(local_path(folder))
+    return [re.sub(r"[^A-Za-z0-9_.-]", "-", part) for part in path.split("/") if part]
+
+
+def _name_of(path: list[str], paths: Sequence[list[str]]) -> str:
+    if len(paths) == 1:
+        return "tables"
+    parts = 1
+    while parts < len(path) and sum(other[-parts:] == path[-parts:] for other in paths) > 1:
+        parts += 1
+    return "-".join(path[-parts:]) or "tables"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
+from typing import Final
 
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
@@ -15,6 +16,11 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
 from streaming.tables.writer_epoch import WriterEpoch
+
+_BESIDE_RUN: Final = (
+    "it maintains the tables itself, unless it has --upkeep-interval off; stop it to maintain them "
+    "now"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +47,7 @@ def maintain(
     """
     # Refuses a folder without tables; the lock would create it.
     reader = TableReader(tables, any_format=True)
-    with folder.locked(tables):
+    with folder.locked(tables, advice=_BESIDE_RUN):
         # Does not fence a `run` that writes to a store; only a migration takes the folder over.
         if reader.format_version == FORMAT_VERSION:
             epoch = WriterEpoch.current(tables)

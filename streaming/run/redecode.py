@@ -34,7 +34,7 @@ def redecode(
     # Refuses a folder without tables; the lock would create it.
     TableReader(tables)
     with ExitStack() as opened:
-        opened.enter_context(tables_folder.locked(tables))
+        opened.enter_context(tables_folder.locked(tables, advice="stop it first"))
         if TableReader(tables).read(QUARANTINE.name, ["log_partition"]).num_rows == 0:
             return Redecoded()
         writer = open_for_writing(tables, "redecode")

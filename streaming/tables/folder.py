@@ -37,12 +37,18 @@ LOCK_FILE = "_coordinator_state.lock"
 
 
 @contextmanager
-def locked(tables: str, lock_file: str = LOCK_FILE, writer: str = "run") -> Iterator[None]:
+def locked(
+    tables: str,
+    lock_file: str = LOCK_FILE,
+    writer: str = "run",
+    advice: str = "stop it, or name another folder with --tables",
+) -> Iterator[None]:
     """Lock a local folder against a second writer; create the folder if it is missing.
 
     A store has no lock: there the writer epoch (`writer_epoch`) fences the older writer. Writers of
-    other tables use another `lock_file`, and `writer` names their command. The lock makes the
-    caller the only writer, so it also repairs damage by a power loss (`damage`).
+    other tables use another `lock_file`, and `writer` names their command. `advice` ends the error
+    if another writer holds the lock. The lock makes the caller the only writer, so it also repairs
+    damage by a power loss (`damage`).
 
     Raises:
         ConfigurationError: another process holds the lock, the folder cannot be created, or its
@@ -61,8 +67,7 @@ def locked(tables: str, lock_file: str = LOCK_FILE, writer: str = "run") -> Iter
                 cut_damaged_logs(tables)
         except BlockingIOError as error:
             raise ConfigurationError(
-                f"another {writer} is writing to {tables}: stop it, or name another folder with "
-                "--tables"
+                f"another {writer} is writing to {tables}: {advice}"
             ) from error
         except OSError as error:
             raise ConfigurationError(

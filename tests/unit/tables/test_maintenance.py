@@ -255,7 +255,8 @@ def test_a_folder_that_nobody_writes_to_is_maintained_by_hand(tmp_path: Path) ->
 
     with tables_folder.locked(query.tables):
         refused = call("maintain", "--tables", query.tables, exit_code=2)
-    assert "another run is writing" in refused.stderr
+    assert "another run is writing to" in refused.stderr
+    assert "it maintains the tables itself" in refused.stderr
     refused = call("maintain", "--tables", str(tmp_path / "none"), exit_code=2)
     assert "there is no folder" in refused.stderr
     assert not (tmp_path / "none").exists()
