@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.group_status import time_text
+from coordinator_state.insight.group_status import count_text, time_text
 from coordinator_state.insight.member_labels import MemberKey
 from coordinator_state.insight.partition_text import partitions_text, tasks_text, topics_text
 from coordinator_state.replay.groups import CLASSIC, STREAMS
@@ -73,7 +73,7 @@ def _rewound(rows: Sequence[Row], labels: Labels) -> str:
         times = f"{verb}" if len(rows) == 1 else f"{_times(verb, rows)}, furthest"
         return f"{_partition(far)} {times} {offsets}{_by(rows, labels)}"
     times = verb if len(partitions) == len(rows) else _times(verb, rows)
-    what = f"{_count(len(partitions), 'partition')} of {_topics(rows)} {times}"
+    what = f"{count_text(len(partitions), 'partition')} of {_topics(rows)} {times}"
     return f"{what}, furthest {_partition(far)} {offsets}{_by(rows, labels)}"
 
 
@@ -86,8 +86,8 @@ def _deleted(rows: Sequence[Row], labels: Labels) -> str:
     partitions = _partitions(rows)
     of = _partition(rows[0])
     if len(partitions) > 1:
-        of = f"{_count(len(partitions), 'partition')} of {_topics(rows)}"
-    return f"{_count(len(rows), 'offset')} {verb} of {of}{by}"
+        of = f"{count_text(len(partitions), 'partition')} of {_topics(rows)}"
+    return f"{count_text(len(rows), 'offset')} {verb} of {of}{by}"
 
 
 def _hung(rows: Sequence[Row], _labels: Labels) -> str:
@@ -105,16 +105,17 @@ def _hung(rows: Sequence[Row], _labels: Labels) -> str:
     if len(rows) == 1:
         what = f"offset of {_partition(rows[0])} pending for {longest}"
     else:
-        what = f"{_count(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
+        what = f"{count_text(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
     return f"{what} in {of}, then {ends}"
 
 
 def _rebalanced(rows: Sequence[Row], _labels: Labels) -> str:
     first, last = rows[0], rows[-1]
     epoch = "generation" if last["group_type"] == CLASSIC else "group epoch"
-    before = "" if first["epoch_before"] is None else f"{first['epoch_before']:,} "
-    epochs = f"{epoch} {before}to {last['epoch_after']:,}"
-    what = "rebalance" if len(rows) == 1 else f"{_count(len(rows), 'rebalance')}{_within(rows)}"
+    epochs = f"{epoch} {last['epoch_after']:,}"
+    if first["epoch_before"] is not None:
+        epochs = f"{epoch} {first['epoch_before']:,} to {last['epoch_after']:,}"
+    what = "rebalance" if len(rows) == 1 else f"{count_text(len(rows), 'rebalance')}{_within(rows)}"
     return f"{what}, {epochs}{_afterwards(last)}"
 
 
@@ -127,7 +128,7 @@ def _joined_or_left(rows: Sequence[Row], labels: Labels) -> str:
         return f"{who_text(last, labels)} {_joins(len(joined), len(left))}{within}{after}"
     client, host = last["client_id"] or "a client without an id", f"at {last['client_host']}"
     if joined and left and not set(joined) & set(left):
-        count = _count(len(set(joined)), "member")
+        count = count_text(len(set(joined)), "member")
         return f"{client} {host}: {count} joined and {len(set(left)):,} left{within}{after}"
     if len(set(joined)) == len(joined) and len(set(left)) == len(left) and joined and left:
         # Members of classic groups get a new member id each time.
@@ -154,10 +155,10 @@ def _assigned(rows: Sequence[Row], labels: Labels) -> str:
     before, after = (_assignment(last, side) for side in ("before", "after"))
     if len(rows) == 1:
         return f"assignment of {who} from {before} to {after}"
-    what = _count(len(rows), "assignment change")
+    what = count_text(len(rows), "assignment change")
     if len(members) == 1:
         return f"{what} of {who}{_within(rows)}, the last from {before} to {after}"
-    return f"{what} of {_count(len(members), 'member')}{_within(rows)}"
+    return f"{what} of {count_text(len(members), 'member')}{_within(rows)}"
 
 
 def _assignment(row: Row, side: str) -> str:
@@ -227,8 +228,4 @@ def _within(rows: Sequence[Row]) -> str:
 
 def _afterwards(row: Row) -> str:
     count = row["member_count"]
-    return "" if count is None else f"; {_count(count, 'member')} afterwards"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return "" if count is None else f"; {count_text(count, 'member')} afterwards"

@@ -268,7 +268,7 @@ def show(
       coordinator-state show lag --tables tables --by group
       coordinator-state show status --tables tables --as-of 2026-11-21T03:14:00Z
       coordinator-state show events --tables tables --group payments
-      coordinator-state show events --tables tables --folded --since 2026-11-21T03:00:00Z
+      coordinator-state show events --tables tables --folded --since 30m
       coordinator-state show events --tables tables --event offset_rewind --event offset_reset
       coordinator-state show history --tables tables --group payments --limit 0 --output json
     """

@@ -33,7 +33,7 @@ _OPTIONS: Final = (
     option(
         "--since",
         metavar="TIME",
-        help="For events and history: rows from this time on, as --as-of takes it.",
+        help="For events and history: rows from this time on, with the forms of --as-of.",
     ),
     option("--until", metavar="TIME", help="For events and history: rows up to this time."),
     option(

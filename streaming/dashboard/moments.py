@@ -6,8 +6,7 @@ from datetime import datetime
 
 from flask import request
 
-from streaming.errors import ConfigurationError
-from streaming.tables.as_of import parse_as_of
+from streaming.tables.as_of import parse_time
 
 
 def moment_of(argument: str) -> datetime | None:
@@ -17,7 +16,4 @@ def moment_of(argument: str) -> datetime | None:
         ConfigurationError: the argument is not a time.
     """
     text = request.args.get(argument, "")
-    found = parse_as_of(text) if text else None
-    if isinstance(found, int):
-        raise ConfigurationError(f"{text[:40]} is not a time such as 2026-11-21T03:14:00Z")
-    return found
+    return parse_time(text) if text else None

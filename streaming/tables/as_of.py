@@ -59,6 +59,18 @@ def parse_as_of(text: str, *, now: datetime | None = None) -> AsOf:
         ) from error
 
 
+def parse_time(text: str) -> datetime:
+    """Parse a time as `parse_as_of` does.
+
+    Raises:
+        ConfigurationError: the text is not a time; a version is none.
+    """
+    found = parse_as_of(text)
+    if isinstance(found, int):
+        raise ConfigurationError(f"{text[:40]} is not a time such as {TIME_FORMS}")
+    return found
+
+
 def in_utc(moment: datetime) -> datetime:
     """A time in UTC, as the `day` of rows is; a time without a zone is UTC already."""
     if moment.tzinfo is None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_events import EventName
 from streaming.errors import ConfigurationError
-from streaming.tables.as_of import parse_as_of
+from streaming.tables.as_of import in_utc, parse_time
 from streaming.tables.reader import TableReader
 
 HistoryTable: TypeAlias = Literal["group_events", "offset_commits"]
@@ -67,24 +67,16 @@ def history(
         filters.append(("group_id", "=", group))
     if events:
         filters.append(("event", "in", sorted(set(events))))
-    for operator, moment in ((">=", time_of(since)), ("<=", time_of(until))):
+    for operator, moment in ((">=", _time(since)), ("<=", _time(until))):
         if moment is not None:
             filters += [("day", operator, moment.date()), (_TIME, operator, moment)]
     return _newest(reader, table, filters, limit)
 
 
-def time_of(moment: Moment | None) -> datetime | None:
-    """The time that a text names, with the forms of `--as-of`.
-
-    Raises:
-        ConfigurationError: the text is not a time.
-    """
-    found = parse_as_of(moment) if isinstance(moment, str) else moment
-    if isinstance(found, int):
-        raise ConfigurationError(
-            f"{found} is a version, and this needs a time such as 2026-11-21T03:14:00Z"
-        )
-    return found
+def _time(moment: Moment | None) -> datetime | None:
+    if moment is None:
+        return None
+    return parse_time(moment) if isinstance(moment, str) else in_utc(moment)
 
 
 def _newest(

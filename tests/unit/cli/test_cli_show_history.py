@@ -133,7 +133,7 @@ def test_members_are_told_apart_in_text_and_whole_in_json(tables: str) -> None:
             "--folded works only with text: JSON has one object per event",
         ),
         (("events", "--event", "rewound"), "'rewound' is not one of 'group_created'"),
-        (("events", "--since", "17"), "17 is a version, and this needs a time"),
+        (("events", "--since", "17"), "17 is not a time such as 5m"),
         (("events", "--since", "noon"), "'noon' is neither a version nor a time"),
     ],
 )

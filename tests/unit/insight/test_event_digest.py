@@ -174,6 +174,8 @@ def test_the_other_events_have_sentences() -> None:
     expired: Row = {"topic": "orders", "partition": 0, "offset_before": 1_234}
     assert texts(event_row("offset_expired", **expired)) == ["offset 1,234 of orders:0 expired"]
     assert texts(event_row("group_created")) == ["classic group created"]
+    first = event_row("rebalance", epoch_after=1, member_count=1)
+    assert texts(first) == ["rebalance, generation 1; 1 member afterwards"]
     assert texts(event_row("group_deleted")) == ["group deleted"]
     assert texts(event_row("something_new")) == ["something new"]
     assigned: Row = {"assignment_after": [{"topic": "orders", "partition": n} for n in (0, 1)]}

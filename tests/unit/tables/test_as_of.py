@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.tables.as_of import parse_as_of
+from streaming.tables.as_of import parse_as_of, parse_time
 from tests.support.clients.command_line import call
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -55,6 +55,12 @@ def test_times_are_in_utc_unless_they_have_a_zone(text: str, moment: datetime) -
 def test_other_texts_are_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigurationError, match="neither a version nor a time such as 5m, 1 hour"):
         parse_as_of(text, now=NOW)
+
+
+def test_a_time_is_not_a_version() -> None:
+    assert parse_time("2026-11-21T03:14Z") == _on(21, 3, 14)
+    with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
+        parse_time("17")
 
 
 def test_the_command_line_reads_a_relative_time(tmp_path: Path) -> None:

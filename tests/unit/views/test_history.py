@@ -82,5 +82,5 @@ def test_a_mistake_is_named(reader: TableReader) -> None:
         ConfigurationError, match=r"'offset_rewound' is not an event: group_created"
     ):
         events(reader, events=["offset_rewound"])
-    with pytest.raises(ConfigurationError, match="17 is a version, and this needs a time"):
+    with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
         events(reader, since="17")
