@@ -107,7 +107,6 @@ class GroupFacts:
     at: datetime
     since: datetime
     group_type: str | None
-    group_state: str | None
     is_simple: bool
     status: str
     reason: str

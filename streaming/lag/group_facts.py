@@ -50,7 +50,7 @@ Row = dict[str, Any]
 Place = tuple[str, int]
 _COMMITS: Final = (
     *("log_partition", "record_offset", "topic", "partition", "committed_offset", "outcome"),
-    *("outcome_record_offset", "commit_timestamp", "is_tombstone"),
+    *("commit_timestamp", "is_tombstone"),
 )
 
 
@@ -85,7 +85,6 @@ def group_facts(
         at=now,
         since=since,
         group_type=None if group is None else group["group_type"],
-        group_state=None if group is None else group["state"],
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
         status=status["status"],
         reason=status["reason"],

@@ -40,6 +40,7 @@ pytestmark = needs_chromium
 PAGES = (
     "",
     *(f"group?{urlencode({'group': name})}" for name in (REWOUND, HOSTILE)),
+    f"group/why?{urlencode({'group': HOSTILE})}",
     f"topic?{urlencode({'topic': HOSTILE})}",
     *("transactions", "changes", "alerts", "sql", "health"),
     f"sql?{urlencode({'query': 'FROM group_offsets'})}",
@@ -126,6 +127,10 @@ def test_an_incident_from_the_overview_to_its_cause(
     expect(row).to_contain_text("went back from 990")
     row.get_by_role("link", name=REWOUND).click()
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
+    # The explanation is loaded after the page.
+    why = page.locator("section[aria-labelledby=why] li").first
+    expect(why).to_contain_text("set back from 990 to 100")
+    expect(why.get_by_text("log partition 0, record offset 39")).to_be_visible()
     event = page.locator("section[aria-labelledby=events] tbody tr").first
     expect(event).to_contain_text("from 990 to 100")
     expect(event).to_contain_text(f"by {printable(MEMBER)} at /10.0.0.1")

@@ -46,7 +46,7 @@ def facts(**changed: Any) -> GroupFacts:
     )
     well: dict[str, Any] = {
         **{"group_id": "g", "at": NOW, "since": START, "group_type": "classic"},
-        **{"group_state": "Stable", "is_simple": False, "status": "OK", "reason": "caught up"},
+        **{"is_simple": False, "status": "OK", "reason": "caught up"},
         **{"is_healthy": True, "lag": 0, "partitions": [partition], "transactions": []},
         **{"deleted": None, "members": [{"member_id": "m"}], "events": []},
         "series": series([0.0] * 60),
