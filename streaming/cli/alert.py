@@ -108,13 +108,13 @@ def test(
       coordinator-state alert test stopped --rules-file alerts.yaml --tables tables --as-of 17
       coordinator-state alert test --rules-file alerts.yaml --tables tables --since 2026-11-21
     """
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from streaming.alerts.alert import Alert, AlertKey, AlertState
     from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
     from streaming.errors import ConfigurationError
-    from streaming.tables.as_of import parse_as_of
+    from streaming.tables.as_of import parse_time
     from streaming.tables.reader import TableReader
 
     rules = load_rules(rules_file)
@@ -126,10 +126,7 @@ def test(
     until = reader.moment
     begin = until - max(one.hold for one in rules.rules)
     if since is not None:
-        parsed = parse_as_of(since)
-        if not isinstance(parsed, datetime):
-            raise click.UsageError("--since must be a time, not a version", ctx)
-        begin = parsed
+        begin = parse_time(since)
     span = replay_step(rules, until - begin) if step is None else timedelta(seconds=step)
     last: dict[AlertKey, Alert] = {}
     rows = []

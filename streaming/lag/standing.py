@@ -26,6 +26,8 @@ def standing_since(
     long, but a change between two checked times is not noticed. If the status differs at the first
     step, one minute before, the result is `at`.
     """
+    if not statuses:
+        return {}
     found = dict.fromkeys(statuses, at)
     left = dict(statuses)
     past = Past(reader, since=at - _STEPS_BACK[-1], until=at, group_ids=list(statuses))
