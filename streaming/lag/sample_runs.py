@@ -32,8 +32,9 @@ class _Run(NamedTuple):
 
 @dataclass(slots=True)
 class SampleRuns:
-    """The current run of each partition."""
+    """The current run of each partition; a run is confirmed every `confirm_every`."""
 
+    confirm_every: timedelta = CONFIRM_EVERY
     _runs: dict[TopicPartition, _Run] = field(default_factory=dict)
 
     def keep(self, sampled_at: datetime, offsets: Iterable[LogOffsets]) -> list[Sample]:
@@ -45,7 +46,7 @@ class SampleRuns:
             at = TopicPartition(found.topic, found.partition)
             run = self._runs.get(at)
             if run is not None and run.offsets == found:
-                if sampled_at - run.kept_at < CONFIRM_EVERY:
+                if sampled_at - run.kept_at < self.confirm_every:
                     runs[at] = run._replace(seen_at=sampled_at)
                     continue
             elif run is not None and run.seen_at > run.kept_at:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
+from streaming.lag.sample_runs import SampleRuns
 from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
@@ -44,8 +45,10 @@ def background_jobs(
     """Return the jobs that the settings enable; closing `opened` closes their resources."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
+        # The sample after a single load is the last one, so it has unchanged logs, too.
+        runs = SampleRuns(timedelta(0)) if settings.available_now else SampleRuns()
         sampling = LogOffsetsSampling(
-            writer, settings.bootstrap_servers, kafka_config, monitor.metrics
+            writer, settings.bootstrap_servers, kafka_config, monitor.metrics, runs
         )
         opened.enter_context(closing(sampling))
         interval = parse_duration(settings.lag_interval)

@@ -42,8 +42,8 @@ class LogOffsetsSampling:
     bootstrap_servers: str
     kafka_config: Mapping[str, Any]
     metrics: RunMetrics = field(default_factory=RunMetrics)
+    runs: SampleRuns = field(default_factory=SampleRuns)
     _client: LogOffsetsClient = field(init=False)
-    _runs: SampleRuns = field(default_factory=SampleRuns)
     _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
     _unreadable: set[TopicPartition] = field(default_factory=set)
     _partitions: frozenset[TopicPartition] = frozenset()
@@ -97,7 +97,7 @@ class LogOffsetsSampling:
         sampled_at = datetime.now(timezone.utc)
         found = self._with_markers(self._client.sample(self._topic_partitions()))
         self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
-        if dropped := self._unwritten.add(self._runs.keep(sampled_at, found)):
+        if dropped := self._unwritten.add(self.runs.keep(sampled_at, found)):
             if not self._dropped:
                 logger.warning("too many unwritten samples of log offsets: dropping the oldest")
             self._dropped += dropped

@@ -62,3 +62,10 @@ def test_partitions_have_runs_of_their_own() -> None:
         Sample(at(10), offsets(1, 2)),
     ]
     assert runs.keep(at(60), [offsets(0, 1), offsets(1, 2)]) == [Sample(at(60), offsets(0, 1))]
+
+
+def test_an_unchanged_log_can_be_confirmed_each_time() -> None:
+    """`run --available-now` samples before and after the load."""
+    runs = SampleRuns(timedelta(0))
+    kept = [*runs.keep(at(0), [offsets(0, 5)]), *runs.keep(at(1), [offsets(0, 5)])]
+    assert kept == [Sample(at(second), offsets(0, 5)) for second in (0, 1)]

@@ -21,6 +21,8 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.errors import WriterFenced
 from streaming.kafka.log_offsets import LogOffsets, TopicPartition, _markers
 from streaming.lag import unwritten_samples
+from streaming.lag.group_lag import tables_known_until
+from streaming.lag.sample_runs import SampleRuns
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.tables import folder as tables_folder
 from streaming.tables import writer as writer_module
@@ -396,3 +398,45 @@ def test_a_new_folder_samples_the_log_partitions_before_it_has_rows(
     sampling.sample()
     sampling.close()
     assert sorted(asked) == [TopicPartition("__consumer_offsets", number) for number in range(3)]
+
+
+def test_samples_before_and_after_a_load_tell_how_far_behind_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `run --available-now` samples; one log partition grows meanwhile, the other rests."""
+    tables = create_tables(tmp_path, log_partitions="2")
+    writer = open_for_writing(tables, "test")
+    sampling = LogOffsetsSampling(writer, "localhost:1", {}, runs=SampleRuns(timedelta(0)))
+    ends = {0: 10, 1: 7}
+
+    def sample(places: frozenset[TopicPartition]) -> list[LogOffsets]:
+        return [
+            LogOffsets(
+                topic=place.topic,
+                partition=place.partition,
+                state="present",
+                topic_id="T",
+                log_start_offset=0,
+                last_stable_offset=ends[place.partition],
+                log_end_offset=ends[place.partition],
+            )
+            for place in places
+        ]
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
+    monkeypatch.setattr(sampling._client, "end_markers", lambda _places: {})
+    sampling.sample()
+    # The load ends at the high watermarks of its start, and groups go on committing.
+    loaded = [{"log_partition": p, "next_offset": end} for p, end in ends.items()]
+    apply_micro_batch(tables, progress=loaded)
+    ends[0] = 15
+    sampling.sample()
+    sampling.close()
+    reader = TableReader(tables)
+    known = {row["log_partition"]: row for row in tables_known_until(reader).to_pylist()}
+    assert [known[p]["is_sampled"] for p in (0, 1)] == [True, True]
+    samples = reader.read("log_offsets").to_pylist()
+    first, last = (f(row["sampled_at"] for row in samples) for f in (min, max))
+    millisecond = timedelta(milliseconds=1)
+    assert first - millisecond <= known[0]["known_until"] < last
+    assert last - millisecond <= known[1]["known_until"] <= last
