@@ -1,16 +1,13 @@
-"""`python -m bench.dashboard`: how long the page takes over tables of a large cluster."""
+"""`python -m bench.dashboard`: how long the page takes over an hour of a large cluster."""
 
 from __future__ import annotations
 
-import tempfile
 import time
-from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 from flask.testing import FlaskClient
 
-from bench.lag import Cluster, create
+from bench.hour import folder_option, read_hour
 from streaming.dashboard.app import create_app
 from streaming.views.output import output_of
 
@@ -19,6 +16,7 @@ _PAGES = {
     "search": "/c/tables/?search=group-77",
     "group": "/c/tables/group?group=group-77",
     "charts of a group": "/c/tables/group/chart?group=group-77",
+    "charts of a group that stopped": "/c/tables/group/chart?group=group-57",
     "topic": "/c/tables/topic?topic=topic-7",
     "transactions": "/c/tables/transactions",
     "sql over group_lag": "/c/tables/sql?query=SELECT+sum(lag)+FROM+group_lag",
@@ -27,17 +25,11 @@ _PAGES = {
 
 
 @click.command()
-@click.option("--groups", default=10_000, show_default=True)
-@click.option("--partitions", default=10, show_default=True, help="Of each group.")
-@click.option("--topic-partitions", default=10_000, show_default=True)
-@click.option("--runs", default=5, show_default=True)
-def bench(groups: int, partitions: int, topic_partitions: int, runs: int) -> None:
-    """Measure each page, first after the start and once the tables were looked at."""
-    with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as folder:
-        tables = str(Path(folder) / "tables")
-        create(tables)
-        cluster = Cluster(groups, partitions, topic_partitions, datetime.now(timezone.utc))
-        cluster.write(tables)
+@folder_option
+@click.option("--runs", default=3, show_default=True)
+def bench(folder: str | None, runs: int) -> None:
+    """Measure each page, first after the start and then with the overview in the cache."""
+    with read_hour(folder) as tables:
         client = create_app({"tables": tables}).test_client()
         rows = [{"page": "overview, first", "seconds": _seconds(client, _PAGES["overview"])}]
         for page, address in _PAGES.items():

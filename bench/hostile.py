@@ -13,7 +13,7 @@ import click
 import numpy as np
 import requests
 
-from bench.lag import Cluster, create
+from bench.cluster import Cluster, create
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
 from streaming.metrics.server import serving

@@ -140,6 +140,13 @@ def rebuilt(
     offsets = _offsets(base, history, span, semantics)
     pending = _pending(base, history, span)
     changes = _group_changes(base, history, span, offsets, pending, semantics)
+    if not changes:
+        return PastTables(
+            group_offsets=offsets,
+            pending_offsets=pending,
+            groups=base.groups,
+            group_members=base.group_members,
+        )
     described = described_groups(changes, topic_names)
     groups = columns_of(group_rows(changes, described), nullable(_GROUPS))
     members = member_rows(changes, described, {})
@@ -213,6 +220,10 @@ def _offsets(base: Base, history: HistoryAfter, span: _Span, semantics: Semantic
 
 def _pending(base: Base, history: HistoryAfter, span: _Span) -> pa.Table:
     commits = history.commits
+    if not base.pending_offsets.num_rows and not history.pending.num_rows:
+        commits = commits.filter(pc.is_valid(commits["producer_id"]))
+        if not commits.num_rows:
+            return _PENDING.empty_table()
     is_resolved = ~span.after(commits, "outcome_record_offset")
     resolved = commits.select(_PLACE).filter(pa.array(is_resolved))
     is_open = pc.and_(pc.is_valid(commits["producer_id"]), pc.invert(commits["is_tombstone"]))
@@ -257,6 +268,8 @@ def _coordinator_groups(
     """Groups with records after the base, and groups that a commit created."""
     created = distinct_groups(_except(commits, dict.fromkeys(group_ids(base.groups))))
     wanted = touched | created
+    if not wanted:
+        return {}
     before = restored_groups(
         _only(base.groups, wanted),
         _only(base.group_members, wanted).select(MEMBER_STATE_COLUMNS),

@@ -6,7 +6,7 @@ time those of a few minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -27,6 +27,12 @@ _TIMES: Final = {
     OFFSET_COMMITS: "record_timestamp",
     GROUP_EVENTS: "record_timestamp",
     LOG_OFFSETS: "sampled_at",
+}
+_OPERATIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "=": lambda column, value: pc.equal(column, pa.scalar(value, column.type)),
+    ">=": lambda column, value: pc.greater_equal(column, pa.scalar(value, column.type)),
+    "<=": lambda column, value: pc.less_equal(column, pa.scalar(value, column.type)),
+    "in": lambda column, values: pc.is_in(column, pa.array(values, column.type)),
 }
 _EARLIER: Final = timedelta(minutes=20)
 """Statuses look back at most this far, except for the samples of a few old records."""
@@ -53,13 +59,10 @@ class KeptHistory:
     _kept: dict[tuple[str, bool], _Kept] = field(default_factory=dict)
 
     def rows(self, table: Table, columns: Sequence[str], conditions: Conditions) -> pa.Table | None:
-        """At least the rows that fulfil the conditions; None if they have to be read.
-
-        They have at least the given columns.
-        """
+        """The rows that fulfil the conditions, with at least these columns; None if not kept."""
         time = _TIMES.get(table)
         since = max((v for n, op, v in conditions if n == time and op == ">="), default=None)
-        if time is None or since is None:
+        if time is None or since is None or not {op for _, op, _ in conditions} <= set(_OPERATIONS):
             return None
         until = min((v for n, op, v in conditions if n == time and op == "<="), default=self.until)
         topics = next((v for n, op, v in conditions if (n, op) == ("topic", "in")), None)
@@ -71,7 +74,11 @@ class KeptHistory:
         if kept is None or not kept.has(since, needed, topics if is_early else None):
             kept = self._load(table, time, since, needed, topics if is_early else None, kept)
             self._kept[table.name, is_early] = kept
-        return kept.between(since, until)
+        found = kept.between(since, until)
+        # Faster than an expression, for which Arrow starts a plan.
+        for name, operation, value in conditions:
+            found = found.filter(_OPERATIONS[operation](found[name], value))
+        return found
 
     def _load(
         self,
@@ -94,6 +101,8 @@ class KeptHistory:
             *(("day", ">=", first.date()), ("day", "<=", self.until.date())),
             *((time, ">=", first), (time, "<=", self.until)),
         ]
+        if table is LOG_OFFSETS:
+            columns = set(table.schema.names)
         names = [name for name in table.schema.names if name in columns | {time}]
         chosen: Conditions = []
         if table is not LOG_OFFSETS and self.group_ids is not None:

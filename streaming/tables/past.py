@@ -16,7 +16,8 @@ from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, OFFSET_COMMIT
 class Past:
     """The tables at any moment of a time span; reads bases and history once.
 
-    Moments before the first base are read from snapshots, as far as they are kept.
+    Moments before the first base are read from snapshots, as far as they are kept; those of all
+    groups, too.
 
     Args:
         newest: the newest tables.
@@ -45,8 +46,13 @@ class Past:
         Raises:
             ConfigurationError: the tables do not reach back to the moment, or cannot be read.
         """
-        found = self._newest.rebuilt(moment, self._rebuilding)
-        return TableReader(self._newest.tables, as_of=moment) if found is None else found
+        found = None
+        if not self._newest.reads_snapshot(moment, self._rebuilding):
+            found = self._newest.rebuilt(moment, self._rebuilding)
+        if found is None:
+            found = TableReader(self._newest.tables, as_of=moment)
+            found.keep(self._rebuilding)
+        return found
 
     def before(self, moment: datetime) -> TableReader | None:
         """The same; None if the tables do not reach back to the moment."""

@@ -219,13 +219,29 @@ class TableReader:
 
     def before(self, moment: datetime) -> TableReader | None:
         """The tables at an earlier time; None if they do not reach back to it."""
-        if self._rebuilding is not None and moment >= self._rebuilding.since:
-            return self.rebuilt(moment, self._rebuilding)
+        rebuilding = self._rebuilding
+        is_of_span = rebuilding is not None and moment >= rebuilding.since
+        if rebuilding is not None and is_of_span and not self.reads_snapshot(moment, rebuilding):
+            return self.rebuilt(moment, rebuilding)
         try:
             found = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
             return None
+        if rebuilding is not None and is_of_span:
+            found.keep(rebuilding)
         return found if found.load_states else None
+
+    def keep(self, rebuilding: Rebuilding) -> None:
+        """Take the history of a span from a rebuilding that keeps it."""
+        if self._rebuilt is None:
+            self._rebuilding = rebuilding
+
+    def reads_snapshot(self, moment: datetime, rebuilding: Rebuilding) -> bool:
+        """Whether a moment of a span is read from its snapshot.
+
+        Opening a snapshot takes longer than rebuilding a few groups, and less time than all groups.
+        """
+        return rebuilding.where is None and not self._is_before_snapshots(moment)
 
     def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
         """The tables at a moment of a rebuilding's span; None if it does not reach back to it."""
@@ -272,13 +288,13 @@ class TableReader:
         if self._rebuilt is not None and name in self._rebuilt.rows:
             found = self._rebuilt.rows[name]
             return (found if condition is None else found.filter(condition)).select(wanted)
+        if self._rebuilding is not None and isinstance(filters, list):
+            kept = self._rebuilding.kept_rows(table, wanted, filters, self.moment)
+            if kept is not None:
+                return kept.select(wanted)
         until = self._until(table)
         if until is not None:
             condition = until if condition is None else condition & until
-        if self._rebuilding is not None and isinstance(filters, list):
-            kept = self._rebuilding.kept_rows(table, wanted, filters)
-            if kept is not None:
-                return kept.filter(condition).select(wanted)
         opened = self._opened(table)
         if opened is None:
             return table.schema.empty_table().select(wanted)

@@ -140,13 +140,14 @@ class Rebuilding:
         return {**segment.base.next_offsets, **_reached(segment.history), **cut}
 
     def kept_rows(
-        self, table: Table, columns: Sequence[str], conditions: Conditions
+        self, table: Table, columns: Sequence[str], conditions: Conditions, moment: datetime
     ) -> pa.Table | None:
-        """At least the rows of history that fulfil the conditions; None if none are kept."""
+        """The rows of history at a moment that fulfil the conditions; None if none are kept."""
         if self.kept is None:
             return None
-        also = [HISTORY_TIMES[table]] if table in HISTORY_TIMES else []
-        return self.kept.rows(table, [*columns, *also], conditions)
+        if table in HISTORY_TIMES:
+            conditions = [*conditions, (HISTORY_TIMES[table], "<=", moment)]
+        return self.kept.rows(table, columns, conditions)
 
     @property
     def newest(self) -> _Newest:
