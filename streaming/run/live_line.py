@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streaming.run.stderr import write_note
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from typing_extensions import Self
+
+AnyLiveLine = TypeVar("AnyLiveLine", bound="LiveLine")
 
 PLAIN_INTERVAL_S = 5.0
 """At most one plain line is written in this time, to keep log files short."""
@@ -37,7 +38,7 @@ class LiveLine:
         self._last_plain = clock() - PLAIN_INTERVAL_S + first_after_s
         self._live: Live | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self: AnyLiveLine) -> AnyLiveLine:
         if self._is_terminal:
             from rich.console import Console
             from rich.live import Live
