@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from streaming.lag.group_status import group_statuses
-from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 
 _STEPS_BACK: Final = (
@@ -30,10 +29,13 @@ def standing_since(
         return {}
     found = dict.fromkeys(statuses, at)
     left = dict(statuses)
-    past = Past(reader, since=at - _STEPS_BACK[-1], until=at, group_ids=list(statuses))
+    rebuilding = reader.rebuilding(at - _STEPS_BACK[-1], at, list(statuses))
     for ago in _STEPS_BACK:
         # Rates compare with five minutes before, so snapshots of the last minutes are kept.
-        before = (reader if ago <= _LAST_MINUTES else past).before(at - ago) if left else None
+        is_rebuilt = left and ago > _LAST_MINUTES
+        before = reader.rebuilt(at - ago, rebuilding) if is_rebuilt else None
+        if left and before is None:
+            before = reader.before(at - ago)
         if before is None:
             break
         then = group_statuses(before, at=at - ago, group_ids=list(left))

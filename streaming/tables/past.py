@@ -66,6 +66,8 @@ def _topics_of(
     newest: TableReader, since: datetime, until: datetime, group_ids: Collection[str]
 ) -> set[str]:
     """The topics that the groups read in a span, or that are assigned to their members."""
+    if not group_ids:
+        return set()
     history = [
         *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
         *(("record_timestamp", "<=", until), ("group_id", "in", sorted(group_ids))),
