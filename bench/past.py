@@ -1,7 +1,7 @@
 """`python -m bench.past`: the bytes that past moments need, and the seconds that one takes.
 
 The tables are those of a cluster whose keys each commit every five seconds, three days ago: a base,
-and the history of ten minutes after it, which is the longest time to the next base at this rate.
+and the history of 130 seconds after it, the longest time to the next base at this rate.
 The bytes of an hour are computed from the files of one snapshot: with one micro-batch a second,
 snapshots of an hour were 3,600 and up to 600 that the next upkeep deleted. Snapshots of six minutes
 are 360 and up to 30.
@@ -45,9 +45,9 @@ LOG_PARTITIONS = 50
 PARTITIONS_PER_GROUP = 10
 COMMIT_INTERVAL_S = 5
 DAYS_AGO = 3
-HISTORY = timedelta(minutes=10)
+HISTORY = timedelta(seconds=130)
 _SNAPSHOTS_BEFORE, _SNAPSHOTS = 3_600 + 600, 360 + 30
-_BASES_AN_HOUR = 6
+_BASES_AN_HOUR = 28
 
 
 @dataclass(frozen=True)
@@ -186,17 +186,17 @@ def bench(keys: int, runs: int) -> None:
             {"what": "an hour of snapshots, before", "mb": _SNAPSHOTS_BEFORE * snapshot_mb},
             {"what": "six minutes of snapshots", "mb": _SNAPSHOTS * snapshot_mb},
             {"what": "bases of an hour", "mb": bases_mb},
-            {"what": "offset_commits of ten minutes", "mb": _mb(OFFSET_COMMITS.path(tables))},
+            {"what": "offset_commits between two bases", "mb": _mb(OFFSET_COMMITS.path(tables))},
         ]
         output_of("text").rows([{**row, "mb": round(row["mb"], 1)} for row in rows], ["what", "mb"])
         moments = (timedelta(minutes=1), HISTORY / 2, HISTORY)
-        taken = [{"minutes_after_base": after // timedelta(minutes=1)} for after in moments]
+        taken = [{"seconds_after_base": after // timedelta(seconds=1)} for after in moments]
         for row, after in zip(taken, moments, strict=True):
             row["all_s"] = min(_seconds(tables, since + after, None) for _ in range(runs))
             row["one_group_s"] = min(
                 _seconds(tables, since + after, ["group-7"]) for _ in range(runs)
             )
-        output_of("text").rows(taken, ["minutes_after_base", "all_s", "one_group_s"])
+        output_of("text").rows(taken, ["seconds_after_base", "all_s", "one_group_s"])
 
 
 def _seconds(tables: str, moment: datetime, group_ids: list[str] | None) -> float:

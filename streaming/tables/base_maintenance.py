@@ -42,11 +42,21 @@ def maintain_bases(epoch: WriterEpoch, history_retention: timedelta, *, now: dat
     if reader.history_mode == HISTORY_OFF:
         epoch.require_current()
         return delete_bases(epoch.tables, kept_since=None)
-    if reader.written_at >= kept_since and _is_due(reader):
-        rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
-        write_base(epoch.tables, reader.written_at, rows, reader.properties)
+    if reader.written_at >= kept_since:
+        make_base(reader)
     epoch.require_current()
     return delete_bases(epoch.tables, kept_since=kept_since)
+
+
+def make_base(reader: TableReader) -> None:
+    """Make a base of the newest snapshot if one is due.
+
+    Raises:
+        ConfigurationError: the tables cannot be read or written.
+    """
+    if reader.history_mode != HISTORY_OFF and _is_due(reader):
+        rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
+        write_base(reader.tables, reader.written_at, rows, reader.properties)
 
 
 def _is_due(reader: TableReader) -> bool:

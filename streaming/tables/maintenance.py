@@ -37,7 +37,7 @@ from deltalake.exceptions import DeltaError
 
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
-from streaming.tables.base_maintenance import maintain_bases
+from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
@@ -137,13 +137,14 @@ def _maintain_bases(
 
 
 def tidy_up(epoch: WriterEpoch) -> None:
-    """Compact the very small files of history, and delete the files of expired snapshots.
+    """Make a base if one is due, compact very small files, and delete those of expired snapshots.
 
     It takes a few milliseconds for each table, beside the maintenance of all tables.
 
     Raises:
         TablesUnavailable: a table cannot be read or written.
     """
+    make_base(TableReader(epoch.tables))
     for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
         path = table.path(epoch.tables)
         with delta.writing(path):

@@ -47,6 +47,8 @@ HISTORY_TIMES: Final[Mapping[Table, str]] = {
 
 _CLOCKS_DIFFER: Final = timedelta(minutes=10)
 """By at most this, a record has an earlier timestamp than a record before it, or than a base."""
+_CUT_WITHIN: Final = timedelta(seconds=10)
+"""A later record this soon after a moment cuts off records after it with an earlier timestamp."""
 _SEGMENTS_KEPT: Final = 2
 _PARTITION_LISTS: Final = ("assignment", "target_assignment", "pending_revocation")
 
@@ -196,7 +198,7 @@ class Rebuilding:
             coordinator_records=place.read(COORDINATOR_RECORDS, wanted),
             next_offsets=next_offsets(progress),
         )
-        since, until = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER, until + _CLOCKS_DIFFER
+        since, until = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER, until + _CUT_WITHIN
         history = HistoryAfter(
             commits=self._history(OFFSET_COMMITS, since, until),
             group_records=self._history(GROUP_RECORDS, since, until),

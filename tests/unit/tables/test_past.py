@@ -111,15 +111,18 @@ def _live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
 
 def test_each_snapshot_is_rebuilt_with_all_its_rows(live: Live) -> None:
     assert len(bases_of(live.tables)) == 2
-    past = Past(TableReader(live.tables), since=live.moments[1].at)
+    newest = TableReader(live.tables)
+    rebuilding = newest.rebuilding(live.moments[1].at, newest.moment)
     for moment in live.moments[1:]:
-        found = past.at(moment.at)
+        found = newest.rebuilt(moment.at, rebuilding)
+        assert found is not None
         assert found.rebuilt_from is not None
         assert rows_of(found) == moment.rows
         assert found.load_states[LOG_PARTITION].next_offset == moment.next_offset
         assert found.moment == found.as_of == moment.at
-    # Snapshots that a base does not reach are still there.
-    first = past.at(live.moments[0].at)
+    assert newest.rebuilt(live.moments[0].at, rebuilding) is None
+    # A snapshot that no base reaches is still there.
+    first = Past(newest, since=live.moments[0].at).at(live.moments[0].at)
     assert first.rebuilt_from is None
     assert rows_of(first) == live.moments[0].rows
 
@@ -158,9 +161,13 @@ def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
 def test_rows_of_some_groups_only_are_read(live: Live) -> None:
     newest = TableReader(live.tables)
     moment = live.moments[-2]
-    some = Past(newest, since=live.moments[1].at, group_ids=["g"]).at(moment.at)
+    some, none = (
+        newest.rebuilt(moment.at, newest.rebuilding(moment.at, moment.at, group_ids))
+        for group_ids in (["g"], ["unknown"])
+    )
+    assert some is not None
     assert rows_of(some) == moment.rows
-    none = Past(newest, since=live.moments[1].at, group_ids=["unknown"]).at(moment.at)
+    assert none is not None
     assert rows_of(none) == {table.name: [] for table in REBUILT}
 
 
@@ -209,7 +216,10 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
     assert [base.is_complete for base in complete] == [True, True]
     assert not half.is_complete
 
-    found = Past(TableReader(live.tables), since=live.moments[1].at).at(live.moments[-1].at)
+    newest = TableReader(live.tables)
+    at = live.moments[-1].at
+    found = newest.rebuilt(at, newest.rebuilding(at, at))
+    assert found is not None
     assert rows_of(found) == live.moments[-1].rows
     live.make_base()
     assert half in bases_of(live.tables)
