@@ -52,7 +52,7 @@ def replay(
     with closing(SqlRules(last.tables)) as sql:
         sql.check(rules.rules)
         moments = _moments(since, last.moment, step)
-        past = Past(last, since=moments[0] - RATE_WINDOWS[0])
+        past = Past(last, since=moments[0] - RATE_WINDOWS[0], prefers_snapshots=True)
         for number, at in enumerate(moments):
             if number:
                 on_moment(number, len(moments))

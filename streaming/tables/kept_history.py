@@ -118,7 +118,8 @@ class KeptHistory:
     def _times(self, names: list[str], during: Conditions) -> pa.Table:
         """A sample of no topic for each time at which logs were sampled."""
         times = pc.unique(self.read(LOG_OFFSETS.name, ["sampled_at"], during)["sampled_at"])
-        values = {"sampled_at": times, "topic": "", "partition": 0, "state": ""}
+        days = pc.cast(times, pa.date32())
+        values = {"sampled_at": times, "day": days, "topic": "", "partition": 0, "state": ""}
         arrays = []
         for name in names:
             of_column = LOG_OFFSETS.schema.field(name)

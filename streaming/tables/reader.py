@@ -237,11 +237,8 @@ class TableReader:
             self._rebuilding = rebuilding
 
     def reads_snapshot(self, moment: datetime, rebuilding: Rebuilding) -> bool:
-        """Whether a moment of a span is read from its snapshot.
-
-        Opening a snapshot takes longer than rebuilding a few groups, and less time than all groups.
-        """
-        return rebuilding.where is None and not self._is_before_snapshots(moment)
+        """Whether a moment of a span is read from its snapshot."""
+        return rebuilding.prefers_snapshots and not self._is_before_snapshots(moment)
 
     def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
         """The tables at a moment of a rebuilding's span; None if it does not reach back to it."""

@@ -93,6 +93,7 @@ class Rebuilding:
         until: the last moment.
         where: the filter of the groups whose rows are read; all if None.
         kept: history in memory, for readers of many moments.
+        prefers_snapshots: whether moments are read from snapshots as far as they are kept.
     """
 
     tables: str
@@ -101,6 +102,7 @@ class Rebuilding:
     until: datetime
     where: pc.Expression | None = None
     kept: KeptHistory | None = None
+    prefers_snapshots: bool = False
     _bases: list[BasePlace] | None = None
     _newest: _Newest | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
