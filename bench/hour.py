@@ -24,11 +24,11 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.replay.offsets import Outcome, Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.run.jobs import COMPACT_EVERY
+from streaming.run.jobs import TIDY_UP_EVERY
 from streaming.tables import folder as tables_folder
 from streaming.tables import reader
 from streaming.tables.load_progress import LoadProgress, Progress
-from streaming.tables.maintenance import compact_history, maintain_tables
+from streaming.tables.maintenance import maintain_tables, tidy_up
 from streaming.tables.schemas import (
     GROUP_EVENTS,
     GROUP_MEMBERS,
@@ -48,7 +48,7 @@ MICRO_BATCH: Final = timedelta(seconds=1)
 SAMPLE_EVERY: Final = 5
 """Rounds of samples, maintenance and rebalances: one in so many micro-batches."""
 _CONFIRM_EVERY: Final = 60
-_COMPACT_EVERY: Final = round(COMPACT_EVERY / MICRO_BATCH)
+_TIDY_UP_EVERY: Final = round(TIDY_UP_EVERY / MICRO_BATCH)
 _MAINTAIN_EVERY: Final = 600
 _REBALANCE_EVERY: Final = 10
 _COMMIT_EVERY: Final = 10
@@ -105,8 +105,8 @@ class Hour:
             self._micro_batch(number, keys, state)
             if number % SAMPLE_EVERY == 0:
                 self._append(LOG_OFFSETS, self._samples(number))
-            if number % _COMPACT_EVERY == _COMPACT_EVERY // 2:
-                compact_history(epoch)
+            if number % _TIDY_UP_EVERY == _TIDY_UP_EVERY // 2:
+                tidy_up(epoch)
             if number == 0 or number % _MAINTAIN_EVERY == _MAINTAIN_EVERY // 2:
                 list(maintain_tables(epoch, HISTORY_RETENTION, now=self._at(number)))
 
