@@ -24,7 +24,6 @@ class PastStatuses:
     """The status of a group from `since` to the moment of `newest`; its rows are read once."""
 
     def __init__(self, newest: TableReader, group_id: str, since: datetime) -> None:
-        self._newest = newest
         self._group_ids = [group_id]
         self._past = Past(newest, since=since - RATE_WINDOWS[0], group_ids=self._group_ids)
 
@@ -34,7 +33,8 @@ class PastStatuses:
 
     def status(self, moment: datetime) -> GroupStatus:
         """The status at a moment."""
-        reader = self._newest if moment == self._newest.moment else self.at(moment)
+        newest = self._past.newest
+        reader = newest if moment == newest.moment else self.at(moment)
         if reader is not None:
             for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
                 return GroupStatus(moment, row["status"], row["reason"])

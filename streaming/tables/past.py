@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from datetime import datetime
 
 import pyarrow.compute as pc
@@ -36,12 +37,18 @@ class Past:
         group_ids: Collection[str] | None = None,
         prefers_snapshots: bool = False,
     ) -> None:
-        self._newest = newest
+        self._newest = copy(newest)
         until = until or newest.moment
         self._rebuilding = newest.rebuilding(since, until, group_ids)
         topics = None if group_ids is None else _topics_of(newest, since, until, group_ids)
         self._rebuilding.prefers_snapshots = prefers_snapshots
         self._rebuilding.kept = KeptHistory(newest.read, since, until, group_ids, topics)
+        self._newest.keep(self._rebuilding)
+
+    @property
+    def newest(self) -> TableReader:
+        """The newest tables; their `before` reads nothing again within the span."""
+        return self._newest
 
     def at(self, moment: datetime) -> TableReader:
         """The tables at a moment; its `before` reads nothing again within the span.
