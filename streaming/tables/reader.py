@@ -32,6 +32,7 @@ from streaming.tables.creation import snapshot_retention
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.moments import CommitMoments
+from streaming.tables.properties import TableProperties
 from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
@@ -39,13 +40,6 @@ from streaming.tables.schemas import (
     HISTORY_ALL,
     LOAD_PROGRESS,
     LOG_OFFSETS,
-    PROPERTY_CLUSTER_ID,
-    PROPERTY_FORMAT_VERSION,
-    PROPERTY_HISTORY,
-    PROPERTY_LOG_PARTITIONS,
-    PROPERTY_OFFSETS_RETENTION_MS,
-    PROPERTY_SEMANTICS,
-    PROPERTY_TOPIC_ID,
     Table,
 )
 
@@ -55,7 +49,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
-class TableReader:
+class TableReader(TableProperties):
     """The tables of a folder at the newest snapshot, or at an earlier one.
 
     Moments before the oldest snapshot are rebuilt from a base and the history, see
@@ -111,46 +105,6 @@ class TableReader:
         """The version of `load_progress`; of rebuilt tables the newest, see `as_of`."""
         if self._rebuilt is None:
             self._progress = self._rows(progress)
-
-    @property
-    def format_version(self) -> str:
-        """The format version of the tables, see `streaming.tables.migration`."""
-        return self._property(PROPERTY_FORMAT_VERSION)
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the Kafka cluster that the tables were loaded from."""
-        return self._property(PROPERTY_CLUSTER_ID)
-
-    @property
-    def topic_id(self) -> str:
-        """The topic id of `__consumer_offsets`; it changes when the topic is recreated."""
-        return self._property(PROPERTY_TOPIC_ID)
-
-    @property
-    def log_partitions(self) -> int:
-        """The number of partitions of `__consumer_offsets`; `partition_for` needs it."""
-        return int(self._property(PROPERTY_LOG_PARTITIONS))
-
-    @property
-    def semantics(self) -> str:
-        """The semantics: `coordinator` or `scala`."""
-        return self._property(PROPERTY_SEMANTICS)
-
-    @property
-    def offsets_retention_ms(self) -> int:
-        """`offsets.retention.minutes` of the cluster in milliseconds, as the last run read it."""
-        return int(self._property(PROPERTY_OFFSETS_RETENTION_MS))
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The properties of `load_progress`."""
-        return self._properties
-
-    @property
-    def history_mode(self) -> str | None:
-        """The history mode of the last run; None before the first run of this release."""
-        return self._properties.get(PROPERTY_HISTORY)
 
     @cached_property
     def load_states(self) -> dict[int, LoadState]:
@@ -344,15 +298,6 @@ class TableReader:
         own = [partition_for(group, number) for group in groups.to_pylist()]
         log_partitions = pa.array(own, pa.int32()).take(pc.index_in(found["group_id"], groups))
         return found.filter(pc.equal(found["log_partition"], log_partitions))
-
-    def _property(self, name: str) -> str:
-        value: str | None = self._properties.get(name)
-        if value is None:
-            raise ConfigurationError(
-                f"load_progress in {self.tables} has no property {name}, so it was not created by "
-                "coordinator-state: name another folder with --tables"
-            )
-        return value
 
     def _rows(self, progress: DeltaTable) -> pa.Table:
         """The rows of `load_progress`; maintenance may have deleted those of an old version."""

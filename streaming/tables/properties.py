@@ -1,0 +1,76 @@
+"""The properties of a tables folder: those of its table `load_progress`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streaming.errors import ConfigurationError
+from streaming.tables.schemas import (
+    PROPERTY_CLUSTER_ID,
+    PROPERTY_FORMAT_VERSION,
+    PROPERTY_HISTORY,
+    PROPERTY_LOG_PARTITIONS,
+    PROPERTY_OFFSETS_RETENTION_MS,
+    PROPERTY_SEMANTICS,
+    PROPERTY_TOPIC_ID,
+)
+
+
+class TableProperties:
+    """The properties of a folder, with their types.
+
+    Raises:
+        ConfigurationError: a property is missing, so another program created the folder.
+    """
+
+    tables: str
+    _properties: Mapping[str, str]
+
+    @property
+    def format_version(self) -> str:
+        """The format version of the tables, see `streaming.tables.migration`."""
+        return self._property(PROPERTY_FORMAT_VERSION)
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster that the tables were loaded from."""
+        return self._property(PROPERTY_CLUSTER_ID)
+
+    @property
+    def topic_id(self) -> str:
+        """The topic id of `__consumer_offsets`; it changes when the topic is recreated."""
+        return self._property(PROPERTY_TOPIC_ID)
+
+    @property
+    def log_partitions(self) -> int:
+        """The number of partitions of `__consumer_offsets`; `partition_for` needs it."""
+        return int(self._property(PROPERTY_LOG_PARTITIONS))
+
+    @property
+    def semantics(self) -> str:
+        """The semantics: `coordinator` or `scala`."""
+        return self._property(PROPERTY_SEMANTICS)
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` of the cluster in milliseconds, as the last run read it."""
+        return int(self._property(PROPERTY_OFFSETS_RETENTION_MS))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of `load_progress`."""
+        return self._properties
+
+    @property
+    def history_mode(self) -> str | None:
+        """The history mode of the last run; None before the first run of this release."""
+        return self._properties.get(PROPERTY_HISTORY)
+
+    def _property(self, name: str) -> str:
+        value: str | None = self._properties.get(name)
+        if value is None:
+            raise ConfigurationError(
+                f"load_progress in {self.tables} has no property {name}, so it was not created by "
+                "coordinator-state: name another folder with --tables"
+            )
+        return value
