@@ -198,10 +198,10 @@ def _crash_before(table: Table, tables: Tables, monkeypatch: pytest.MonkeyPatch)
     """Let `redecode` crash just before it commits to a table."""
     commit = Writer._commit
 
-    def crash(self: Writer, written: Table, *arguments: Any) -> int:
+    def crash(self: Writer, written: Table, *arguments: Any, **more: Any) -> int:
         if written is table:
             raise Crash
-        return commit(self, written, *arguments)
+        return commit(self, written, *arguments, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "_commit", crash)
