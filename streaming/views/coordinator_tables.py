@@ -24,6 +24,7 @@ from coordinator_state.apply.rows import (
     CommittedOffsetRow,
     CoordinatorRecordRow,
     GroupEventRow,
+    GroupRecordRow,
     GroupRow,
     MemberRow,
     OffsetCommitRow,
@@ -225,6 +226,10 @@ class CoordinatorTables:
     def records(self, group: str | None = None) -> Rows[CoordinatorRecordRow]:
         """The last record of each key, for record types without their own table."""
         return self._table("coordinator_records", CoordinatorRecordRow, group)
+
+    def group_records(self, group: str | None = None) -> Rows[GroupRecordRow]:
+        """The history of group records, from which earlier moments are rebuilt."""
+        return self._table("group_records", GroupRecordRow, group)
 
     def alerts(self, group: str | None = None) -> Rows[AlertRow]:
         """The alerts of `alert run`."""

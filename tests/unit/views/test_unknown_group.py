@@ -100,11 +100,11 @@ class TestCommands:
         arguments = [*command.split(), "--tables", tables, "--output", "json", "--group"]
 
         shown = call(*arguments, "paymets")
-        assert (shown.stdout, shown.stderr) == (
-            "",
-            "Warning: unknown group paymets; did you mean payments?\n",
-        )
-        assert call(*arguments, "payouts").stderr == ""
+        unknown = "Warning: unknown group paymets; did you mean payments?\n"
+        assert shown.stdout == ""
+        # Lag and status also warn that nobody writes these tables.
+        assert shown.stderr.endswith(unknown)
+        assert "unknown group" not in call(*arguments, "payouts").stderr
 
     def test_rows_of_a_deleted_group_are_shown_without_a_warning(self, tables: str) -> None:
         shown = call("show", "events", "--tables", tables, "--group", "deleted")
