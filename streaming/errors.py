@@ -83,7 +83,7 @@ def did_you_mean(name: str, names: Iterable[str], *, ignored: str = "") -> str:
     >>> did_you_mean("paymets", ["orders", "payments", "payouts"])
     '; did you mean payments?'
     >>> did_you_mean("search", ["orders", "search-eu", "search-us"])
-    '; did you mean search-eu or search-us?'
+    '; did you mean search-us or search-eu?'
     """
     known = sorted(one.removeprefix(ignored) for one in names)
     wanted = name.removeprefix(ignored)

@@ -193,6 +193,19 @@ VIEWS = {
         ),
         _LOG_ORDER,
     ),
+    "group-records": View(
+        "group_records",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            "group_id",
+            "record_type",
+            "raw_key",
+            "raw_value",
+            "outcome",
+        ),
+        _LOG_ORDER,
+    ),
 }
 
 
@@ -252,6 +265,7 @@ def show(
       alerts    of the command alert run
       records   last record of each key, all types except offset commits
       history   offset commits, the newest 100
+      group-records  records of groups, the newest 100
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does

@@ -1,4 +1,4 @@
-"""`coordinator-state show events` and `show history`: the newest rows, or a summary of them."""
+"""The histories of `coordinator-state show`: the newest rows, or a summary of them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HISTORIES: Final[Mapping[str, HistoryTable]] = {
     "events": "group_events",
     "history": "offset_commits",
+    "group-records": "group_records",
 }
 """The views with these options, and their tables."""
 DEFAULT_LIMIT: Final = 100
@@ -33,9 +34,10 @@ _OPTIONS: Final = (
     option(
         "--since",
         metavar="TIME",
-        help="For events and history: rows from this time on, with the forms of --as-of.",
+        help="For events, history and group-records: rows from this time on, with the forms of "
+        "--as-of.",
     ),
-    option("--until", metavar="TIME", help="For events and history: rows up to this time."),
+    option("--until", metavar="TIME", help="For the same: rows up to this time."),
     option(
         "--event",
         "events",
@@ -48,7 +50,7 @@ _OPTIONS: Final = (
         "--limit",
         type=click.IntRange(min=0),
         metavar="N",
-        help="For events and history: the newest N rows, 0 for all.  [default: 100]",
+        help="For the same: the newest N rows, 0 for all.  [default: 100]",
     ),
     option(
         "--folded",
@@ -79,7 +81,7 @@ class HistoryOptions:
         given = [name for name, value in period.items() if value is not None]
         if given and what not in HISTORIES:
             raise click.UsageError(
-                f"{given[0]} works only with events and history, not with {what}"
+                f"{given[0]} works only with events, history and group-records, not with {what}"
             )
         for name, value in (("--event", self.events), ("--folded", self.folded)):
             if value and what != "events":

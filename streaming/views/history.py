@@ -1,4 +1,4 @@
-"""Selections of history: rows of `group_events` and `offset_commits`, newest last."""
+"""Selections of history: rows of the history tables, newest last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.errors import ConfigurationError
 from streaming.tables.as_of import in_utc, parse_time
 from streaming.tables.reader import TableReader
 
-HistoryTable: TypeAlias = Literal["group_events", "offset_commits"]
+HistoryTable: TypeAlias = Literal["group_events", "offset_commits", "group_records"]
 Moment: TypeAlias = "datetime | str"
 _TIME = "record_timestamp"
 _LOG_ORDER = ("log_partition", "record_offset")
@@ -49,7 +49,7 @@ def history(
 
     Args:
         reader: the snapshot; it ends the history.
-        table: the table. `offset_commits` has no events.
+        table: the table. Only `group_events` has events.
         group: the group; all groups if None.
         events: names of events; all if empty.
         since: the beginning of the period, a time or its text.

@@ -124,8 +124,14 @@ def test_members_are_told_apart_in_text_and_whole_in_json(tables: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("groups", "--limit", "5"), "--limit works only with events and history, not with groups"),
-        (("lag", "--since", "2026"), "--since works only with events and history, not with lag"),
+        (
+            ("groups", "--limit", "5"),
+            "--limit works only with events, history and group-records, not with groups",
+        ),
+        (
+            ("lag", "--since", "2026"),
+            "--since works only with events, history and group-records, not with lag",
+        ),
         (("history", "--event", "rebalance"), "--event works only with events, not with history"),
         (("history", "--folded"), "--folded works only with events, not with history"),
         (
