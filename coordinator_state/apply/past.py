@@ -16,7 +16,7 @@ with the outcome of each commit, and `group_records`. The rules are those of the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -154,7 +154,7 @@ def rebuilt(
         group_offsets=offsets,
         pending_offsets=pending,
         groups=pa.concat_tables(
-            [_except(base.groups, changes), _existing(groups, described).cast(_GROUPS)]
+            [_except(base.groups, changes), _only(groups, described).cast(_GROUPS)]
         ),
         group_members=pa.concat_tables(
             [_except(base.group_members, changes), columns_of(members, _MEMBERS)]
@@ -347,7 +347,7 @@ def _places_by_group(rows: pa.Table) -> dict[GroupId, list[int]]:
 _IDENTITY = ["log_partition", "group_id"]
 
 
-def _only(rows: pa.Table, groups: set[GroupId]) -> pa.Table:
+def _only(rows: pa.Table, groups: Collection[GroupId]) -> pa.Table:
     """The rows of these groups."""
     return rows.filter(pa.array(_is_of(rows, groups)))
 
@@ -355,10 +355,6 @@ def _only(rows: pa.Table, groups: set[GroupId]) -> pa.Table:
 def _except(rows: pa.Table, groups: Mapping[GroupId, object]) -> pa.Table:
     """The rows of all other groups."""
     return rows.filter(pa.array(~_is_of(rows, groups)))
-
-
-def _existing(rows: pa.Table, groups: Mapping[GroupId, object]) -> pa.Table:
-    return rows.filter(pa.array(_is_of(rows, groups)))
 
 
 def _is_of(rows: pa.Table, groups: Any) -> Mask:

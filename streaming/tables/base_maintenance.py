@@ -82,5 +82,5 @@ def _is_far(base: BasePlace, progress: pa.Table) -> bool:
     )
     if records < _MIN_RECORDS:
         return False
-    rows = sum(base.read(table).num_rows for table in KEY_TABLES)
+    rows = sum(base.count(table) for table in KEY_TABLES)
     return bool(records >= _RECORDS_PER_ROW * rows)

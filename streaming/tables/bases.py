@@ -1,15 +1,17 @@
 """Bases: copies of snapshots, from which later moments are rebuilt with the history.
 
 A base is a small tables folder of its own, `TABLES/bases/<moment>`: plain Delta tables that
-`TableReader` and DuckDB open. Its `load_progress` is written last; a base
-without it was interrupted and is ignored. A base is a pure copy of a committed snapshot, so it does
-no harm if an older writer makes one.
+`TableReader` and DuckDB open. Its `load_progress` is written last; a base without it was
+interrupted and is ignored. A base is a pure copy of a committed snapshot, and its name is the
+moment of that snapshot. Each write replaces all rows of a table, so two writers and a second
+attempt write the same.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
@@ -19,6 +21,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
 from pyarrow.fs import FileSelector, FileType
 
+from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.creation import create_table
 from streaming.tables.file_systems import file_system
@@ -29,8 +32,8 @@ from streaming.tables.schemas import KEY_TABLES, LOAD_PROGRESS, STATE_LOADING, T
 
 FOLDER: Final = "bases"
 _NAME: Final = "%Y%m%dT%H%M%S.%fZ"
-_VERSION: Final = 1
-"""Of each table: it is created first, then its rows are written."""
+_FIRST_WRITTEN: Final = 1
+"""The first version of each table with rows: it is created empty."""
 _WRITTEN_WITHIN: Final = timedelta(hours=1)
 
 
@@ -58,7 +61,7 @@ class BasePlace:
         Raises:
             TablesUnavailable: the folder cannot be read.
         """
-        entry = f"{self.name}/{LOAD_PROGRESS.name}/_delta_log/{_VERSION:020}.json"
+        entry = f"{self.name}/{LOAD_PROGRESS.name}/_delta_log/{_FIRST_WRITTEN:020}.json"
         with delta.reading(self.path):
             found = file_system(self.tables).get_file_info(entry)
         return bool(found.type is FileType.File)
@@ -70,6 +73,15 @@ class BasePlace:
             TablesUnavailable: the table cannot be read.
         """
         return delta.read(self.path, table, where=where)
+
+    def count(self, table: Table) -> int:
+        """The number of rows of a table of the base, from the statistics of its files.
+
+        Raises:
+            TablesUnavailable: the table cannot be read.
+        """
+        files = pa.table(delta.open_table(self.path, table).get_add_actions(flatten=True))
+        return int(pc.sum(files["num_records"]).as_py() or 0)
 
 
 def bases_of(tables: str) -> list[BasePlace]:
@@ -114,17 +126,22 @@ def write_base(
         TablesUnavailable: a table cannot be written.
     """
     base = BasePlace(moment, tables)
-    versions = [(table.name, _VERSION) for table in KEY_TABLES]
-    progress = rows[LOAD_PROGRESS]
-    index = progress.schema.get_field_index("table_versions")
-    column = pa.array([versions] * progress.num_rows, LOAD_PROGRESS.schema.field(index).type)
-    progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
-    for table in KEY_TABLES:
-        _write(base, table, rows[table], {})
-    # After a power loss, a base with `load_progress` must be whole.
-    _sync(base)
-    _write(base, LOAD_PROGRESS, progress, properties)
-    _sync(base)
+    try:
+        versions = [(table.name, _write(base, table, rows[table], {})) for table in KEY_TABLES]
+        progress = rows[LOAD_PROGRESS]
+        index = progress.schema.get_field_index("table_versions")
+        column = pa.array([versions] * progress.num_rows, LOAD_PROGRESS.schema.field(index).type)
+        progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
+        # After a power loss, a base with `load_progress` must be whole.
+        _sync(base)
+        _write(base, LOAD_PROGRESS, progress, properties)
+        _sync(base)
+    except TablesUnavailable:
+        # A full disk needs the space.
+        with suppress(TablesUnavailable, OSError):
+            if not base.is_complete:
+                file_system(tables).delete_dir(base.name)
+        raise
     return base
 
 
@@ -141,28 +158,42 @@ def delete_bases(tables: str, *, kept_since: datetime | None) -> int:
         for base in bases_of(tables)
         if kept_since is None
         or base.moment < kept_since
-        or (base.moment < abandoned and not base.is_complete)
+        or (base.moment < abandoned and not base.is_complete and _written_at(base) < abandoned)
     ]
     with delta.writing(f"{tables.rstrip('/')}/{FOLDER}"):
         for base in expired:
             folder = file_system(tables)
-            # Without its `load_progress` a base is an incomplete one.
-            if base.is_complete:
-                folder.delete_dir(f"{base.name}/{LOAD_PROGRESS.name}")
-            folder.delete_dir(base.name)
+            # Another maintenance may delete it at the same time.
+            with suppress(FileNotFoundError):
+                # Without its `load_progress` a base is an incomplete one.
+                if base.is_complete:
+                    folder.delete_dir(f"{base.name}/{LOAD_PROGRESS.name}")
+                folder.delete_dir(base.name)
     return len(expired)
 
 
-def _write(base: BasePlace, table: Table, rows: pa.Table, properties: Mapping[str, str]) -> None:
+def _written_at(base: BasePlace) -> datetime:
+    """When the newest file of a base was written."""
+    with delta.reading(base.path):
+        found = file_system(base.tables).get_file_info(
+            FileSelector(base.name, allow_not_found=True, recursive=True)
+        )
+    times = [file.mtime for file in found if file.is_file and file.mtime is not None]
+    return max((time.astimezone(timezone.utc) for time in times), default=base.moment)
+
+
+def _write(base: BasePlace, table: Table, rows: pa.Table, properties: Mapping[str, str]) -> int:
+    """Replace the rows of a table; return the version with them."""
     path = table.path(base.path)
     create_table(base.path, table, properties)
     with delta.writing(path):
         write_deltalake(
             path,
             rows.cast(table.schema),
-            mode="append",
+            mode="overwrite",
             commit_properties=CommitProperties(custom_metadata={MOMENT: base.moment.isoformat()}),
         )
+    return delta.current_version(base.path, table)
 
 
 def _sync(base: BasePlace) -> None:

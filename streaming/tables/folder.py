@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
+from streaming.tables.bases import delete_bases
 from streaming.tables.creation import create_tables, keep_snapshots, set_properties
 from streaming.tables.damage import cut_damaged_logs
 from streaming.tables.format_version import require_migratable
@@ -22,6 +23,7 @@ from streaming.tables.schemas import (
     DEFAULT_OFFSETS_RETENTION_MS,
     DEFAULT_SNAPSHOT_RETENTION,
     FORMAT_VERSION,
+    HISTORY_OFF,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
@@ -158,4 +160,7 @@ def keep_up_to_date(
         (PROPERTY_HISTORY, reader.history_mode, history),
     ):
         if found != wanted:
+            if wanted == HISTORY_OFF:
+                # Without the history after them, bases would give wrong tables later.
+                delete_bases(epoch.tables, kept_since=None)
             set_properties(epoch, LOAD_PROGRESS, {name: str(wanted)})

@@ -144,7 +144,12 @@ def tidy_up(epoch: WriterEpoch) -> None:
     Raises:
         TablesUnavailable: a table cannot be read or written.
     """
-    make_base(TableReader(epoch.tables))
+    failure: TablesUnavailable | None = None
+    try:
+        make_base(TableReader(epoch.tables))
+    except TablesUnavailable as error:
+        # The steps below may free the space that a full disk lacks.
+        failure = error
     for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
         path = table.path(epoch.tables)
         with delta.writing(path):
@@ -153,6 +158,8 @@ def tidy_up(epoch: WriterEpoch) -> None:
         path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
         with delta.writing(path):
             _delete_expired(epoch, DeltaTable(path), pinned)
+    if failure is not None:
+        raise failure
 
 
 def _pinned(tables: str, table: Table) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pyarrow.fs import FileSystem
 
+from streaming.errors import TablesUnavailable
 from streaming.tables import delta
 from streaming.tables.file_systems import file_system
 
@@ -104,11 +105,19 @@ class CommitMoments:
                     lines = file.read().splitlines()
             except FileNotFoundError:
                 return None
-        return _entry([json.loads(line) for line in lines])
+        try:
+            return _entry([json.loads(line) for line in lines])
+        except ValueError as error:
+            raise TablesUnavailable(
+                f"cannot read {self.path}: entry {version} of its Delta log is damaged"
+            ) from error
 
 
 def _entry(actions: list[dict[str, Any]]) -> _Entry:
-    (info,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
+    if info is None:
+        # Another program, or a power loss: the version before it has the moment.
+        return _Entry(_NEVER, changes_rows=False)
     moment = info.get(MOMENT)
     return _Entry(
         datetime.fromtimestamp(info["timestamp"] / 1000, timezone.utc)

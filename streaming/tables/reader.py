@@ -93,7 +93,7 @@ class TableReader(TableProperties):
         moment = in_utc(moment) if isinstance(moment, datetime) else moment
         self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
         self._opened_at = datetime.now(timezone.utc)
-        self._open_tables: dict[str, DeltaTable] = {}
+        self._open_tables: dict[tuple[str, int | None], DeltaTable] = {}
         self._as_of = moment
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
@@ -266,7 +266,8 @@ class TableReader(TableProperties):
         """The filter of the rows that history had at the moment of rebuilt tables."""
         if self._rebuilt is None or table not in HISTORY_TIMES:
             return None
-        found: pc.Expression = pc.field(HISTORY_TIMES[table]) <= self._rebuilt.moment
+        time = pc.field(HISTORY_TIMES[table])
+        found: pc.Expression = (time <= self._rebuilt.moment) | time.is_null()
         return found
 
     def _opened(self, table: Table) -> DeltaTable | None:
@@ -278,10 +279,12 @@ class TableReader(TableProperties):
         if table is ALERTS:
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         is_missing = version is None and table is not LOG_OFFSETS
-        if not is_missing and table.name not in self._open_tables:
+        # Readers of several moments share the opened tables.
+        place = table.name, version
+        if not is_missing and place not in self._open_tables:
             # Opening a version reads the Delta log, which takes longer than a small read.
-            self._open_tables[table.name] = delta.open_version(path, self.tables, version)
-        return self._open_tables.get(table.name)
+            self._open_tables[place] = delta.open_version(path, self.tables, version)
+        return self._open_tables.get(place)
 
     def own(
         self, name: str, columns: Sequence[str], group_ids: Collection[str] | None = None

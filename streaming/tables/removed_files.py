@@ -39,14 +39,22 @@ def _actions(log: FileSystem, version: int) -> Iterator[dict[str, Any]]:
     last = -1
     hint = _read(log, "_last_checkpoint")
     if hint is not None:
-        last = int(json.loads(hint)["version"])
+        last = int(_parsed(hint, "_last_checkpoint")["version"])
         with log.open_input_file(f"_delta_log/{last:020}.checkpoint.parquet") as file:
             yield from pq.read_table(file, columns=["remove"]).to_pylist()
     for number in range(last + 1, version + 1):
         entry = _read(log, f"{number:020}.json")
         # Without a checkpoint, the first entries of a cleaned log are gone.
         for line in (entry or b"").splitlines():
-            yield json.loads(line)
+            yield _parsed(line, f"{number:020}.json")
+
+
+def _parsed(line: bytes, name: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise OSError(f"{name} of the Delta log is damaged") from error
+    return found
 
 
 def _read(log: FileSystem, name: str) -> bytes | None:

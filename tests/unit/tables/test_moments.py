@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables import load_progress
 from streaming.tables.moments import MOMENT, CommitMoments
 from streaming.tables.reader import TableReader
@@ -183,6 +183,30 @@ def test_few_log_entries_are_read(tmp_path: Path) -> None:
     again = CommitMoments(moments.path, moments.newest)
     assert again.version_at(first[1] + ONE) is not None
     assert len(again._entries) <= 9
+
+
+def test_an_entry_without_a_commit_info_has_the_moment_of_the_version_before_it(
+    tmp_path: Path,
+) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables, 3)
+    newest = TableReader(tables).version
+    before = CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest - 1)
+    entry = _entries(tables)[newest]
+    lines = [line for line in entry.read_text().splitlines() if "commitInfo" not in line]
+    entry.write_text("\n".join(lines))
+
+    assert CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest) == before
+
+
+def test_a_damaged_entry_is_an_error_that_names_it(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    _load(tables, 3)
+    newest = TableReader(tables).version
+    _entries(tables)[newest].write_text('{"commitInfo": {"timest')
+
+    with pytest.raises(TablesUnavailable, match=f"entry {newest} of its Delta log is damaged"):
+        CommitMoments(LOAD_PROGRESS.path(tables), newest).of(newest)
 
 
 def _entries(tables: str) -> list[Path]:

@@ -12,19 +12,23 @@ from typing import Any
 import duckdb
 import pytest
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.run.maintenance import maintain_beside_query
 from streaming.tables import bases
-from streaming.tables.base_maintenance import MOST_AGE, maintain_bases
+from streaming.tables.base_maintenance import MOST_AGE, maintain_bases, make_base
 from streaming.tables.bases import bases_of
 from streaming.tables.creation import keep_snapshots
+from streaming.tables.folder import keep_up_to_date
+from streaming.tables.maintenance import tidy_up
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_MEMBERS,
     GROUP_OFFSETS,
     GROUPS,
+    HISTORY_OFF,
     KEY_TABLES,
+    LOAD_PROGRESS,
     PENDING_OFFSETS,
     Table,
 )
@@ -202,10 +206,10 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
 ) -> None:
     write = bases._write
 
-    def interrupted(base: bases.BasePlace, table: Any, *rest: Any) -> None:
+    def interrupted(base: bases.BasePlace, table: Any, *rest: Any) -> int:
         if table is KEY_TABLES[2]:
             raise OSError("killed")
-        write(base, table, *rest)
+        return write(base, table, *rest)
 
     monkeypatch.setattr(bases, "_write", interrupted)
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
@@ -226,6 +230,59 @@ def test_an_interrupted_base_is_ignored_and_deleted_later(
     monkeypatch.setattr(bases, "_WRITTEN_WITHIN", timedelta(0))
     live.make_base()
     assert bases_of(live.tables) == complete
+
+
+@pytest.mark.parametrize("error", [OSError("killed"), TablesUnavailable("the disk is full")])
+def test_a_base_that_is_written_again_has_each_row_once(
+    live: Live, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    live.micro_batches(1)
+    write, fails = bases._write, [True]
+
+    def fails_once(base: bases.BasePlace, table: Any, *rest: Any) -> int:
+        if table is LOAD_PROGRESS and fails and fails.pop():
+            raise error
+        return write(base, table, *rest)
+
+    monkeypatch.setattr(bases, "_write", fails_once)
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
+    count = len(bases_of(live.tables))
+    with pytest.raises(type(error), match=str(error)):
+        make_base(TableReader(live.tables))
+    # A killed process leaves its files, a full disk needs the space.
+    assert len(bases_of(live.tables)) == count + isinstance(error, OSError)
+    make_base(TableReader(live.tables))
+    newest = bases_of(live.tables)[-1]
+    assert newest.is_complete
+    assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
+    assert newest.count(GROUP_OFFSETS) == newest.read(GROUP_OFFSETS).num_rows > 0
+
+
+def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
+    assert bases_of(live.tables)
+    keep_up_to_date(
+        live.apply.writer.epoch,
+        log_partitions=50,
+        offsets_retention_ms=604_800_000,
+        snapshot_retention=timedelta(minutes=6),
+        history=HISTORY_OFF,
+    )
+    assert bases_of(live.tables) == []
+
+
+def test_a_full_disk_does_not_stop_the_deletion_of_files(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(_reader: TableReader) -> None:
+        raise TablesUnavailable("the disk is full")
+
+    epoch = live.apply.writer.epoch
+    keep_snapshots(epoch, timedelta(0))
+    files = len(list(Path(live.tables, "group_offsets").glob("*.parquet")))
+    monkeypatch.setattr("streaming.tables.maintenance.make_base", is_full)
+    with pytest.raises(TablesUnavailable, match="the disk is full"):
+        tidy_up(epoch)
+    assert len(list(Path(live.tables, "group_offsets").glob("*.parquet"))) < files
 
 
 def test_bases_without_their_history_are_deleted(live: Live) -> None:
