@@ -293,10 +293,11 @@ def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
     """The group was further recently than it is now."""
     if facts.rewound_from is None or facts.rewound_from <= facts.committed_offset:
         return None
+    at = "" if facts.rewind_to == facts.committed_offset else f"; now {facts.committed_offset:,}"
     return (
         Status.REWIND,
         f"went back from {facts.rewind_from:,} to {facts.rewind_to:,} "
-        f"{time_text(facts.rewind_ago_ms)} ago and is at {facts.committed_offset:,}",
+        f"{time_text(facts.rewind_ago_ms)} ago{at}",
     )
 
 
