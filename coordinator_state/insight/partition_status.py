@@ -296,8 +296,8 @@ def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
     at = "" if facts.rewind_to == facts.committed_offset else f"; now {facts.committed_offset:,}"
     return (
         Status.REWIND,
-        f"went back from {facts.rewind_from:,} to {facts.rewind_to:,} "
-        f"{time_text(facts.rewind_ago_ms)} ago{at}",
+        f"went back {time_text(facts.rewind_ago_ms)} ago from {facts.rewind_from:,} to "
+        f"{facts.rewind_to:,}{at}",
     )
 
 

@@ -48,7 +48,7 @@ def test_a_status_of_a_group_is_its_own(tables: str) -> None:
     assert list(found) == [("back", None, None), ("loop", None, None)]
     reason, value = found["back", None, None]
     assert reason is not None
-    assert reason.startswith("REWIND: went back from 90 to 5 30 s ago; now 6;")
+    assert reason.startswith("REWIND: went back 30 s ago from 90 to 5; now 6;")
     assert value == 94
     # One without offsets has a status too.
     assert ("nothing", None, None) in findings(tables, status="IDLE")

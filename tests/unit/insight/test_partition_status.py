@@ -215,7 +215,7 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             REWOUND,
             "REWIND",
-            "went back from 1,200 to 900 11 s ago; now 1,000; 500 behind, oldest 90 s",
+            "went back 11 s ago from 1,200 to 900; now 1,000; 500 behind, oldest 90 s",
         ),
         (REWOUND | {"lag": 0}, "OK", "caught up"),
         (REWOUND | {"committed_offset": 1_400}, "OK", ""),
