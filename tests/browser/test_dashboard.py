@@ -124,7 +124,7 @@ def test_an_incident_from_the_overview_to_its_cause(
     page.get_by_label("Status", exact=True).select_option("REWIND")
     row = page.locator("#groups tbody tr")
     expect(row).to_have_count(1)
-    expect(row).to_contain_text("went back from 990")
+    expect(row).to_contain_text("ago from 990")
     row.get_by_role("link", name=REWOUND).click()
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
     # The explanation is loaded after the page.

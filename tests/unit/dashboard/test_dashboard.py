@@ -121,7 +121,7 @@ def test_the_overview_tells_what_is_wrong_first(client: FlaskClient) -> None:
     page = text_of(client, "/c/prod/")
     assert groups_of(page)[:2] == [printable(HOSTILE), REWOUND]
     assert "HANGING_TRANSACTION" in page
-    assert "went back from 990" in page
+    assert "ago from 990" in page
     assert f"{GROUPS + 2} of {GROUPS + 2} groups" in page
 
 
