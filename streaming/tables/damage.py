@@ -143,6 +143,7 @@ class _DeltaLog:
         self._log = self._folder / "_delta_log"
         self._is_missing = not self.entries
         self._whole_by_version: dict[int, bool] = {}
+        self._whole_checkpoints: set[int] = set()
         newest = max((file.stat().st_mtime for file in self.entries), default=0.0)
         self._unsynced_since = newest - MOST_UNSYNCED.total_seconds()
         self.newest_version = _version(self.entries[-1]) if self.entries else None
@@ -179,7 +180,7 @@ class _DeltaLog:
         """Delete damaged checkpoints, and find the first damaged or missing entry.
 
         Readers without a checkpoint use the entries that it repeats. Entries before the newest
-        whole checkpoint are not read.
+        whole checkpoint are not read, unless its own entry is damaged.
 
         Raises:
             TablesUnavailable: a damaged entry is not recent.
@@ -194,9 +195,13 @@ class _DeltaLog:
         versions = {_version(file) for file in entries}
         if not versions:
             return
-        last = max(whole & versions, default=min(versions)) - 1
-        while self._is_entry_whole(last + 1):
-            last += 1
+        self._whole_checkpoints = whole
+        for first in (*sorted(whole & versions, reverse=True), min(versions)):
+            last = first - 1
+            while self._is_entry_whole(last + 1):
+                last += 1
+            if last >= first:
+                break
         for entry in entries:
             if _version(entry) > last:
                 self._require_unsynced(entry)
@@ -257,6 +262,12 @@ class _DeltaLog:
         except (FileNotFoundError, ValueError):
             return False
 
+    def _has_whole_entries(self, version: int) -> bool:
+        """Whether all entries that a reader of a version needs are whole."""
+        checkpoint = max((one for one in self._whole_checkpoints if one <= version), default=-1)
+        needed = range(min(checkpoint + 1, version), version + 1)
+        return all(self._is_entry_whole(one) for one in needed)
+
     def _has_whole_files(self, version: int) -> bool:
         if self.newest_version is None and version == 0:
             # The power loss hit the creation of the table, which has no rows.
@@ -267,6 +278,8 @@ class _DeltaLog:
                 "and start `run`, which loads the log from its start"
             )
         if self.newest_version is None or version > self.newest_version:
+            return False
+        if not self._has_whole_entries(version):
             return False
         opened = delta.open_table(self.tables, self.table, version)
         files = pa.table(opened.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
