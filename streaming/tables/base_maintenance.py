@@ -7,6 +7,7 @@ after so many records that it is small beside their history.
 from __future__ import annotations
 
 from datetime import datetime, time, timedelta, timezone
+from threading import Lock
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from streaming.tables.writer_epoch import WriterEpoch
 
 MOST_AGE: Final = timedelta(hours=1)
 _MIN_RECORDS: Final = 1_000_000
+_ONE_AT_A_TIME: Final = Lock()
+"""Two jobs of a `run` make bases. delta-rs commits two overwrites of an empty table both."""
 _RECORDS_PER_ROW: Final = 10
 """A base has about as many bytes for each row as the history for each record."""
 
@@ -54,9 +57,10 @@ def make_base(reader: TableReader) -> None:
     Raises:
         ConfigurationError: the tables cannot be read or written.
     """
-    if reader.history_mode != HISTORY_OFF and _is_due(reader):
-        rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
-        write_base(reader.tables, reader.written_at, rows, reader.properties)
+    with _ONE_AT_A_TIME:
+        if reader.history_mode != HISTORY_OFF and _is_due(reader):
+            rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
+            write_base(reader.tables, reader.written_at, rows, reader.properties)
 
 
 def _is_due(reader: TableReader) -> bool:

@@ -3,8 +3,8 @@
 A base is a small tables folder of its own, `TABLES/bases/<moment>`: plain Delta tables that
 `TableReader` and DuckDB open. Its `load_progress` is written last; a base without it was
 interrupted and is ignored. A base is a pure copy of a committed snapshot, and its name is the
-moment of that snapshot. Each write replaces all rows of a table, so two writers and a second
-attempt write the same.
+moment of that snapshot. Each write replaces all rows of a table, so a second attempt writes the
+same. Two writers at once must be kept apart (`base_maintenance.make_base`).
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _maintain_bases(
 
 
 def tidy_up(epoch: WriterEpoch) -> None:
-    """Make a base if one is due, compact very small files, and delete those of expired snapshots.
+    """Make a base if one is due, delete files of expired snapshots, and compact very small files.
 
     It takes a few milliseconds for each table, beside the maintenance of all tables.
 
@@ -150,14 +150,14 @@ def tidy_up(epoch: WriterEpoch) -> None:
     except TablesUnavailable as error:
         # The steps below may free the space that a full disk lacks.
         failure = error
-    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
-        path = table.path(epoch.tables)
-        with delta.writing(path):
-            _compact(epoch, DeltaTable(path), [_TINY])
     for table in (*KEY_TABLES, LOAD_PROGRESS):
         path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
         with delta.writing(path):
             _delete_expired(epoch, DeltaTable(path), pinned)
+    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
+        path = table.path(epoch.tables)
+        with delta.writing(path):
+            _compact(epoch, DeltaTable(path), [_TINY])
     if failure is not None:
         raise failure
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import duckdb
@@ -256,6 +259,25 @@ def test_a_base_that_is_written_again_has_each_row_once(
     assert newest.is_complete
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
     assert newest.count(GROUP_OFFSETS) == newest.read(GROUP_OFFSETS).num_rows > 0
+
+
+def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.micro_batches(1)
+    monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
+    write, at_once = bases._write, Barrier(2)
+
+    def slowly(base: bases.BasePlace, table: Any, *rest: Any) -> int:
+        with suppress(BrokenBarrierError):
+            at_once.wait(0.5)
+        return write(base, table, *rest)
+
+    monkeypatch.setattr(bases, "_write", slowly)
+    readers = [TableReader(live.tables), TableReader(live.tables)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(make_base, readers))
+    newest = bases_of(live.tables)[-1]
+    assert newest.is_complete
+    assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
 
 
 def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
