@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,10 +19,15 @@ from streaming.alerts.rules_file import load_rules
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.metrics.collector import TablesCollector
+from streaming.metrics.endpoint import create_app
 from streaming.metrics.exposition import formatted
+from streaming.metrics.scrapes import Scrapes
+from streaming.metrics.server import serving
 from streaming.tables.reader import TableReader
 from streaming.views.output import output_of
 
+_COLLECT_EVERY_S = 5.0
+_SCRAPE_EVERY_S = 15.0
 _RULES = """
 rules:
   - {name: stopped, status: [STOP, STALL], for: 1m}
@@ -40,16 +48,35 @@ def bench(folder: str | None, runs: int) -> None:
         rows = [
             _measured("group_lag", runs, lambda: group_lag(TableReader(tables)).num_rows),
             _measured("group_status", runs, lambda: group_statuses(TableReader(tables)).num_rows),
-            _measured("a scrape of /metrics", runs, lambda: _scrape(tables)),
+            _measured("a collection of metrics", runs, lambda: _collection(tables)),
+            *_scrapes(tables, runs),
             _measured("alert test of an hour", 1, lambda: _alert_test(tables)),
         ]
     output_of("text").rows(rows, tuple(rows[0]))
 
 
-def _scrape(tables: str) -> int:
-    """The lines of one scrape."""
+def _collection(tables: str) -> int:
+    """The lines of one collection."""
     metrics = TablesCollector(tables).collect()
     return formatted(metrics, is_openmetrics=False).count(b"\n")
+
+
+def _scrapes(tables: str, runs: int) -> Iterator[dict[str, object]]:
+    """Scrapes over HTTP, as far apart as those of Prometheus at its shortest usual interval."""
+    scrapes = Scrapes(TablesCollector(tables).collect, _COLLECT_EVERY_S)
+    with scrapes.ahead(), serving(create_app(scrapes)) as address:
+
+        def scrape() -> int:
+            with closing(HTTPConnection(urlsplit(address).netloc)) as connection:
+                connection.request("GET", "/metrics")
+                return connection.getresponse().read().count(b"\n")
+
+        yield _measured("the first scrape of /metrics", 1, scrape)
+        further = []
+        for _ in range(runs):
+            time.sleep(_SCRAPE_EVERY_S)
+            further.append(_measured("a further scrape of /metrics", 1, scrape))
+        yield max(further, key=lambda row: float(str(row["fastest_s"])))
 
 
 def _alert_test(tables: str) -> int:

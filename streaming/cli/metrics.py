@@ -50,7 +50,8 @@ DEFAULT_PORT = 8000
     type=Duration(),
     default="5s",
     show_default=True,
-    help="Minimum time between two reads of the tables; scrapes in between get the cached result.",
+    help="Time between two reads of the tables, as long as scrapes come. A read that takes long is "
+    "followed by a pause of the same length.",
 )
 def metrics(
     *,
@@ -65,9 +66,10 @@ def metrics(
 ) -> None:
     """Serve /metrics for Prometheus: lag, status, freshness and accounting.
 
-    A scrape reads the tables, at most every five seconds (--collect-interval). deploy/ has a
-    Grafana dashboard and Prometheus alert rules. Python API: streaming.metrics.endpoint.create_app,
-    a WSGI application, and streaming.metrics.collector.TablesCollector, for your own registry.
+    While scrapes come, the tables are read every five seconds (--collect-interval), and a scrape
+    gets the last result at once. deploy/ has a Grafana dashboard and Prometheus alert rules.
+    Python API: streaming.metrics.endpoint.create_app, a WSGI application, and
+    streaming.metrics.collector.TablesCollector, for your own registry.
 
     \b
     Examples:
@@ -91,7 +93,8 @@ def metrics(
         by=by,
         max_series=max_series,
     )
-    app = on_loopback(create_app(Scrapes(collector.collect, collect_interval)), host)
-    with stop_on_signals() as stop, serving(app, host=host, port=port) as address:
+    scrapes = Scrapes(collector.collect, collect_interval)
+    app = on_loopback(create_app(scrapes), host)
+    with stop_on_signals() as stop, scrapes.ahead(), serving(app, host=host, port=port) as address:
         write_note(f"metrics are at {address}metrics")
         stop.wait()

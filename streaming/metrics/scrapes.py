@@ -1,16 +1,19 @@
 """Caches one collection of metrics for all scrapes of an interval.
 
-A scrape starts a collection in a background thread if the cached one is too old. Up to 4 scrapes
-wait for it, for some seconds each. Further scrapes, and scrapes that time out, get the previous
-collection. An aborted scrape therefore leaves no thread and no work behind.
+While scrapes come, a collection is made ahead of the next one, so a scrape has no work to wait for
+(`Scrapes.ahead`). A scrape starts a collection in a background thread if the cached one is too old.
+Up to 4 scrapes wait for it, for some seconds each. Further scrapes, and scrapes that time out, get
+the previous collection. An aborted scrape therefore leaves no thread and no work behind.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +26,9 @@ STALE_S: Final = 300.0
 _MAX_WAITING: Final = 4
 """Fewer than the threads of the server, so other requests are answered at once."""
 _GZIP_LEVEL: Final = 5
+_LOOK_EVERY_S: Final = 0.1
+_SCRAPED_WITHIN_S: Final = 150.0
+"""Longer than two intervals of a minute. Without a scrape for this time, nothing is collected."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +37,10 @@ class Collection:
 
     metrics: list[Metric]
     began_at: float
+    due_at: float
+    """When the next collection begins."""
     fresh_until: float
+    """Until when scrapes do not wait for the next collection."""
     _texts: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -42,6 +51,11 @@ class Collection:
             if form not in self._texts:
                 self._texts[form] = self._formatted(*form)
             return self._texts[form]
+
+    def prepare(self, before: Collection | None) -> None:
+        """Create the formats that were requested of the collection before."""
+        for is_openmetrics, is_gzip in () if before is None else tuple(before._texts):
+            self.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
 
     def _formatted(self, is_openmetrics: bool, is_gzip: bool) -> bytes:
         if not is_gzip:
@@ -61,6 +75,8 @@ class Scrapes:
     collect: Callable[[], Iterable[Metric]]
     interval_s: float
     clock: Callable[[], float] = time.monotonic
+    _is_ahead: bool = False
+    _scraped_at: float = -math.inf
     _latest: Collection | None = None
     _running: threading.Event | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,9 +84,33 @@ class Scrapes:
         default_factory=lambda: threading.BoundedSemaphore(_MAX_WAITING)
     )
 
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Make collections ahead of scrapes, in a thread, as long as scrapes come."""
+        stop = threading.Event()
+        self._is_ahead = True
+        threading.Thread(
+            target=self._collect_ahead, args=(stop,), name="collections ahead", daemon=True
+        ).start()
+        try:
+            yield
+        finally:
+            stop.set()
+            self._is_ahead = False
+
+    def _collect_ahead(self, stop: threading.Event) -> None:
+        while not stop.wait(_LOOK_EVERY_S):
+            with self._lock:
+                now, latest = self.clock(), self._latest
+                is_scraped = now - self._scraped_at <= _SCRAPED_WITHIN_S
+                is_due = latest is None or now >= latest.due_at
+                if is_scraped and is_due and self._running is None:
+                    self._begin()
+
     def latest(self, wait_s: float) -> Collection | None:
         """A fresh collection, or after `wait_s` the previous one; None if that is stale."""
         with self._lock:
+            self._scraped_at = self.clock()
             if self._latest is not None and self.clock() < self._latest.fresh_until:
                 return self._latest
             running = self._running or self._begin()
@@ -96,8 +136,13 @@ class Scrapes:
         try:
             metrics = list(self.collect())
             now = self.clock()
-            fresh_until = max(began_at + self.interval_s, now + (now - began_at))
-            found = Collection(metrics, began_at, fresh_until)
+            took_s = now - began_at
+            due_at = max(began_at + self.interval_s, now + took_s)
+            # The next one may take longer.
+            fresh_until = due_at + (2 * took_s + _LOOK_EVERY_S if self._is_ahead else 0)
+            found = Collection(metrics, began_at, due_at, fresh_until)
+            if self._is_ahead:
+                found.prepare(self._latest)
         finally:
             with self._lock:
                 running, self._running = self._running, None

@@ -6,6 +6,7 @@ import gzip
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -178,6 +179,42 @@ def test_while_a_collection_takes_its_time_the_one_before_is_the_answer(
     endpoint.clock.now += STALE_S
     assert endpoint.scrape(**AT_ONCE)[0] == 503
     assert endpoint.gate.begun == 2
+
+
+def test_a_collection_is_made_ahead_of_the_next_scrape(eventually: Eventually) -> None:
+    gate, clock = Gate(collected), Clock()
+    scrapes = Scrapes(gate, 5.0, clock)
+    gate.open()
+    with scrapes.ahead():
+        first = scrapes.latest(PATIENCE_S)
+        assert first is not None
+        first.text(is_openmetrics=False, is_gzip=True)
+        clock.now += 5.05
+        eventually(lambda: gate.begun == 2)
+        # Nobody waits while it is made.
+        assert scrapes.latest(0) is first
+        gate.open()
+        eventually(lambda: scrapes.latest(0) is not first)
+        second = scrapes.latest(0)
+        assert second is not None
+        assert set(second._texts) >= {(False, True)}
+
+
+def test_without_scrapes_nothing_is_collected(eventually: Eventually) -> None:
+    gate, clock = Gate(collected), Clock()
+    scrapes = Scrapes(gate, 5.0, clock)
+    gate.open(3)
+    with scrapes.ahead():
+        assert scrapes.latest(PATIENCE_S) is not None
+        clock.now += 140
+        eventually(lambda: gate.finished == 2)
+        clock.now += 20
+        time.sleep(0.5)
+        assert gate.begun == 2
+        # The next scrape does not get the old one.
+        latest = scrapes.latest(PATIENCE_S)
+        assert latest is not None
+        assert gate.finished == 3
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "0.001"])
