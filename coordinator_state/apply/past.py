@@ -97,6 +97,36 @@ class HistoryAfter:
     group_records: pa.Table
     pending: pa.Table
 
+    def timestamps(self) -> tuple[tuple[pa.Table, str, str], ...]:
+        """The rows with a time: with the columns of their record offset and of its time."""
+        return (
+            (self.commits, "record_offset", "record_timestamp"),
+            (self.commits, "outcome_record_offset", "outcome_timestamp"),
+            (self.group_records, "record_offset", "record_timestamp"),
+            (self.pending, "record_offset", "record_timestamp"),
+        )
+
+    def ends(self, base: Mapping[int, int]) -> dict[int, int]:
+        """For each log partition, the record offset after its last known record."""
+        found = dict(base)
+        for rows, offset, _ in self.timestamps():
+            lasts = rows.group_by("log_partition").aggregate([(offset, "max")]).to_pylist()
+            for row in lasts:
+                log_partition, last = row["log_partition"], row[f"{offset}_max"]
+                found[log_partition] = max(found.get(log_partition, 0), last + 1)
+        return found
+
+    def of(self, span: Span) -> HistoryAfter:
+        """The rows that matter to tables between two record offsets of each log partition."""
+        commits = self.commits
+        is_later = _numbers(commits["outcome_record_offset"]) >= per_row(commits, span.since)
+        records = self.group_records
+        return HistoryAfter(
+            commits=commits.filter(pa.array(is_later & ~span.after(commits, "record_offset"))),
+            group_records=records.filter(pa.array(span.of(records, "record_offset"))),
+            pending=self.pending,
+        )
+
 
 def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int]:
     """For each log partition, the record offset of its first record after a moment.
@@ -104,14 +134,9 @@ def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int
     Log partitions without a record after the moment are left out.
     """
     found: dict[int, int] = {}
-    for rows, offset, timestamp in (
-        (history.commits, "record_offset", "record_timestamp"),
-        (history.commits, "outcome_record_offset", "outcome_timestamp"),
-        (history.group_records, "record_offset", "record_timestamp"),
-        (history.pending, "record_offset", "record_timestamp"),
-    ):
+    for rows, offset, timestamp in history.timestamps():
         later = rows.select(["log_partition", offset]).filter(pc.greater(rows[timestamp], moment))
-        is_new = _numbers(later[offset]) >= _per_row(later, base.next_offsets)
+        is_new = _numbers(later[offset]) >= per_row(later, base.next_offsets)
         later = later.filter(pa.array(is_new))
         firsts = later.group_by("log_partition").aggregate([(offset, "min")]).to_pylist()
         for row in firsts:
@@ -136,7 +161,7 @@ def rebuilt(
         semantics: the loader's rules.
         topic_names: the known topic names by topic id.
     """
-    span = _Span(base.next_offsets, cut)
+    span = Span(base.next_offsets, cut)
     offsets = _offsets(base, history, span, semantics)
     pending = _pending(base, history, span)
     changes = _group_changes(base, history, span, offsets, pending, semantics)
@@ -163,7 +188,7 @@ def rebuilt(
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class Span:
     """The record offsets of each log partition after a base and before a cut."""
 
     since: Mapping[int, int]
@@ -172,16 +197,16 @@ class _Span:
     def of(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is in the span."""
         offsets = _numbers(rows[offset])
-        found: Mask = (offsets >= _per_row(rows, self.since)) & ~self.after(rows, offset)
+        found: Mask = (offsets >= per_row(rows, self.since)) & ~self.after(rows, offset)
         return found
 
     def after(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is after the span."""
-        found: Mask = _numbers(rows[offset]) >= _per_row(rows, self.until, _LAST)
+        found: Mask = _numbers(rows[offset]) >= per_row(rows, self.until, _LAST)
         return found
 
 
-def _offsets(base: Base, history: HistoryAfter, span: _Span, semantics: Semantics) -> pa.Table:
+def _offsets(base: Base, history: HistoryAfter, span: Span, semantics: Semantics) -> pa.Table:
     commits = history.commits
     is_plain = pc.is_null(commits["producer_id"])
     # A lost commit was committed or aborted; a plain one is always committed.
@@ -218,7 +243,7 @@ def _offsets(base: Base, history: HistoryAfter, span: _Span, semantics: Semantic
     return pa.concat_tables([of_base, columns_of(of_history, _OFFSETS)])
 
 
-def _pending(base: Base, history: HistoryAfter, span: _Span) -> pa.Table:
+def _pending(base: Base, history: HistoryAfter, span: Span) -> pa.Table:
     commits = history.commits
     if not base.pending_offsets.num_rows and not history.pending.num_rows:
         commits = commits.filter(pc.is_valid(commits["producer_id"]))
@@ -243,7 +268,7 @@ def _pending(base: Base, history: HistoryAfter, span: _Span) -> pa.Table:
 def _group_changes(
     base: Base,
     history: HistoryAfter,
-    span: _Span,
+    span: Span,
     offsets: pa.Table,
     pending: pa.Table,
     semantics: Semantics,
@@ -327,7 +352,7 @@ def _last_of_each_key(records: list[GroupRecord]) -> list[GroupRecord]:
     return sorted(last.values(), key=lambda record: record.record_offset)
 
 
-def _commits(history: HistoryAfter, span: _Span) -> pa.Table:
+def _commits(history: HistoryAfter, span: Span) -> pa.Table:
     """The commits in a span, whatever their outcome."""
     columns = ["group_id", *_PLACE]
     commits = history.commits.filter(pc.invert(history.commits["is_tombstone"])).select(columns)
@@ -368,7 +393,7 @@ def _is_of(rows: pa.Table, groups: Any) -> Mask:
     return found
 
 
-def _per_row(rows: pa.Table, by_log_partition: Mapping[int, int], default: int = 0) -> Int64s:
+def per_row(rows: pa.Table, by_log_partition: Mapping[int, int], default: int = 0) -> Int64s:
     """The value of each row's log partition."""
     log_partitions = _numbers(rows["log_partition"])
     size = 1 + max([*by_log_partition, *np.unique(log_partitions).tolist()], default=0)

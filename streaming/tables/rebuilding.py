@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.past import Base, HistoryAfter, cut_at, rebuilt
+from coordinator_state.apply.past import Base, HistoryAfter
+from coordinator_state.apply.timeline import Timeline
 from coordinator_state.replay.offsets import Semantics
 from streaming.tables import delta
 from streaming.tables.bases import BasePlace, bases_of
@@ -67,10 +68,8 @@ class RebuiltTables:
 class _Segment:
     """A base and the history up to the next base."""
 
-    base: Base
-    history: HistoryAfter
+    timeline: Timeline
     progress: pa.Table
-    topic_names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +116,14 @@ class Rebuilding:
         if place is None:
             return None
         segment = self._segment(place)
-        cut = cut_at(segment.base, segment.history, moment)
-        found = rebuilt(segment.base, segment.history, cut, self.semantics, segment.topic_names)
+        found = segment.timeline.at(moment)
+        is_newest = moment >= pc.max(self.newest.progress["updated_at"]).as_py()
+        # Without a later record, the tables may have read records that are in no history.
+        ends = next_offsets(self.newest.progress) if is_newest else found.next_offsets
         return RebuiltTables(
             moment=moment,
             base=place.moment,
-            progress=_progress_at(segment, self._next_offsets(segment, cut, moment), moment),
+            progress=_progress_at(segment.progress, ends, moment),
             rows={
                 GROUP_OFFSETS.name: found.group_offsets,
                 PENDING_OFFSETS.name: found.pending_offsets,
@@ -130,18 +131,6 @@ class Rebuilding:
                 GROUP_MEMBERS.name: found.group_members,
             },
         )
-
-    def _next_offsets(
-        self, segment: _Segment, cut: Mapping[int, int], moment: datetime
-    ) -> dict[int, int]:
-        """The next offset of each log partition at a moment.
-
-        Without a later record it is the offset after the last record of history.
-        """
-        newest = self.newest.progress
-        if moment >= pc.max(newest["updated_at"]).as_py():
-            return next_offsets(newest)
-        return {**segment.base.next_offsets, **_reached(segment.history), **cut}
 
     def kept_rows(
         self, table: Table, columns: Sequence[str], conditions: Conditions, moment: datetime
@@ -206,16 +195,12 @@ class Rebuilding:
             group_records=self._history(GROUP_RECORDS, since, until),
             pending=self.newest.pending,
         )
-        return _Segment(
-            base,
-            history,
-            progress,
-            {
-                **_names_of(base.group_offsets),
-                **_names_of_members(base.group_members),
-                **_names_of_members(self.newest.members),
-            },
-        )
+        topic_names = {
+            **_names_of(base.group_offsets),
+            **_names_of_members(base.group_members),
+            **_names_of_members(self.newest.members),
+        }
+        return _Segment(Timeline(base, history, self.semantics, topic_names), progress)
 
     def _history(self, table: Table, since: datetime, until: datetime) -> pa.Table:
         """Rows of history whose outcome is since a time, and whose record is until another."""
@@ -248,7 +233,7 @@ def _read_to_end(progress: pa.Table, moment: datetime) -> datetime:
     return min([moment, *(time for time in behind if time is not None)])
 
 
-def _progress_at(segment: _Segment, next_offsets: Mapping[int, int], moment: datetime) -> pa.Table:
+def _progress_at(progress: pa.Table, next_offsets: Mapping[int, int], moment: datetime) -> pa.Table:
     """The rows of `load_progress` at a moment; counts of records are those of the base."""
     rows = [
         {
@@ -260,24 +245,10 @@ def _progress_at(segment: _Segment, next_offsets: Mapping[int, int], moment: dat
             "reloaded_at": None,
             "updated_at": moment,
         }
-        for row in segment.progress.to_pylist()
+        for row in progress.to_pylist()
         for next_offset in [next_offsets[row["log_partition"]]]
     ]
     return pa.Table.from_pylist(rows, schema=LOAD_PROGRESS.schema)
-
-
-def _reached(history: HistoryAfter) -> dict[int, int]:
-    """For each log partition, the record offset after the last known one."""
-    found: dict[int, int] = {}
-    for rows, column in (
-        (history.commits, "outcome_record_offset"),
-        (history.group_records, "record_offset"),
-        (history.pending, "record_offset"),
-    ):
-        for row in rows.group_by("log_partition").aggregate([(column, "max")]).to_pylist():
-            p, last = row["log_partition"], row[f"{column}_max"]
-            found[p] = max(found.get(p, 0), last + 1)
-    return found
 
 
 def _names_of(offsets: pa.Table) -> dict[str, str]:

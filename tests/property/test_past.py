@@ -27,6 +27,7 @@ from coordinator_state.apply.rows import (
     OffsetCommitRow,
     PendingOffsetRow,
 )
+from coordinator_state.apply.timeline import Timeline
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.replay.group_replay import described
@@ -50,6 +51,23 @@ def test_any_moment_equals_the_loader(semantics: Semantics, data: st.DataObject)
     next_offset = data.draw(st.integers(base.next_offsets[LOG_PARTITION], end))
 
     _assert_equal(_at(next_offset, base, tables), next_offset, buffer, semantics)
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_moments_in_any_order_equal_the_loader(semantics: Semantics, data: st.DataObject) -> None:
+    buffer, end = segment(data.draw(logs()))
+    tables, bases, _ = _loaded(buffer, end, semantics, data, compact=False)
+    base = data.draw(st.sampled_from(bases))
+    history = _history(tables)
+    timeline = Timeline(base, history, semantics, {})
+    offsets = st.integers(base.next_offsets[LOG_PARTITION], end)
+    for next_offset in data.draw(st.lists(offsets, min_size=1, max_size=6)):
+        found = timeline.at(_moment(next_offset))
+        _assert_equal(found, next_offset, buffer, semantics)
+        cut = cut_at(base, history, _moment(next_offset))
+        assert found.next_offsets == {**history.ends(base.next_offsets), **cut}
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
@@ -87,15 +105,23 @@ def _loaded(
 
 def _at(next_offset: int, base: Base, tables: PlanTables) -> PastTables:
     """The tables at the moment of the last record before a record offset."""
-    history = HistoryAfter(
+    history = _history(tables)
+    cut = cut_at(base, history, _moment(next_offset))
+    assert all(offset >= next_offset for offset in cut.values())
+    return rebuilt(base, history, cut, tables.semantics, {})
+
+
+def _moment(next_offset: int) -> datetime:
+    """The time of the last record before a record offset."""
+    return FIRST + timedelta(milliseconds=next_offset - 1)
+
+
+def _history(tables: PlanTables) -> HistoryAfter:
+    return HistoryAfter(
         commits=_rows([*tables.history.values()], HISTORY_SCHEMA, OffsetCommitRow),
         group_records=_rows(tables.group_records, GROUP_RECORD_ROW, GroupRecordRow),
         pending=columns_of(tables.pending, schema_of(PendingOffsetRow)),
     )
-    moment = FIRST + timedelta(milliseconds=next_offset - 1)
-    cut = cut_at(base, history, moment)
-    assert all(offset >= next_offset for offset in cut.values())
-    return rebuilt(base, history, cut, tables.semantics, {})
 
 
 def _base(tables: PlanTables) -> Base:

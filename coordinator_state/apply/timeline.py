@@ -1,0 +1,144 @@
+"""Rebuilds the tables at many moments after a base, each from the closest one before it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.group_rows import RAW_RECORD_COLUMNS
+from coordinator_state.apply.merge import merged
+from coordinator_state.apply.past import Base, HistoryAfter, Int64s, Span, rebuilt
+from coordinator_state.replay.offsets import Semantics
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_US: Final = timedelta(microseconds=1)
+_MOST_ROWS: Final = 1_000_000
+"""Rebuilt tables with at most this many rows are kept, the last used ones first."""
+_RAW_KEY: Final = ["log_partition", "raw_key"]
+
+
+class Timeline:
+    """The tables at any moment after a base.
+
+    A rebuilt moment is a base for later ones, so moments in order read each record about once.
+
+    Args:
+        base: the tables at an earlier snapshot.
+        history: the history after the base, up to the last moment.
+        semantics: the loader's rules.
+        topic_names: the known topic names by topic id.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        history: HistoryAfter,
+        semantics: Semantics,
+        topic_names: Mapping[str, str],
+    ) -> None:
+        self._base = base
+        self._history = history
+        self._semantics = semantics
+        self._topic_names = topic_names
+        self._ends = history.ends(base.next_offsets)
+        self._cuts = _Cuts.of(base, history)
+        self._kept: OrderedDict[datetime, Base] = OrderedDict()
+
+    def at(self, moment: datetime) -> Base:
+        """The tables at a moment; their `next_offsets` are after the last record before it."""
+        earlier = max((kept for kept in self._kept if kept <= moment), default=None)
+        if earlier is not None:
+            self._kept.move_to_end(earlier)
+            if earlier == moment:
+                return self._kept[moment]
+        base = self._base if earlier is None else self._kept[earlier]
+        cut = self._cuts.at(moment)
+        found = self._advanced(base, {**self._ends, **cut})
+        self._kept[moment] = found
+        rows = 0
+        for one in reversed(tuple(self._kept)):
+            rows += self._kept[one].group_offsets.num_rows + self._kept[one].groups.num_rows
+            if rows > _MOST_ROWS and one != moment:
+                del self._kept[one]
+        return found
+
+    def _advanced(self, base: Base, until: Mapping[int, int]) -> Base:
+        """The tables at later record offsets."""
+        span = Span(base.next_offsets, until)
+        history = self._history.of(span)
+        tables = rebuilt(base, history, until, self._semantics, self._topic_names)
+        records = history.group_records
+        if records.num_rows:
+            newest = _newest_of_each_key(records.select(RAW_RECORD_COLUMNS))
+            known = base.coordinator_records.select(RAW_RECORD_COLUMNS)
+            records = merged(known, newest, key=_RAW_KEY, guard="record_offset", deletes=None)
+        else:
+            records = base.coordinator_records
+        return Base(
+            group_offsets=tables.group_offsets,
+            pending_offsets=tables.pending_offsets,
+            groups=tables.groups,
+            group_members=tables.group_members,
+            coordinator_records=records,
+            next_offsets=until,
+        )
+
+
+def _newest_of_each_key(records: pa.Table) -> pa.Table:
+    numbered = records.sort_by("record_offset")
+    numbered = numbered.append_column("row", pa.array(np.arange(numbered.num_rows)))
+    last = numbered.group_by(_RAW_KEY).aggregate([("row", "max")])["row_max"]
+    return numbered.drop_columns("row").take(last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """`cut_at` for many moments.
+
+    By log partition, the times of records in order, and for each the least record offset from it
+    on.
+    """
+
+    of_log_partitions: Mapping[int, tuple[Int64s, Int64s]]
+
+    @classmethod
+    def of(cls, base: Base, history: HistoryAfter) -> _Cuts:
+        sources = []
+        for rows, offset, timestamp in history.timestamps():
+            known = rows.select(["log_partition", offset, timestamp])
+            known = known.filter(pc.is_valid(known[timestamp]))
+            sources.append(
+                [
+                    known["log_partition"].to_numpy(),
+                    known[offset].to_numpy(),
+                    pc.cast(known[timestamp], pa.int64()).to_numpy(),
+                ]
+            )
+        log_partitions, offsets, times_us = (
+            np.concatenate(columns).astype(np.int64) for columns in zip(*sources, strict=True)
+        )
+        found = {}
+        for log_partition in np.unique(log_partitions).tolist():
+            mask = log_partitions == log_partition
+            mask &= offsets >= base.next_offsets.get(log_partition, 0)
+            order = np.argsort(times_us[mask], kind="stable")
+            least = np.minimum.accumulate(offsets[mask][order][::-1])[::-1]
+            found[log_partition] = times_us[mask][order], least
+        return cls(found)
+
+    def at(self, moment: datetime) -> dict[int, int]:
+        """For each log partition, the record offset of its first record after a moment."""
+        moment_us = (moment - _EPOCH) // _US
+        found = {}
+        for log_partition, (times_us, least) in self.of_log_partitions.items():
+            first = int(np.searchsorted(times_us, moment_us, side="right"))
+            if first < least.size:
+                found[log_partition] = int(least[first])
+        return found
