@@ -63,14 +63,13 @@ class Cluster:
             self._newest_lock.release()
 
     def opened(self, at: datetime | None) -> PageSnapshot:
-        """The same snapshot, except that a past one is opened without computing its views.
+        """The tables for a page of few groups; their views are computed when they are asked for.
 
         Raises:
             ConfigurationError: the tables cannot be read, or do not reach back to the moment.
         """
-        if at is None:
-            return self.snapshot()
-        return self._past.get(at) or PageSnapshot(self._reader(at))
+        found = self._past.get(at) if at is not None else self._fresh
+        return found or PageSnapshot(self._reader(at))
 
     def since(
         self, group_id: str, status: str, snapshot: PageSnapshot, at: datetime | None
@@ -81,9 +80,14 @@ class Cluster:
         seen = self._since.get(group_id)
         return seen[1] if seen is not None and seen[0] == status else None
 
+    @property
+    def _fresh(self) -> PageSnapshot | None:
+        """The newest snapshot, if it may still be shown."""
+        return self._newest if time.monotonic() < self._cached_until else None
+
     def _refresh(self) -> PageSnapshot:
-        if self._newest is not None and time.monotonic() < self._cached_until:
-            return self._newest
+        if self._fresh is not None:
+            return self._fresh
         began = time.monotonic()
         self._newest = newest = _computed(TableReader(self.tables))
         took_s = time.monotonic() - began
@@ -116,8 +120,8 @@ class Cluster:
             self._past.popitem(last=False)
         return self._past[at]
 
-    def _reader(self, at: datetime) -> TableReader:
-        if at > datetime.now(timezone.utc):
+    def _reader(self, at: datetime | None) -> TableReader:
+        if at is not None and at > datetime.now(timezone.utc):
             raise ConfigurationError(f"{at.isoformat()} is in the future")
         return TableReader(self.tables, as_of=at)
 

@@ -86,7 +86,7 @@ _MEMBER_COLUMNS = [
 def why() -> str:
     """Explain one group; the page of the group loads it after itself."""
     group_id = request.args.get("group", "")
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    snapshot: PageSnapshot = g.cluster.opened(g.at)
     explanation = explained(snapshot.reader, group_id, at=snapshot.at)
     return render_template(
         "why.html", snapshot=snapshot, group_id=group_id, explanation=explanation
@@ -96,7 +96,7 @@ def why() -> str:
 def chart() -> Response:
     """Lag, rates and status over time, as JSON."""
     group_id = request.args.get("group", "")
-    reader = g.cluster.snapshot(g.at).reader
+    reader = g.cluster.opened(g.at).reader
     until: datetime = reader.moment
     since = until - SPANS[_span()]
     past = PastStatuses(reader, group_id, since)
