@@ -66,7 +66,7 @@ class KeptHistory:
             return None
         until = min((v for n, op, v in conditions if n == time and op == "<="), default=self.until)
         topics = next((v for n, op, v in conditions if (n, op) == ("topic", "in")), None)
-        is_early = since < self.since - _EARLIER
+        is_early = since < self.first
         if is_early and topics is None and self.topics is None:
             return None
         needed = {*columns, *(name for name, _, _ in conditions)}
@@ -80,6 +80,15 @@ class KeptHistory:
             found = found.filter(_OPERATIONS[operation](found[name], value))
         return found
 
+    def keep(self, table: Table, since: datetime, rows: pa.Table) -> None:
+        """Keep rows of all columns that have been read, from a time on."""
+        self._kept[table.name, False] = _kept(table, since, set(rows.column_names), None, rows)
+
+    @property
+    def first(self) -> datetime:
+        """The time since which statuses at the moments of the span need rows."""
+        return self.since - _EARLIER
+
     def _load(
         self,
         table: Table,
@@ -90,9 +99,9 @@ class KeptHistory:
         before: _Kept | None,
     ) -> _Kept:
         # The moments to come may be earlier ones.
-        first = min(since - (self.until - self.since), self.since - _EARLIER)
+        first = min(since - (self.until - self.since), self.first)
         if topics is None:
-            first = self.since - _EARLIER
+            first = self.first
         if before is not None:
             first, columns = min(first, before.since), columns | before.columns
             topics = topics if before.topics is None else {*before.topics, *(topics or ())}
@@ -112,8 +121,7 @@ class KeptHistory:
         rows = self.read(table.name, names, [*during, *chosen])
         if table is LOG_OFFSETS and chosen and topics is None:
             rows = pa.concat_tables([rows, self._times(names, during)])
-        rows = rows.filter(pc.is_valid(rows[time])).sort_by(time).combine_chunks()
-        return _Kept(first, columns, topics, rows, _us(rows[time]))
+        return _kept(table, first, columns, topics, rows)
 
     def _times(self, names: list[str], during: Conditions) -> pa.Table:
         """A sample of no topic for each time at which logs were sampled."""
@@ -150,6 +158,18 @@ class _Kept:
         first = np.searchsorted(self.times_us, _us(pa.array([since], TIMESTAMP))[0], side="left")
         past = np.searchsorted(self.times_us, _us(pa.array([until], TIMESTAMP))[0], side="right")
         return self.table.slice(int(first), max(int(past - first), 0))
+
+
+def _kept(
+    table: Table,
+    since: datetime,
+    columns: set[str],
+    topics: Collection[str] | None,
+    rows: pa.Table,
+) -> _Kept:
+    time = _TIMES[table]
+    rows = rows.filter(pc.is_valid(rows[time])).sort_by(time).combine_chunks()
+    return _Kept(since, columns, topics, rows, _us(rows[time]))
 
 
 def _us(times: Any) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from copy import copy
 from datetime import datetime
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import ConfigurationError
@@ -40,9 +41,13 @@ class Past:
         self._newest = copy(newest)
         until = until or newest.moment
         self._rebuilding = newest.rebuilding(since, until, group_ids)
-        topics = None if group_ids is None else _topics_of(newest, since, until, group_ids)
         self._rebuilding.prefers_snapshots = prefers_snapshots
-        self._rebuilding.kept = KeptHistory(newest.read, since, until, group_ids, topics)
+        kept = KeptHistory(newest.read, since, until, group_ids)
+        if group_ids is not None:
+            commits = self._rebuilding.commits(kept.first)
+            kept.keep(OFFSET_COMMITS, kept.first, commits)
+            kept.topics = _topics_of(newest, commits, group_ids)
+        self._rebuilding.kept = kept
         self._newest.keep(self._rebuilding)
 
     @property
@@ -72,23 +77,10 @@ class Past:
             return None
 
 
-def _topics_of(
-    newest: TableReader, since: datetime, until: datetime, group_ids: Collection[str]
-) -> set[str]:
-    """The topics that the groups read in a span, or that are assigned to their members."""
-    if not group_ids:
-        return set()
-    history = [
-        *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-        *(("record_timestamp", "<=", until), ("group_id", "in", sorted(group_ids))),
-    ]
-    found: set[str] = set()
-    for rows in (
-        newest.read(GROUP_OFFSETS.name, ["topic"], of_groups(group_ids)),
-        newest.read(OFFSET_COMMITS.name, ["topic"], history),
-    ):
-        found.update(pc.unique(rows["topic"]).to_pylist())
+def _topics_of(newest: TableReader, commits: pa.Table, group_ids: Collection[str]) -> set[str]:
+    """The topics of which groups have committed offsets, or that are assigned to their members."""
+    offsets = newest.read(GROUP_OFFSETS.name, ["topic"], of_groups(group_ids))
     members = newest.read(GROUP_MEMBERS.name, ["assignment"], of_groups(group_ids))
     assigned = pc.list_flatten(members["assignment"]).combine_chunks()
-    found.update(pc.unique(pc.struct_field(assigned, "topic")).drop_null().to_pylist())
-    return found
+    topics = [commits["topic"], offsets["topic"], pc.struct_field(assigned, "topic")]
+    return {topic for one in topics for topic in pc.unique(one).drop_null().to_pylist()}

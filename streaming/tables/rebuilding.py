@@ -104,6 +104,7 @@ class Rebuilding:
     prefers_snapshots: bool = False
     _bases: list[BasePlace] | None = None
     _newest: _Newest | None = None
+    _commits: pa.Table | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
 
     def at(self, moment: datetime) -> RebuiltTables | None:
@@ -131,6 +132,13 @@ class Rebuilding:
                 GROUP_MEMBERS.name: found.group_members,
             },
         )
+
+    def commits(self, since: datetime) -> pa.Table:
+        """The commits of the span, and those whose outcome is since a time; they are kept."""
+        if self._places:
+            since = min(since, self._places[0].moment - _CLOCKS_DIFFER)
+        self._commits = self._history(OFFSET_COMMITS, since, self.until + _CUT_WITHIN)
+        return self._commits
 
     def kept_rows(
         self, table: Table, columns: Sequence[str], conditions: Conditions, moment: datetime
@@ -205,12 +213,14 @@ class Rebuilding:
     def _history(self, table: Table, since: datetime, until: datetime) -> pa.Table:
         """Rows of history whose outcome is since a time, and whose record is until another."""
         outcome = HISTORY_TIMES[table]
+        where = (pc.field(outcome) >= since) & (pc.field("record_timestamp") <= until)
+        if table is OFFSET_COMMITS and self._commits is not None:
+            return self._commits.filter(where)
         conditions: list[tuple[str, str, Any]] = [
             ("day", "<=", until.date()),
             (outcome, ">=", since),
             ("record_timestamp", "<=", until),
         ]
-        where = (pc.field(outcome) >= since) & (pc.field("record_timestamp") <= until)
         if self.where is not None:
             where &= self.where
         opened = delta.open_table(self.tables, table)
