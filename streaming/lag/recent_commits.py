@@ -38,9 +38,9 @@ def recent_commits(
         ("commit_timestamp", ">=", since),
         ("commit_timestamp", "<=", until),
         ("outcome", "in", [outcome.value for outcome in outcomes]),
+        ("is_tombstone", "=", False),
     ]
-    rows = reader.read(OFFSET_COMMITS.name, [*_COLUMNS, "is_tombstone"], during)
-    rows = rows.filter(pc.invert(rows["is_tombstone"])).drop_columns("is_tombstone")
+    rows = reader.read(OFFSET_COMMITS.name, _COLUMNS, during).select(_COLUMNS)
     return rows if wanted is None else rows.filter(wanted)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -75,10 +76,13 @@ class KeptHistory:
             kept = self._load(table, time, since, needed, topics if is_early else None, kept)
             self._kept[table.name, is_early] = kept
         found = kept.between(since, until)
+        masks = [
+            _OPERATIONS[operation](found[name], value)
+            for name, operation, value in conditions
+            if not (name in (time, "day") and _holds(operation, value, since, until))
+        ]
         # Faster than an expression, for which Arrow starts a plan.
-        for name, operation, value in conditions:
-            found = found.filter(_OPERATIONS[operation](found[name], value))
-        return found
+        return found.filter(reduce(pc.and_, masks)) if masks else found
 
     def keep(self, table: Table, since: datetime, rows: pa.Table) -> None:
         """Keep rows of all columns that have been read, from a time on."""
@@ -158,6 +162,12 @@ class _Kept:
         first = np.searchsorted(self.times_us, _us(pa.array([since], TIMESTAMP))[0], side="left")
         past = np.searchsorted(self.times_us, _us(pa.array([until], TIMESTAMP))[0], side="right")
         return self.table.slice(int(first), max(int(past - first), 0))
+
+
+def _holds(operation: str, value: date, since: datetime, until: datetime) -> bool:
+    """Whether a condition on the time or its day holds for all times of a span."""
+    first, last = (since, until) if isinstance(value, datetime) else (since.date(), until.date())
+    return value <= first if operation == ">=" else operation == "<=" and value >= last
 
 
 def _kept(
