@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 
 import click
 
+from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
 from streaming.cli.options import as_of_option, option, output_option, tables_option
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.errors import ConfigurationError
@@ -39,8 +40,9 @@ def offsets(
 
     Without partitions, shows all committed offsets of GROUP. A partition without a committed offset
     has -1. A log partition that is still loading answers COORDINATOR_LOAD_IN_PROGRESS. A log
-    partition that is not in the tables answers NOT_COORDINATOR. Exits with status 1 and a warning
-    if the group does not exist (DescribeGroups: GROUP_ID_NOT_FOUND). Python API: offset_fetch in
+    partition that is not in the tables answers NOT_COORDINATOR. A warning counts log partitions
+    that are not current yet. Exits with status 1 and a warning if none is current, or if the group
+    does not exist (DescribeGroups: GROUP_ID_NOT_FOUND). Python API: offset_fetch in
     streaming.views.offset_fetch.
 
     \b
@@ -59,6 +61,8 @@ def offsets(
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]
     output_of(output).rows((asdict(answer) for answer in answers), columns)
+    if write_loading_note(reader):
+        ctx.exit(EXIT_NOTHING_CURRENT)
     has_error = any(answer.error != NO_ERROR for answer in answers)
     if not has_error and (unknown := unknown_group(reader, group)):
         write_warning(unknown)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
 from streaming.cli.options import (
     as_of_option,
     consistent_option,
@@ -209,6 +210,8 @@ VIEWS = {
 }
 
 
+_OF_ANY_LOAD = frozenset({"progress", "alerts"})
+"""The rows that do not wait for the load of log partitions."""
 LAG = "lag"
 STATUS = "status"
 _LAG_COLUMNS = (
@@ -242,7 +245,10 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 @as_of_option
 @consistent_option
 @output_option
+@click.pass_context
 def show(
+    ctx: click.Context,
+    /,
     *,
     what: str,
     tables: str,
@@ -269,7 +275,9 @@ def show(
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does
-    not exist, a warning names similar groups. For a coordinator's answer, see the command offsets.
+    not exist, a warning names similar groups. A warning also counts log partitions that are not
+    current yet. Exits with status 1 if none is (except progress and alerts). For a coordinator's
+    answer, see the command offsets.
     Python API: streaming.tables.reader.TableReader.read and, in streaming.lag, group_lag,
     group_statuses and burrow_group_statuses.
 
@@ -312,6 +320,8 @@ def show(
         row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
     )
     output_of(output).rows(rows, columns)
+    if what not in _OF_ANY_LOAD and write_loading_note(reader):
+        ctx.exit(EXIT_NOTHING_CURRENT)
     if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):
         write_warning(unknown)
 

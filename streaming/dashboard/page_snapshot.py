@@ -16,6 +16,7 @@ from streaming.lag.freshness import freshness_notice, tables_known_to
 from streaming.lag.group_lag import lag_totals
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.standing import standing_since
+from streaming.tables.load_state import loading_notice
 from streaming.views.snapshot import Snapshot
 
 Row = dict[str, Any]
@@ -95,8 +96,10 @@ class PageSnapshot(Snapshot):
 
     @cached_property
     def notice(self) -> str | None:
-        """A sentence about stale tables or tables that are far behind; None if neither."""
-        return freshness_notice(self.reader, self.at)
+        """Sentences about stale tables and log partitions that are not current; None if neither."""
+        loading = loading_notice(self.reader.load_states, self.reader.log_partitions)
+        found = (freshness_notice(self.reader, self.at), loading and f"{loading.capitalize()}.")
+        return " ".join(filter(None, found)) or None
 
     @cached_property
     def progress(self) -> Sequence[Row]:

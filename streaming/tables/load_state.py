@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+
+from streaming.tables.schemas import STATE_CURRENT, STATE_WAITING
 
 LOAD_STATE_COLUMNS = [
     *("log_partition", "state", "next_offset", "high_watermark"),
@@ -38,6 +41,31 @@ def load_states(progress: pa.Table) -> dict[int, LoadState]:
         )
         for row in progress.select(LOAD_STATE_COLUMNS).to_pylist()
     }
+
+
+def current_count(states: Mapping[int, LoadState]) -> int:
+    """The number of log partitions that were read to their end since the start of `run`."""
+    return sum(load.state == STATE_CURRENT for load in states.values())
+
+
+def loading_notice(states: Mapping[int, LoadState], log_partitions: int) -> str | None:
+    """A line for people if log partitions are not current; None if all are.
+
+    Args:
+        states: the progress of each log partition whose load has begun.
+        log_partitions: the number of log partitions of `__consumer_offsets`.
+    """
+    current = current_count(states)
+    if current >= log_partitions:
+        return None
+    waiting = sum(load.state == STATE_WAITING for load in states.values())
+    others = f"rows of the other {log_partitions - current} are missing or out of date"
+    if waiting:
+        others += f" ({waiting} without a leader)"
+    return (
+        f"loading: {current} of {log_partitions} log partitions are current; {others} "
+        "(coordinator-state show progress)"
+    )
 
 
 def next_offsets(progress: pa.Table) -> dict[int, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from streaming.cli.show import MEMBER, VIEWS
+from streaming.dashboard.app import create_app
 from streaming.tables.schemas import ALERTS, TABLES
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.alert_rules import lag_of
@@ -145,3 +147,50 @@ def test_stale_tables_are_noticed_beside_the_rows(tmp_path: Path, what: str) -> 
     assert shown.stderr.startswith("Warning: Nothing written since ")
     assert shown.stderr.endswith(" ago). Is `run` running?\n")
     assert "Is `run` running?" not in shown.stdout
+
+
+class TestFirstLoad:
+    """A load that has begun with the first of four log partitions."""
+
+    @pytest.fixture
+    def tables(self, tmp_path: Path) -> str:
+        folder = create_tables(tmp_path, log_partitions="4")
+        begun = {"log_partition": 0, "state": "loading", "updated_at": datetime.now(timezone.utc)}
+        apply_micro_batch(folder, progress=[begun])
+        return folder
+
+    @pytest.mark.parametrize("output", ["text", "json"])
+    @pytest.mark.parametrize("what", ["groups", "offsets", "lag", "status", "events"])
+    def test_empty_rows_come_with_the_reason(self, tables: str, what: str, output: str) -> None:
+        shown = call("show", what, "--tables", tables, "--output", output, exit_code=1)
+
+        assert shown.stderr == (
+            "Warning: loading: 0 of 4 log partitions are current; rows of the other 4 are missing "
+            "or out of date (coordinator-state show progress)\n"
+        )
+        assert json_lines(shown) == [] if output == "json" else "\n" in shown.stdout
+
+    def test_progress_is_always_there(self, tables: str) -> None:
+        assert call("show", "progress", "--tables", tables).stderr == ""
+
+    def test_offsets_say_why_there_is_no_coordinator(self, tables: str) -> None:
+        answer = call("offsets", "g", "--tables", tables, "--output", "json", exit_code=1)
+
+        assert "loading: 0 of 4 log partitions are current" in answer.stderr
+        (row,) = json_lines(answer)
+        assert row["error"] == "NOT_COORDINATOR"
+
+    def test_a_part_that_is_current_exits_with_status_0(self, tables: str) -> None:
+        states = {0: "current", 1: "waiting", 2: "loading"}
+        rows = [{"log_partition": p, "state": state} for p, state in states.items()]
+        apply_micro_batch(tables, progress=rows)
+
+        assert call("show", "groups", "--tables", tables).stderr == (
+            "Warning: loading: 1 of 4 log partitions are current; rows of the other 3 are missing "
+            "or out of date (1 without a leader) (coordinator-state show progress)\n"
+        )
+
+    def test_the_page_says_so_on_each_page(self, tables: str) -> None:
+        page = create_app({"prod": tables}).test_client().get("/c/prod/").text
+
+        assert "Loading: 0 of 4 log partitions are current;" in page
