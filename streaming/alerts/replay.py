@@ -61,7 +61,8 @@ def replay(
                 continue
             facts = Facts(reader, at, rules.status_rules)
             findings = {rule.name: findings_of(rule, facts, sql) for rule in rules.rules}
-            before, alerts = alerts, next_alerts(alerts, findings, rules, at)
+            before = alerts
+            alerts = next_alerts(alerts, findings, rules, at, facts.state_of)
             yield from _changes(before, alerts, at)
 
 

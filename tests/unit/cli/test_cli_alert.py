@@ -112,6 +112,8 @@ def test_rules_are_tested_against_the_past(
     assert (last["state"], last["group_id"], last["value"]) == ("firing", "g", 50)
     changes = json_lines(call(*arguments, "--since", before.isoformat(), "--step", "0.1s"))
     assert [row["state"] for row in changes] == ["pending", "firing", "resolved"]
+    # The resolved line has the current state, as the notices of `alert run` do.
+    assert changes[-1]["reason"] == "now OK: caught up"
     assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
     result = call(*arguments, "other", exit_code=2)
     assert "unknown rule other; the rules are behind" in result.stderr
