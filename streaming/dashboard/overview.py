@@ -15,6 +15,7 @@ from streaming.dashboard.page_snapshot import PageSnapshot, current_alerts
 from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import counted, rows_page
 from streaming.errors import ConfigurationError
+from streaming.lag.freshness import Freshness
 from streaming.tables.schemas import STATE_CURRENT
 
 _SORTED_BY = (
@@ -71,9 +72,6 @@ class _Tile(NamedTuple):
 
 def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
     rules = StatusRules()
-    known = snapshot.known_until
-    behind_ms = None if known is None else (snapshot.at - known).total_seconds() * 1000
-    is_loading = any(row["state"] != STATE_CURRENT for row in snapshot.progress)
     oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
     lags = _known(snapshot, "lag")
     time_lag_ms = max(_known(snapshot, "max_time_lag_at_least_ms"), default=None)
@@ -89,10 +87,20 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
         ),
         "firing": _Tile(firing, _level(firing, bad_above=0)),
         "quarantined": _Tile(snapshot.quarantined, _level(snapshot.quarantined, warning_above=0)),
-        "behind_ms": _Tile(
-            behind_ms, _level(behind_ms, warning_above=0 if is_loading else rules.stale_after_ms)
-        ),
+        "behind_ms": _tables_behind(snapshot, rules),
     }
+
+
+def _tables_behind(snapshot: PageSnapshot, rules: StatusRules) -> _Tile:
+    """The time by which the tables are behind; of stale tables, their age."""
+    fresh = Freshness.of(snapshot.reader, snapshot.at)
+    if fresh.verdict(rules) is not None:
+        return _Tile(fresh.age_ms, "bad")
+    known = snapshot.known_until
+    behind_ms = None if known is None else (snapshot.at - known).total_seconds() * 1000
+    is_loading = any(row["state"] != STATE_CURRENT for row in snapshot.progress)
+    limit_ms = 0 if is_loading else rules.stale_after_ms
+    return _Tile(behind_ms, _level(behind_ms, warning_above=limit_ms))
 
 
 def _level(

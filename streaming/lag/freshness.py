@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,13 +22,9 @@ from coordinator_state.insight.group_status import (
     time_text,
 )
 from streaming.lag.group_lag import tables_known_until
-from streaming.lag.sample_runs import CONFIRM_EVERY
-from streaming.tables.delta import open_table
+from streaming.lag.newest_sample import SAMPLED_WITHIN, newest_sample
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
-
-_SAMPLED_WITHIN: Final = 2 * CONFIRM_EVERY
-"""With samples, the last micro-batch is at most this much newer than the last sample."""
+from streaming.tables.schemas import LOAD_PROGRESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +40,7 @@ class Freshness:
         """The freshness at a time, by default the moment of the snapshot."""
         now = at or reader.moment
         loaded_at = pc.max(reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]).as_py()
-        return cls(at=now, loaded_at=loaded_at, sampled_at=_newest_sample(reader, now))
+        return cls(at=now, loaded_at=loaded_at, sampled_at=newest_sample(reader, now))
 
     @property
     def written_at(self) -> datetime | None:
@@ -63,7 +58,7 @@ class Freshness:
         """Whether the last `run` sampled logs; only then a missing write shows that it stopped."""
         if self.loaded_at is None or self.sampled_at is None:
             return False
-        return self.loaded_at - self.sampled_at <= _SAMPLED_WITHIN
+        return self.loaded_at - self.sampled_at <= SAMPLED_WITHIN
 
     def verdict(self, rules: StatusRules) -> Verdict | None:
         """The verdict for every group if the tables are stale, None if they are not."""
@@ -106,37 +101,3 @@ def tables_known_to(reader: TableReader, at: datetime | None = None) -> datetime
     known = tables_known_until(reader, at).filter(pc.field("is_sampled"))
     found: datetime | None = pc.min(known["known_until"], skip_nulls=False).as_py()
     return found
-
-
-def _newest_sample(reader: TableReader, at: datetime) -> datetime | None:
-    """The time of the newest sample up to `at`."""
-    recent = _last_between(reader, at - _SAMPLED_WITHIN, at)
-    return _newest_by_statistics(reader, at) if recent is None else recent
-
-
-def _newest_by_statistics(reader: TableReader, at: datetime) -> datetime | None:
-    """The same, from the statistics of files where they suffice."""
-    opened = open_table(reader.tables, LOG_OFFSETS)
-    files = pa.table(opened.get_add_actions(flatten=True))
-    if not files.num_rows:
-        return None
-    first, last = files["min.sampled_at"], files["max.sampled_at"]
-    whole: datetime | None = pc.max(last.filter(pc.less_equal(last, at))).as_py()
-    partly = first.filter(pc.and_(pc.less_equal(first, at), pc.greater(last, at)))
-    if not len(partly):
-        return whole
-    since = max(filter(None, (whole, pc.min(partly).as_py())))
-    return _last_between(reader, since, at)
-
-
-def _last_between(reader: TableReader, since: datetime, at: datetime) -> datetime | None:
-    rows = reader.read(
-        LOG_OFFSETS.name,
-        ["sampled_at"],
-        [
-            *(("day", ">=", since.date()), ("day", "<=", at.date())),
-            *(("sampled_at", ">=", since), ("sampled_at", "<=", at)),
-        ],
-    )
-    newest: datetime | None = pc.max(rows["sampled_at"]).as_py()
-    return newest

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.lag.newest_sample import newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.rows import GroupLagRow
@@ -30,7 +31,7 @@ GROUP_LAG = nullable(schema_of(GroupLagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
-then, if any sample exists. The log end is never below an offset that was committed after the
+then, if any sample exists. While nothing is written, both end at the last write. The log end is never below an offset that was committed after the
 sample. `pending_producer_id` and `pending_client_id` are those of the oldest pending commit.
 `topic_state` is that of the newest sample, null without a sample.
 
@@ -77,6 +78,7 @@ def group_lag(
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     found = logs.histories(reader, since=now - first, until=now)
+    found_at = found.sampled_at_ms
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, found, of_own, progress, _ms(now))
     measures = _Measures.unknown(committed.num_rows)
@@ -90,6 +92,8 @@ def group_lag(
         remaining = Logs.of(committed.take(rows))
         found = remaining.histories(reader, since=now - window, until=now, of_all=False)
         measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
+    if found_at is None:
+        measures.end_time_lags(_unwritten_ms(reader, now))
     measures.raise_log_ends(offsets, epoch_ms(committed["commit_timestamp"]))
     places = pc.index_in(committed["log_partition"], progress["log_partition"])
     arrays = {
@@ -161,6 +165,12 @@ class _Measures:
         why[logs.is_known[log] & (lags.time_lag_ms == UNKNOWN)] = TOO_OLD
         self.time_lag_unknown[rows] = why
 
+    def end_time_lags(self, unwritten_ms: int) -> None:
+        """Measure time lags to the last write of the tables: they do not grow with its age."""
+        for name in ("time_lag_ms", "time_lag_at_least_ms"):
+            age_ms = self.offsets[name]
+            age_ms[:] = np.where(age_ms > 0, np.maximum(age_ms - unwritten_ms, 0), age_ms)
+
     def raise_log_ends(self, committed: Int64s, committed_at_ms: Int64s) -> None:
         """Raise log ends to the committed offsets that were committed after the sample."""
         end = self.offsets["log_end_offset"]
@@ -178,6 +188,13 @@ class _Measures:
         found["topic_state"] = pa.array(self.topic_state, pa.string())
         found["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
         return found
+
+
+def _unwritten_ms(reader: TableReader, now: datetime) -> int:
+    """The time since the last micro-batch or sample."""
+    loaded_at = pc.max(reader.read("load_progress", ["updated_at"])["updated_at"]).as_py()
+    written_at = max(filter(None, (loaded_at, newest_sample(reader, now))), default=now)
+    return max(_ms(now) - _ms(written_at), 0)
 
 
 def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.dashboard.app import create_app
+from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import create_dashboard_tables
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
 
@@ -63,6 +64,13 @@ def test_an_open_transaction_is_judged_by_its_age(tmp_path: Path, age_s: int, le
 
 def test_a_quarantined_record_is_a_warning(tmp_path: Path) -> None:
     assert tiles_with(tmp_path, quarantined=[{}])["records in quarantine"] == "warning"
+
+
+def test_stale_tables_have_their_age_as_a_bad_value(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    lag_of(folder, 5, seconds_ago=3_600)
+
+    assert tiles_of(folder)["tables behind"] == ("bad", "60 min")
 
 
 def test_lag_has_the_severity_of_the_groups_that_are_behind(tmp_path: Path) -> None:

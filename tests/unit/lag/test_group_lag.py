@@ -100,6 +100,17 @@ def rows_of(tables: str, **options: Any) -> dict[str, dict[str, Any]]:
     return {row["group_id"]: row for row in found.to_pylist()}
 
 
+@pytest.mark.parametrize("minutes", [2, 60, 600])
+def test_time_lags_do_not_grow_while_nothing_is_written(tables: str, minutes: int) -> None:
+    then = rows_of(tables)
+    later = rows_of(tables, at=NOW + timedelta(minutes=minutes))
+    for name in ("time_lag_ms", "time_lag_at_least_ms"):
+        assert {group: row[name] for group, row in later.items()} == {
+            group: row[name] for group, row in then.items()
+        }
+    assert then["behind"]["time_lag_ms"] == 30_000
+
+
 def test_a_row_says_how_far_a_group_is_behind(tables: str) -> None:
     rows = rows_of(tables)
     assert list(rows) == ["ahead", "behind", "gone", "lost", "unseen"]
