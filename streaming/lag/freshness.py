@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import (

@@ -31,8 +31,9 @@ GROUP_LAG = nullable(schema_of(GroupLagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
-then, if any sample exists. While nothing is written, both end at the last write. The log end is never below an offset that was committed after the
-sample. `pending_producer_id` and `pending_client_id` are those of the oldest pending commit.
+then, if any sample exists. While nothing is written, both end at the last write. The log end is
+never below an offset that was committed after the sample. `pending_producer_id` and
+`pending_client_id` are those of the oldest pending commit.
 `topic_state` is that of the newest sample, null without a sample.
 
 The rates are the growth of the committed offset and of the log end over the last minutes, in
