@@ -23,7 +23,7 @@ PRESENT: Final = "present"
 GONE: Final = "gone"
 
 NO_SAMPLE: Final = "the log was not sampled yet"
-TOPIC_GONE: Final = "the topic was deleted"
+TOPIC_GONE: Final = "the cluster has no such topic"
 TOO_OLD: Final = "the first uncommitted record is older than the first sample"
 
 UNKNOWN: Final = -1

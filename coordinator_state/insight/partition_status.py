@@ -121,7 +121,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     if facts.topic_state == GONE:
         return Verdict(
             Status.TOPIC_GONE,
-            f"the topic was deleted; committed offset {facts.committed_offset:,} remains",
+            f"the cluster has no such topic; committed offset {facts.committed_offset:,} remains",
         )
     if facts.held_ms is not None and facts.held_ms > rules.hanging_after_ms:
         return Verdict(

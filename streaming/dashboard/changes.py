@@ -39,7 +39,10 @@ def page() -> str:
         group=group_id,
         groups=_groups(since, until, group_id),
         moved=_moved(since, until, group_id),
-        events=events_page(until, group=group_id, since=since.at, until=until.at),
+        # The page shows whole seconds: the first one belongs to the period.
+        events=events_page(
+            until, group=group_id, since=since.at.replace(microsecond=0), until=until.at
+        ),
         event_names=EVENT_NAMES,
     )
 

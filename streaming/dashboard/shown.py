@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask
 from markupsafe import Markup
 
-from coordinator_state.insight.group_status import Status, time_text
+from coordinator_state.insight.group_status import Status, count_text, time_text
 from coordinator_state.insight.partition_text import partitions_text, tasks_text
 from streaming.views.sql.forms import TIME
 from streaming.views.text import printable
@@ -33,6 +33,15 @@ def number(value: float | None) -> str:
     if isinstance(value, int) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def count(value: int | None, noun: str) -> str:
+    """A number of things.
+
+    >>> count(1, "member"), count(1_250, "member")
+    ('1 member', '1,250 members')
+    """
+    return Markup("{} {}s").format(_NONE, noun) if value is None else count_text(value, noun)
 
 
 def duration(ms: float | None) -> str:
@@ -93,5 +102,7 @@ def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
 
 def add_filters(app: Flask) -> None:
     """Register these functions as template filters."""
-    for function in (number, duration, time_lag, moment, text, cell, level, assignment, tasks):
+    for function in (
+        *(number, count, duration, time_lag, moment, text, cell, level, assignment, tasks),
+    ):
         app.template_filter(function.__name__)(function)

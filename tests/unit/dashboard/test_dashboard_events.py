@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -146,3 +147,27 @@ def test_members_on_one_host_are_told_apart(client: FlaskClient) -> None:
             title = f'<span title="Member id: {member}">search-consumer-{label}</span>'
             assert title in shown
     assert f'title="Member id: {MEMBERS[0]}"' in section(client, "group", group="payments")
+
+
+def test_a_period_begins_with_its_first_whole_second(tmp_path: Path) -> None:
+    """The page shows whole seconds, so an event of the first one is not missed."""
+    folder = create_tables(tmp_path)
+    now = datetime.now(timezone.utc)
+    progress = [{"updated_at": now}]
+    apply_micro_batch(folder, progress=progress)
+    backdate(folder, LOAD_PROGRESS, now - timedelta(minutes=10))
+    second = (now - timedelta(minutes=5)).replace(microsecond=0)
+    times = {"before": -0.1, "first": 0.1, "later": 1.1}
+    found = []
+    for number, (group_id, after_s) in enumerate(times.items()):
+        at = second + timedelta(seconds=after_s)
+        row = event_row("group_created", group_id=group_id, record_offset=number)
+        found.append(row | {"record_timestamp": at, "day": at.date()})
+    single = {"group_id": "single", "state": "Stable", "member_count": 1}
+    apply_micro_batch(folder, group_events=found, groups=[single], progress=progress)
+    client = create_app({"prod": folder}).test_client()
+
+    since = second.replace(microsecond=900_000).isoformat()
+    named = [row.split("group created")[0] for row in rows(client, "changes", since=since)]
+    assert [name.split()[-1] for name in named] == ["later", "first"]
+    assert "Stable, 1 member, 0 partitions" in section(client, "changes", "groups", since=since)

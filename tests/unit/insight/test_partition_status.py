@@ -227,7 +227,7 @@ def silent(age_ms: int) -> dict[str, int]:
         (
             {"topic_state": "gone", "lag": None},
             "TOPIC_GONE",
-            "the topic was deleted; committed offset 1,000 remains",
+            "the cluster has no such topic; committed offset 1,000 remains",
         ),
         (
             {"has_members": False, "expires_in_ms": DAY_MS - 1},
