@@ -24,6 +24,7 @@ CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _CAUSE = "↳"
+_MISSING = re.compile(r"(?:Kernel error: File not found: |Failed to open local file ')([^']+)")
 
 
 def files_of(
@@ -164,7 +165,12 @@ def error_text(error: BaseException) -> str:
     """The first line of an error's text and its causes, which delta-rs prints one per line."""
     first, *others = _COLOUR.sub("", str(error) or type(error).__name__).splitlines()
     causes = [line.partition(_CAUSE)[2].strip() for line in others if _CAUSE in line]
-    return ": ".join([first, *causes])
+    text = ": ".join([first, *causes])
+    missing = _MISSING.search(text)
+    if missing is None and not isinstance(error, FileNotFoundError):
+        return text
+    file = text if missing is None else missing[1]
+    return f"the file {file} is missing; was the folder deleted or moved?"
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, TableFeatures
+from deltalake.exceptions import DeltaError
 
 from streaming.errors import ConfigurationError
+from streaming.tables.delta import error_text
 from streaming.tables.load_state import LoadState
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
@@ -111,6 +113,34 @@ def test_as_of_what_was_never_there_is_one_line(tmp_path: Path, as_of: int | dat
 def test_a_missing_folder_says_who_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no folder .*nowhere: coordinator-state run"):
         TableReader(tmp_path / "nowhere")
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_named(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path / "tables")
+    apply_micro_batch(folder, groups=[{"group_id": "g"}], progress=[{}])
+    reader = TableReader(folder)
+    (file,) = Path(folder, "groups").glob("*.parquet")
+    file.unlink()
+
+    with pytest.raises(ConfigurationError) as raised:
+        reader.read("groups")
+    assert str(raised.value) == (
+        f"cannot read {folder}/groups: the file {file.name} is missing; "
+        "was the folder deleted or moved?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "file"),
+    [
+        (DeltaError("Kernel error: File not found: t/_delta_log/0.json"), "t/_delta_log/0.json"),
+        (OSError(2, "Failed to open local file 't/part-0.parquet'. Detail: x"), "t/part-0.parquet"),
+        (FileNotFoundError("part-0.parquet"), "part-0.parquet"),
+    ],
+)
+def test_a_missing_file_is_no_kernel_error(error: Exception, file: str) -> None:
+    said = f"the file {file} is missing; was the folder deleted or moved?"
+    assert error_text(error) == said
 
 
 def test_a_folder_of_something_else_is_told_apart(tmp_path: Path) -> None:
