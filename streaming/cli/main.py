@@ -19,6 +19,7 @@ import click
 
 from streaming.cli.options import (
     CONFIG_FILE,
+    Choice,
     StateOption,
     misspelled_variables,
     read_config_file,
@@ -224,7 +225,7 @@ SHARED_OPTIONS = (
     ),
     StateOption(
         ["--log-format"],
-        type=click.Choice(list(LOG_FORMATS)),
+        type=Choice(list(LOG_FORMATS)),
         default="text",
         show_default=True,
         is_eager=True,
@@ -235,7 +236,7 @@ SHARED_OPTIONS = (
     ),
     StateOption(
         ["--log-level"],
-        type=click.Choice(["debug", "info", "warning", "error"]),
+        type=Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
         expose_value=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streaming.cli.options import Duration, option, port_option, tables_option
+from streaming.cli.options import Choice, Duration, option, port_option, tables_option
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
 
@@ -23,7 +23,7 @@ DEFAULT_PORT = 8000
 )
 @option(
     "--names",
-    type=click.Choice(["lag-exporter", "kminion"]),
+    type=Choice(["lag-exporter", "kminion"]),
     default="lag-exporter",
     show_default=True,
     help="Names of the lag and offset metrics: those of kafka-lag-exporter or of kminion.",
@@ -31,7 +31,7 @@ DEFAULT_PORT = 8000
 @option("--cluster-name", help="Value of the label cluster_name. [default: the cluster id]")
 @option(
     "--by",
-    type=click.Choice(["partition", "topic", "group"]),
+    type=Choice(["partition", "topic", "group"]),
     default="partition",
     show_default=True,
     help="Finest series that are served.",

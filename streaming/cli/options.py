@@ -82,6 +82,14 @@ class KafkaPropertiesOption(StateOption):
         return value
 
 
+class Choice(click.Choice):
+    """One of some words; the error about another word names similar ones."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        message = super().get_invalid_choice_message(value=value, ctx=ctx)
+        return f"{message.rstrip('.')}{did_you_mean(str(value), map(str, self.choices))}"
+
+
 option = partial(click.option, cls=StateOption)
 
 tables_option = option(
@@ -142,7 +150,7 @@ log_partitions_option = option(
 )
 output_option = option(
     "--output",
-    type=click.Choice(list(OUTPUTS)),
+    type=Choice(list(OUTPUTS)),
     default="text",
     show_default=True,
     help="Aligned text, or JSON with one object per line.",

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from streaming.cli.options import (
+    Choice,
     bootstrap_servers_option,
     history_retention_option,
     kafka_option,
@@ -62,7 +63,7 @@ def _option(
         case {"type": "integer"}:
             attributes["type"] = click.IntRange(value.get("minimum"), value.get("maximum"))
         case {"enum": choices}:
-            attributes["type"] = click.Choice(choices)
+            attributes["type"] = Choice(choices)
     declared = f"--{name.replace('_', '-')}"
     return option(declared, help=description, **attributes)
 

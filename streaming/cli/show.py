@@ -9,6 +9,7 @@ import click
 
 from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
 from streaming.cli.options import (
+    Choice,
     as_of_option,
     consistent_option,
     option,
@@ -225,18 +226,18 @@ _TOTALS_HIDDEN = ("lag_to_last_stable", "last_commit_timestamp")
 
 
 @click.command()
-@click.argument("what", type=click.Choice([*VIEWS, LAG, STATUS]))
+@click.argument("what", type=Choice([*VIEWS, LAG, STATUS]))
 @tables_option
 @option("--group", metavar="GROUP", help="Only rows of this group.")
 @option(
     "--by",
-    type=click.Choice(["partition", "topic", "group"]),
+    type=Choice(["partition", "topic", "group"]),
     help="For lag: one row per partition (the default), or sums and maxima per topic or group. For "
     "status: one row per group (the default) or partition.",
 )
 @option(
     "--rules",
-    type=click.Choice(["default", "burrow"]),
+    type=Choice(["default", "burrow"]),
     default="default",
     show_default=True,
     help="For status: the rules of the judgement, ours or Burrow's.",

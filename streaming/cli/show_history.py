@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from coordinator_state.insight.group_events import EventName
-from streaming.cli.options import option
+from streaming.cli.options import Choice, option
 from streaming.run.stderr import write_note
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _OPTIONS: Final = (
     option(
         "--event",
         "events",
-        type=click.Choice([name.value for name in EventName]),
+        type=Choice([name.value for name in EventName]),
         metavar="NAME",
         multiple=True,
         help="For events: only these, such as offset_rewind; repeatable.",

@@ -8,6 +8,7 @@ import click
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.cli.options import (
+    Choice,
     Duration,
     kafka_option,
     option,
@@ -41,7 +42,7 @@ from streaming.views.output import output_of
 )
 @option(
     "--workload",
-    type=click.Choice(["groups", "commits"]),
+    type=Choice(["groups", "commits"]),
     default="groups",
     show_default=True,
     help="groups: every kind of group activity; commits: only offset commits, for large logs.",
@@ -80,7 +81,7 @@ from streaming.views.output import output_of
 )
 @option(
     "--semantics",
-    type=click.Choice([semantics.value for semantics in Semantics]),
+    type=Choice([semantics.value for semantics in Semantics]),
     default=Semantics.COORDINATOR.value,
     show_default=True,
     help="Coordinator to simulate: coordinator (Kafka 4) or scala (Kafka 3).",

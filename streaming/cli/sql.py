@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from streaming.cli.options import as_of_option, consistent_option, option, tables_option
+from streaming.cli.options import Choice, as_of_option, consistent_option, option, tables_option
 from streaming.cli.rebuilt_note import write_rebuilt_note
 from streaming.views.output import OUTPUTS, CsvOutput, Output, SpreadsheetOutput
 
@@ -24,7 +24,7 @@ _OUTPUTS: dict[str, type[Output]] = {
 @consistent_option
 @option(
     "--output",
-    type=click.Choice(list(_OUTPUTS)),
+    type=Choice(list(_OUTPUTS)),
     default="text",
     show_default=True,
     help="Aligned text, one JSON object per line, CSV with unchanged values, or CSV whose values a "

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_events import EventName
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, did_you_mean
 from streaming.tables.as_of import in_utc, parse_time
 from streaming.tables.reader import TableReader
 
@@ -61,7 +61,8 @@ def history(
     """
     unknown = sorted(set(events) - set(_EVENT_NAMES))
     if unknown:
-        raise ConfigurationError(f"{unknown[0]!r} is not an event: {', '.join(_EVENT_NAMES)}")
+        names = f"{', '.join(_EVENT_NAMES)}{did_you_mean(unknown[0], _EVENT_NAMES)}"
+        raise ConfigurationError(f"{unknown[0]!r} is not an event: {names}")
     filters: list[tuple[str, str, Any]] = []
     if group is not None:
         filters.append(("group_id", "=", group))

@@ -87,6 +87,18 @@ class TestShow:
         assert "--rules works only with status, not with groups" in refused.stderr
         call("show", "status", *arguments)
 
+    @pytest.mark.parametrize(
+        ("arguments", "similar"),
+        [(("stauts",), "status"), (("events", "--event", "offset_rewnd"), "offset_rewind")],
+    )
+    def test_a_misspelled_word_has_similar_ones(
+        self, tables: str, arguments: tuple[str, ...], similar: str
+    ) -> None:
+        refused = call("show", *arguments, "--tables", tables, exit_code=2)
+
+        assert f"; did you mean {similar}" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+
     def test_every_table_has_a_view(self) -> None:
         assert {view.table for view in VIEWS.values()} == {
             table.name for table in (*TABLES, ALERTS)
