@@ -34,6 +34,11 @@ from streaming.kafka.retrying_client import RetryingClient
 _CLIENT_ID: Final = "__admin_client"
 _TIMEOUT_MS: Final = 30_000
 _NO_BASE_OFFSET: Final = bytes(8)
+_NOT_APPENDED: Final = (
+    kafka_errors.NotLeaderForPartitionError,
+    kafka_errors.LeaderNotAvailableError,
+)
+"""A leader that moved refuses a batch as a whole, so it can be sent again."""
 
 
 class OffsetsTopic(RetryingClient):
@@ -72,7 +77,6 @@ class OffsetsTopic(RetryingClient):
         """Send one batch, because a request can hold only one batch per partition."""
         Topic = ProduceRequest.TopicProduceData
         records = Topic.PartitionProduceData(index=log_partition, records=raw)
-        leader = self._leader(log_partition)
         request = ProduceRequest(
             transactional_id=None,
             acks=-1,
@@ -81,18 +85,27 @@ class OffsetsTopic(RetryingClient):
             min_version=9,
             max_version=11,
         )
+        self.with_retries(lambda: self._produce_to_leader(log_partition, request))
+
+    async def _produce_to_leader(self, log_partition: int, request: ProduceRequest) -> None:
+        """Send a batch to the leader, and ask for leaders again after one has moved."""
+        if not self._leaders:
+            self._leaders = await self._ask_leaders()
+        leader = self._leader(log_partition)
         try:
-            answer = self._connections.run(
-                lambda: self._connections.send(leader, request, _TIMEOUT_MS)
-            )
+            answer = await self._connections.send(leader, request, _TIMEOUT_MS)
         except TransientFailure as error:
             # The batch may have been appended, so a retry could duplicate it.
             raise ConfigurationError(f"the cluster is unreachable: {error}") from error
-        error_code = answer.responses[0].partition_responses[0].error_code
-        if error_code:
-            error_name = kafka_errors.for_code(error_code).__name__
+        refusal = kafka_errors.for_code(answer.responses[0].partition_responses[0].error_code)
+        if issubclass(refusal, _NOT_APPENDED):
+            self._leaders = {}
+            raise TransientFailure(
+                f"broker {leader} is not the leader of {OFFSETS_TOPIC}-{log_partition}"
+            )
+        if refusal is not kafka_errors.NoError:
             raise ConfigurationError(
-                f"the cluster refused records for {OFFSETS_TOPIC}-{log_partition}: {error_name}"
+                f"the cluster refused records for {OFFSETS_TOPIC}-{log_partition}: {refusal.__name__}"
             )
 
     def log_partitions(self) -> int:
@@ -101,21 +114,17 @@ class OffsetsTopic(RetryingClient):
         Raises:
             ConfigurationError: the topic does not exist, or no broker answers.
         """
-        return len(self._partition_leaders())
-
-    def _leader(self, log_partition: int) -> int:
-        leaders = self._partition_leaders()
-        if log_partition not in leaders:
-            raise ConfigurationError(
-                f"the cluster's {OFFSETS_TOPIC} has {len(leaders)} partitions: there is no log "
-                f"partition {log_partition}"
-            )
-        return leaders[log_partition]
-
-    def _partition_leaders(self) -> dict[int, int]:
         if not self._leaders:
             self._leaders = self.with_retries(self._ask_leaders)
-        return self._leaders
+        return len(self._leaders)
+
+    def _leader(self, log_partition: int) -> int:
+        if log_partition not in self._leaders:
+            raise ConfigurationError(
+                f"the cluster's {OFFSETS_TOPIC} has {len(self._leaders)} partitions: there is no "
+                f"log partition {log_partition}"
+            )
+        return self._leaders[log_partition]
 
     async def _ask_leaders(self) -> dict[int, int]:
         """Leaders by log partition. Creates the topic if `auto.create.topics.enable` is on."""
