@@ -105,7 +105,8 @@ class OffsetsTopic(RetryingClient):
             )
         if refusal is not kafka_errors.NoError:
             raise ConfigurationError(
-                f"the cluster refused records for {OFFSETS_TOPIC}-{log_partition}: {refusal.__name__}"
+                f"the cluster refused records for {OFFSETS_TOPIC}-{log_partition}: "
+                f"{refusal.__name__}"
             )
 
     def log_partitions(self) -> int:
