@@ -192,11 +192,19 @@ def source_of(ctx: click.Context, name: str) -> str:
     return parameter.opts[0] if is_option else parameter.human_readable_name
 
 
+_PLAIN_WORDS = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid float range": "is not a number",
+}
+
+
 def usage_message(error: click.ClickException) -> str:
     """One line for a usage error: the wrong value with its source, and how to get help."""
     message = error.format_message()
     if type(error) is click.BadParameter and error.ctx is not None and error.param is not None:
         message = f"{source_of(error.ctx, str(error.param.name))}: {error.message}"
+    for of_click, plain in _PLAIN_WORDS.items():
+        message = message.replace(of_click, plain)
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None:
         return message

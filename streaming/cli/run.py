@@ -23,7 +23,7 @@ from streaming.cli.options import (
 )
 from streaming.run.settings import RunSettings
 from streaming.run.signals import stop_on_signals
-from streaming.run.stderr import is_live
+from streaming.run.stderr import is_live, write_dated_note
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -99,3 +99,5 @@ def run(ctx: click.Context, /, *, silent: bool, log_partitions: str | None, **op
     display = nullcontext() if silent else ProgressDisplay(is_terminal=is_live())
     with stop_on_signals() as stop, display as on_progress:
         run_query(settings, on_progress=on_progress, stop=stop)
+    if stop.is_set():
+        write_dated_note("stopped; the next start continues after the last finished micro-batch")

@@ -118,6 +118,8 @@ def _find_cluster(known: Mapping[str, Cluster], refresh_s: float) -> None:
         g.cluster = known.get(g.cluster_name)
         if g.cluster is None:
             abort(404, "Unknown cluster.")
+        if "as_of" in request.args:
+            raise ConfigurationError("a page has no argument as_of: name the moment as in ?at=5m")
         g.at = moment_of("at")
 
 

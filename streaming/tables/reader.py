@@ -310,7 +310,7 @@ class TableReader(TableProperties):
             if self._as_of is None:
                 raise
             raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {self._as_of} any more: {self._range}"
+                f"{self.tables} has no snapshot as of {_shown(self._as_of)} any more: {self._range}"
             ) from error
 
     def _is_before_snapshots(self, as_of: AsOf) -> bool:
@@ -346,12 +346,14 @@ class TableReader(TableProperties):
         else:
             version = as_of if moments.oldest <= as_of <= moments.newest else None
         if version is None:
-            raise ConfigurationError(f"{self.tables} has no snapshot as of {as_of}: {self._range}")
+            raise ConfigurationError(
+                f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
+            )
         try:
             progress.load_as_version(version)
         except (DeltaError, OSError, ValueError) as error:
             raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {as_of}: {self._range}"
+                f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
             ) from error
 
     @property
@@ -364,6 +366,12 @@ class TableReader(TableProperties):
             f"the tables reach from {begins_at:{_TIME}} to now; versions {oldest} (of "
             f"{snapshots_begin_at:{_TIME}}) to {newest} (of {written_at:{_TIME}}) can be read"
         )
+
+
+def _shown(as_of: AsOf) -> str:
+    return (
+        f"{as_of.astimezone(timezone.utc):{_TIME}}" if isinstance(as_of, datetime) else f"{as_of}"
+    )
 
 
 def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:

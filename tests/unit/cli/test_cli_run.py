@@ -49,6 +49,17 @@ class TestRun:
         assert log.endswith("INFO streaming.run.query: micro-batch 0")
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ 10 records read, ", progress)
 
+    def test_a_stop_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def run_query(_settings: RunSettings, *, on_progress: Any, stop: threading.Event) -> None:
+            assert on_progress is not None
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.wait(10)
+
+        monkeypatch.setattr(streaming.run.query, "run_query", run_query)
+        (line,) = call(*RUN).stderr.splitlines()
+        _, _, said = line.partition(" ")
+        assert said == "stopped; the next start continues after the last finished micro-batch"
+
     def test_silent_shows_no_progress(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[object] = []
         monkeypatch.setattr(

@@ -99,6 +99,11 @@ class TestShow:
         assert f"; did you mean {similar}" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
 
+    def test_a_number_is_asked_for_in_plain_words(self, tables: str) -> None:
+        refused = call("show", "events", "--limit", "many", "--tables", tables, exit_code=2)
+
+        assert "--limit: 'many' is not a whole number. For help" in refused.stderr
+
     def test_every_table_has_a_view(self) -> None:
         assert {view.table for view in VIEWS.values()} == {
             table.name for table in (*TABLES, ALERTS)

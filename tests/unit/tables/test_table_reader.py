@@ -101,11 +101,17 @@ def test_as_of_an_earlier_version_or_time_all_tables_are_as_they_were(tmp_path: 
     assert TableReader(tables).read("groups").num_rows == 0
 
 
-@pytest.mark.parametrize("as_of", [99, datetime(2000, 1, 1, tzinfo=timezone.utc)])
-def test_as_of_what_was_never_there_is_one_line(tmp_path: Path, as_of: int | datetime) -> None:
+@pytest.mark.parametrize(
+    ("as_of", "shown"),
+    [(99, "99"), (datetime(2000, 1, 1, 0, 0, 0, 269_511, timezone.utc), "2000-01-01T00:00:00Z")],
+)
+def test_as_of_what_was_never_there_is_one_line(
+    tmp_path: Path, as_of: int | datetime, shown: str
+) -> None:
     tables = create_tables(tmp_path)
 
-    with pytest.raises(ConfigurationError, match=f"{tables} has no snapshot as of") as caught:
+    said = f"{tables} has no snapshot as of {shown}: the tables reach from "
+    with pytest.raises(ConfigurationError, match=said) as caught:
         TableReader(tables, as_of=as_of)
     assert "\n" not in str(caught.value)
 
