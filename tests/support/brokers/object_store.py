@@ -11,12 +11,15 @@ import requests
 
 # In a process of its own: delta-rs's file system holds the interpreter's lock while it waits.
 _SERVER = """
-import logging
-from moto.server import ThreadedMotoServer
+import logging, threading
+from moto.server import create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(*server.get_host_and_port(), sep=":", flush=True)
+# Clients keep their connections. Of all services, moto would look for the one of each request.
+WSGIRequestHandler.protocol_version = "HTTP/1.1"
+server = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print("127.0.0.1", server.port, sep=":", flush=True)
 input()
 """
 
