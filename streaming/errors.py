@@ -28,6 +28,10 @@ class TablesUnavailable(ConfigurationError):
     """
 
 
+class MomentNotRebuilt(ConfigurationError):
+    """A past moment cannot be rebuilt exactly: a log partition was reloaded just before it."""
+
+
 class WriterFenced(ConfigurationError):
     """A newer writer has taken over the tables folder; this process must not write to it again."""
 

@@ -6,10 +6,13 @@ have timestamps named `<name>_timestamp`, and tables of history also have the `d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -129,3 +132,21 @@ def timestamps(times_ms: pa.ChunkedArray) -> pa.ChunkedArray:
         skip_nulls=False,
     )
     return clamped.cast(_MS)
+
+
+def per_row(
+    rows: pa.Table, by_log_partition: Mapping[int, int], default: int = 0
+) -> npt.NDArray[np.int64]:
+    """The value of each row's log partition."""
+    log_partitions = numbers(rows["log_partition"])
+    size = 1 + max([*by_log_partition, *np.unique(log_partitions).tolist()], default=0)
+    values = np.full(size, default, np.int64)
+    for log_partition, value in by_log_partition.items():
+        values[log_partition] = value
+    found: npt.NDArray[np.int64] = values[log_partitions]
+    return found
+
+
+def numbers(column: pa.ChunkedArray) -> Any:
+    """The values of a column, as numpy has them."""
+    return column.to_numpy()

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import GroupId, distinct_groups, group_ids
-from coordinator_state.apply.columns import columns_of, nullable, schema_of
+from coordinator_state.apply.columns import columns_of, nullable, numbers, per_row, schema_of
 from coordinator_state.apply.group_rows import (
     MEMBER_STATE_COLUMNS,
     RAW_RECORD_COLUMNS,
@@ -57,12 +57,12 @@ Mask = npt.NDArray[np.bool_]
 _LAST: int = np.iinfo(np.int64).max
 _BEFORE_ALL = -1
 _NO_TOMBSTONE = -2
-_LOST = "lost"
+LOST = "lost"
 _OFFSETS = schema_of(CommittedOffsetRow)
 _PENDING = schema_of(PendingOffsetRow)
 _GROUPS = schema_of(GroupRow)
 _MEMBERS = schema_of(MemberRow)
-_PLACE = ["log_partition", "record_offset"]
+PLACE = ["log_partition", "record_offset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class HistoryAfter:
     def of(self, span: Span) -> HistoryAfter:
         """The rows that matter to tables between two record offsets of each log partition."""
         commits = self.commits
-        is_later = _numbers(commits["outcome_record_offset"]) >= per_row(commits, span.since)
+        is_later = numbers(commits["outcome_record_offset"]) >= per_row(commits, span.since)
         records = self.group_records
         return HistoryAfter(
             commits=commits.filter(pa.array(is_later & ~span.after(commits, "record_offset"))),
@@ -136,7 +136,7 @@ def cut_at(base: Base, history: HistoryAfter, moment: datetime) -> dict[int, int
     found: dict[int, int] = {}
     for rows, offset, timestamp in history.timestamps():
         later = rows.select(["log_partition", offset]).filter(pc.greater(rows[timestamp], moment))
-        is_new = _numbers(later[offset]) >= per_row(later, base.next_offsets)
+        is_new = numbers(later[offset]) >= per_row(later, base.next_offsets)
         later = later.filter(pa.array(is_new))
         firsts = later.group_by("log_partition").aggregate([(offset, "min")]).to_pylist()
         for row in firsts:
@@ -196,23 +196,23 @@ class Span:
 
     def of(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is in the span."""
-        offsets = _numbers(rows[offset])
+        offsets = numbers(rows[offset])
         found: Mask = (offsets >= per_row(rows, self.since)) & ~self.after(rows, offset)
         return found
 
     def after(self, rows: pa.Table, offset: str) -> Mask:
         """The rows whose record offset, in this column, is after the span."""
-        found: Mask = _numbers(rows[offset]) >= per_row(rows, self.until, _LAST)
+        found: Mask = numbers(rows[offset]) >= per_row(rows, self.until, _LAST)
         return found
 
 
 def _offsets(base: Base, history: HistoryAfter, span: Span, semantics: Semantics) -> pa.Table:
     commits = history.commits
     is_plain = pc.is_null(commits["producer_id"])
-    # A lost commit was committed or aborted; a plain one is always committed.
+    # A lost transactional commit was committed or aborted; plain ones and tombstones took effect.
     is_effective = pc.or_(
         pc.equal(commits["outcome"], Outcome.COMMITTED.value),
-        pc.and_(pc.equal(commits["outcome"], _LOST), is_plain),
+        pc.and_(pc.equal(commits["outcome"], LOST), pc.or_(is_plain, commits["is_tombstone"])),
     )
     if semantics is Semantics.SCALA:
         is_effective = pc.and_(is_effective, pc.or_(is_plain, pc.invert(commits["is_tombstone"])))
@@ -227,14 +227,14 @@ def _offsets(base: Base, history: HistoryAfter, span: Span, semantics: Semantics
     )
     count = base.group_offsets.num_rows
     effects = np.full(len(ids), _BEFORE_ALL, np.int64)
-    effects[count:] = _numbers(effective["outcome_record_offset"])
+    effects[count:] = numbers(effective["outcome_record_offset"])
     is_tombstone = np.zeros(len(ids), np.bool_)
-    is_tombstone[count:] = _numbers(effective["is_tombstone"])
+    is_tombstone[count:] = numbers(effective["is_tombstone"])
     last_tombstone = np.full(int(ids.max()) + 1, _NO_TOMBSTONE, np.int64)
     np.maximum.at(last_tombstone, ids[is_tombstone], effects[is_tombstone])
     remaining = np.flatnonzero(~is_tombstone & (effects > last_tombstone[ids]))
     record_offsets = np.concatenate(
-        [_numbers(base.group_offsets["record_offset"]), _numbers(effective["record_offset"])]
+        [numbers(base.group_offsets["record_offset"]), numbers(effective["record_offset"])]
     )
     order = remaining[np.lexsort((record_offsets[remaining], ids[remaining]))]
     winners = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
@@ -250,13 +250,13 @@ def _pending(base: Base, history: HistoryAfter, span: Span) -> pa.Table:
         if not commits.num_rows:
             return _PENDING.empty_table()
     is_resolved = ~span.after(commits, "outcome_record_offset")
-    resolved = commits.select(_PLACE).filter(pa.array(is_resolved))
+    resolved = commits.select(PLACE).filter(pa.array(is_resolved))
     is_open = pc.and_(pc.is_valid(commits["producer_id"]), pc.invert(commits["is_tombstone"]))
     is_open = pc.and_(is_open, pa.array(span.of(commits, "record_offset") & ~is_resolved))
     newest = history.pending.filter(pa.array(span.of(history.pending, "record_offset")))
     return pa.concat_tables(
         [
-            base.pending_offsets.join(resolved, _PLACE, join_type="left anti")
+            base.pending_offsets.join(resolved, PLACE, join_type="left anti")
             .select(_PENDING.names)
             .cast(_PENDING),
             columns_of(commits.filter(is_open), _PENDING),
@@ -354,7 +354,7 @@ def _last_of_each_key(records: list[GroupRecord]) -> list[GroupRecord]:
 
 def _commits(history: HistoryAfter, span: Span) -> pa.Table:
     """The commits in a span, whatever their outcome."""
-    columns = ["group_id", *_PLACE]
+    columns = ["group_id", *PLACE]
     commits = history.commits.filter(pc.invert(history.commits["is_tombstone"])).select(columns)
     rows = pa.concat_tables([commits, history.pending.select(columns)])
     return rows.filter(pa.array(span.of(rows, "record_offset")))
@@ -386,23 +386,8 @@ def _is_of(rows: pa.Table, groups: Any) -> Mask:
     """Whether each row is of one of the groups."""
     found = np.zeros(rows.num_rows, np.bool_)
     ids = pa.array(sorted({group_id for _, group_id in groups}), pa.string())
-    candidates = np.flatnonzero(_numbers(pc.is_in(rows["group_id"], ids)))
+    candidates = np.flatnonzero(numbers(pc.is_in(rows["group_id"], ids)))
     if len(candidates):
         some = rows.select(_IDENTITY).take(pa.array(candidates))
         found[candidates] = [group in groups for group in group_ids(some)]
     return found
-
-
-def per_row(rows: pa.Table, by_log_partition: Mapping[int, int], default: int = 0) -> Int64s:
-    """The value of each row's log partition."""
-    log_partitions = _numbers(rows["log_partition"])
-    size = 1 + max([*by_log_partition, *np.unique(log_partitions).tolist()], default=0)
-    values = np.full(size, default, np.int64)
-    for log_partition, value in by_log_partition.items():
-        values[log_partition] = value
-    found: Int64s = values[log_partitions]
-    return found
-
-
-def _numbers(column: pa.ChunkedArray) -> Any:
-    return column.to_numpy()

@@ -74,6 +74,16 @@ class BasePlace:
         """
         return delta.read(self.path, table, where=where)
 
+    def progress(self) -> tuple[pa.Table, Mapping[str, str]]:
+        """The rows and the properties of `load_progress` of the base.
+
+        Raises:
+            TablesUnavailable: the table cannot be read.
+        """
+        opened = delta.open_table(self.path, LOAD_PROGRESS)
+        rows = delta.rows_of(opened, self.path, LOAD_PROGRESS)
+        return rows, opened.metadata().configuration
+
     def count(self, table: Table) -> int:
         """The number of rows of a table of the base, from the statistics of its files.
 

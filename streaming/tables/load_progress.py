@@ -13,7 +13,7 @@ import pyarrow as pa
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.load_state import is_reloading
+from streaming.tables.load_state import is_begun, is_reloading
 from streaming.tables.moments import MOMENT, next_moment
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -59,7 +59,7 @@ class Progress:
     @property
     def is_begun(self) -> bool:
         """Whether its load has begun; False if it has been leaderless since the first start."""
-        return self.next_offset > 0 or self.current_at is not None
+        return is_begun(self.next_offset, self.current_at)
 
     @property
     def is_reloading(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.tables.schemas import STATE_CURRENT, STATE_WAITING
 
@@ -74,9 +76,42 @@ def next_offsets(progress: pa.Table) -> dict[int, int]:
     return dict(zip(*columns, strict=True))
 
 
+def begun(progress: pa.Table) -> set[int]:
+    """The log partitions whose load has begun, from rows of `load_progress`.
+
+    The load of a log partition that has been leaderless since the first start has not begun.
+    """
+    columns = ["log_partition", "next_offset", "current_at"]
+    return {
+        row["log_partition"]
+        for row in progress.select(columns).to_pylist()
+        if is_begun(row["next_offset"], row["current_at"])
+    }
+
+
+def is_begun(next_offset: int, current_at: object) -> bool:
+    """Whether the load of a log partition has begun, by its row of `load_progress`."""
+    return next_offset > 0 or current_at is not None
+
+
 def is_reloading(reload_reason: str | None, reloaded_at: object) -> bool:
     """Whether a log partition is being reloaded, by its row of `load_progress`."""
     return reload_reason is not None and reloaded_at is None
+
+
+def reloaded_at(progress: pa.Table) -> dict[int, datetime]:
+    """The end of the last reload of each log partition that was reloaded."""
+    columns = (progress[name].to_pylist() for name in ("log_partition", "reloaded_at"))
+    return {p: at for p, at in zip(*columns, strict=True) if at is not None}
+
+
+def reloaded_after(progress: pa.Table, later: pa.Table) -> dict[int, datetime]:
+    """The log partitions that were reloaded after a base, or dropped, and when at the latest."""
+    before = reloaded_at(progress)
+    found = {p: at for p, at in reloaded_at(later).items() if at != before.get(p)}
+    written_at = pc.max(later["updated_at"]).as_py()
+    dropped = next_offsets(progress).keys() - next_offsets(later).keys()
+    return {**found, **dict.fromkeys(dropped, written_at)}
 
 
 def pinned_versions(progress: pa.Table) -> dict[str, int]:

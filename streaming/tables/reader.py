@@ -8,6 +8,7 @@ While a micro-batch is being applied, a reader therefore sees the snapshot befor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -24,7 +25,7 @@ from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
 from streaming.tables.bases import bases_of
@@ -33,19 +34,20 @@ from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.moments import CommitMoments
 from streaming.tables.properties import TableProperties
-from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
+from streaming.tables.rebuilding import HISTORY_TIMES, TIME, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
-    HISTORY_ALL,
     LOAD_PROGRESS,
     LOG_OFFSETS,
+    PROPERTY_HISTORY,
+    PROPERTY_LOG_PARTITIONS,
     Table,
 )
 
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
+_OF_BASE = (PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
 _REACH_OF_RATES = timedelta(minutes=5)
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
 
@@ -150,9 +152,8 @@ class TableReader(TableProperties):
         """The sources and the precision of rebuilt tables; None for a snapshot."""
         if self._rebuilt is None:
             return None
-        is_exact = self.history_mode == HISTORY_ALL
-        precision = "exact" if is_exact else "offsets are exact to the micro-batch (--history all)"
-        return f"rebuilt from the base of {self._rebuilt.base:{_TIME}} and the history; {precision}"
+        base, precision = self._rebuilt.base, self._rebuilt.precision
+        return f"rebuilt from the base of {base:{TIME}} and the history; {precision}"
 
     @property
     def begins_at(self) -> datetime:
@@ -176,7 +177,9 @@ class TableReader(TableProperties):
         rebuilding = self._rebuilding
         is_of_span = rebuilding is not None and moment >= rebuilding.since
         if rebuilding is not None and is_of_span and not self.reads_snapshot(moment, rebuilding):
-            return self.rebuilt(moment, rebuilding)
+            rebuilt = self.rebuilt(moment, rebuilding)
+            if rebuilt is not None:
+                return rebuilt
         try:
             found = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
@@ -195,10 +198,12 @@ class TableReader(TableProperties):
         return rebuilding.prefers_snapshots and not self._is_before_snapshots(moment)
 
     def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
-        """The tables at a moment of a rebuilding's span; None if it does not reach back to it."""
+        """The tables at a moment of a rebuilding's span; None if they cannot be rebuilt."""
         found = copy(self)
         found._rebuilding = rebuilding
-        return found if found._rebuild(moment) else None
+        with suppress(MomentNotRebuilt):
+            return found if found._rebuild(moment) else None
+        return None
 
     def rebuilding(
         self, since: datetime, until: datetime, group_ids: Collection[str] | None = None
@@ -334,6 +339,9 @@ class TableReader(TableProperties):
         self.table_versions = pinned_versions(self._rebuilding.newest.progress)
         self.__dict__.pop("load_states", None)
         self._progress = self._rebuilt.progress
+        # Other properties do not change the rows, and the retention of snapshots is the current.
+        of_base = self._rebuilt.properties
+        self._properties = {**self._properties, **{n: of_base[n] for n in _OF_BASE if n in of_base}}
         self._as_of = moment
         return True
 
@@ -363,8 +371,8 @@ class TableReader(TableProperties):
         oldest, newest = self._moments.version_at(snapshots_begin_at), self._moments.newest
         written_at = self._moments.of(newest)
         return (
-            f"the tables reach from {begins_at:{_TIME}} to now; versions {oldest} (of "
-            f"{snapshots_begin_at:{_TIME}}) to {newest} (of {written_at:{_TIME}}) can be read"
+            f"the tables reach from {begins_at:{TIME}} to now; versions {oldest} (of "
+            f"{snapshots_begin_at:{TIME}}) to {newest} (of {written_at:{TIME}}) can be read"
         )
 
 

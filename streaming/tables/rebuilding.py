@@ -7,21 +7,31 @@ is read once for each base.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.one_log import of_one_log
 from coordinator_state.apply.past import Base, HistoryAfter
 from coordinator_state.apply.timeline import Timeline
 from coordinator_state.replay.offsets import Semantics
+from streaming.errors import MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.kept_history import Conditions, KeptHistory
-from streaming.tables.load_state import next_offsets, pinned_versions
+from streaming.tables.load_state import (
+    begun,
+    load_states,
+    next_offsets,
+    pinned_versions,
+    reloaded_after,
+    reloaded_at,
+)
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_EVENTS,
@@ -29,9 +39,11 @@ from streaming.tables.schemas import (
     GROUP_OFFSETS,
     GROUP_RECORDS,
     GROUPS,
+    HISTORY_ALL,
     LOAD_PROGRESS,
     OFFSET_COMMITS,
     PENDING_OFFSETS,
+    PROPERTY_HISTORY,
     QUARANTINE,
     STATE_CURRENT,
     Table,
@@ -51,25 +63,47 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=10)
 _CUT_WITHIN: Final = timedelta(seconds=10)
 """A later record this soon after a moment cuts off records after it with an earlier timestamp."""
 _SEGMENTS_KEPT: Final = 2
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _PARTITION_LISTS: Final = ("assignment", "target_assignment", "pending_revocation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltTables:
-    """The tables of a past moment: `load_progress` and those of current state, by their name."""
+    """The tables of a past moment: `load_progress` and those of current state, by their name.
+
+    `properties` are those of the base. `precision` says whether the rows are exact.
+    """
 
     moment: datetime
     base: datetime
+    properties: Mapping[str, str]
+    precision: str
     progress: pa.Table
     rows: Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A base and the history up to the next base."""
+    """A base and the history up to the next base.
+
+    Attributes:
+        until: the first moment that cannot be rebuilt, because a log partition was reloaded.
+    """
 
     timeline: Timeline
     progress: pa.Table
+    properties: Mapping[str, str]
+    precision: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _After:
+    """The progress and the properties of the next base, or of the newest snapshot."""
+
+    moment: datetime | None
+    progress: pa.Table
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +111,8 @@ class _Newest:
     """Rows of the newest snapshot. History after its record offsets is ignored."""
 
     progress: pa.Table
+    properties: Mapping[str, str]
+    versions: Mapping[str, int]
     pending: pa.Table
     members: pa.Table
 
@@ -111,19 +147,24 @@ class Rebuilding:
         """The tables at a moment of the span; None if there is no base as old as the moment.
 
         Raises:
+            MomentNotRebuilt: a log partition was reloaded before the moment, and there is no base
+                in between.
             TablesUnavailable: the base or the history cannot be read.
         """
         place = next((base for base in reversed(self._places) if base.moment <= moment), None)
         if place is None:
             return None
         segment = self._segment(place)
+        self._require_same_log(segment, moment)
         found = segment.timeline.at(moment)
         is_newest = moment >= pc.max(self.newest.progress["updated_at"]).as_py()
         # Without a later record, the tables may have read records that are in no history.
-        ends = next_offsets(self.newest.progress) if is_newest else found.next_offsets
+        ends = {**found.next_offsets, **(next_offsets(self.newest.progress) if is_newest else {})}
         return RebuiltTables(
             moment=moment,
             base=place.moment,
+            properties=segment.properties,
+            precision=segment.precision,
             progress=_progress_at(segment.progress, ends, moment),
             rows={
                 GROUP_OFFSETS.name: found.group_offsets,
@@ -131,6 +172,18 @@ class Rebuilding:
                 GROUPS.name: found.groups,
                 GROUP_MEMBERS.name: found.group_members,
             },
+        )
+
+    def _require_same_log(self, segment: _Segment, moment: datetime) -> None:
+        if segment.until is None or moment < segment.until:
+            return
+        later = next((base.moment for base in self._places if base.moment > moment), None)
+        readable = (
+            "as soon as the next base is written" if later is None else f"from {later:{TIME}}"
+        )
+        raise MomentNotRebuilt(
+            f"{self.tables} cannot be rebuilt as of {moment:{TIME}}, because a log partition was "
+            f"reloaded: read moments before {segment.until:{TIME}}, or later ones {readable}"
         )
 
     def commits(self, since: datetime) -> pa.Table:
@@ -154,41 +207,58 @@ class Rebuilding:
     def newest(self) -> _Newest:
         """Rows of the newest snapshot, read once."""
         if self._newest is None:
-            progress = delta.read(self.tables, LOAD_PROGRESS)
+            opened = delta.open_table(self.tables, LOAD_PROGRESS)
+            progress = delta.rows_of(opened, self.tables, LOAD_PROGRESS)
             versions = pinned_versions(progress)
 
-            def rows_of(table: Table) -> pa.Table:
+            def pinned(table: Table) -> pa.Table:
                 version = versions.get(table.name, 0)
                 return delta.read(self.tables, table, where=self.where, version=version)
 
-            self._newest = _Newest(progress, rows_of(PENDING_OFFSETS), rows_of(GROUP_MEMBERS))
+            self._newest = _Newest(
+                progress,
+                opened.metadata().configuration,
+                versions,
+                pinned(PENDING_OFFSETS),
+                pinned(GROUP_MEMBERS),
+            )
         return self._newest
 
     @property
     def _places(self) -> list[BasePlace]:
-        """The complete bases of the span, oldest first; the first is at or before its start."""
+        """The complete bases of the span, oldest first.
+
+        The first is at or before its start, and the last after its end, as far as there are any.
+        """
         if self._bases is None:
+            bases = bases_of(self.tables)
             found: list[BasePlace] = []
-            for base in reversed(bases_of(self.tables)):
+            for base in reversed(bases):
                 if base.moment <= self.until and base.is_complete:
                     found.append(base)
                     if base.moment <= self.since:
                         break
-            self._bases = found[::-1]
+            later = (base for base in bases if base.moment > self.until and base.is_complete)
+            self._bases = [*found[::-1], *islice(later, 1)]
         return self._bases
 
     def _segment(self, place: BasePlace) -> _Segment:
         if place.moment not in self._segments:
-            later = [base.moment for base in self._places if base.moment > place.moment]
-            self._segments[place.moment] = self._read(place, min([*later, self.until]))
+            self._segments[place.moment] = self._read(place)
         self._segments.move_to_end(place.moment)
         while len(self._segments) > _SEGMENTS_KEPT:
             self._segments.popitem(last=False)
         return self._segments[place.moment]
 
-    def _read(self, place: BasePlace, until: datetime) -> _Segment:
+    def _after(self, place: BasePlace) -> _After:
+        later = next((base for base in self._places if base.moment > place.moment), None)
+        if later is None:
+            return _After(None, self.newest.progress, self.newest.properties)
+        return _After(later.moment, *later.progress())
+
+    def _read(self, place: BasePlace) -> _Segment:
         wanted = self.where
-        progress = place.read(LOAD_PROGRESS)
+        progress, properties = place.progress()
         base = Base(
             group_offsets=place.read(GROUP_OFFSETS, wanted),
             pending_offsets=place.read(PENDING_OFFSETS, wanted),
@@ -197,18 +267,35 @@ class Rebuilding:
             coordinator_records=place.read(COORDINATOR_RECORDS, wanted),
             next_offsets=next_offsets(progress),
         )
-        since, until = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER, until + _CUT_WITHIN
-        history = HistoryAfter(
-            commits=self._history(OFFSET_COMMITS, since, until),
-            group_records=self._history(GROUP_RECORDS, since, until),
-            pending=self.newest.pending,
+        after = self._after(place)
+        since = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER
+        until = min(after.moment or self.until, self.until) + _CUT_WITHIN
+        one_log = of_one_log(
+            HistoryAfter(
+                commits=self._history(OFFSET_COMMITS, since, until),
+                group_records=self._history(GROUP_RECORDS, since, until),
+                pending=self.newest.pending,
+            ),
+            reloaded_at(progress),
+            [p for p, state in load_states(self.newest.progress).items() if state.is_reloading],
         )
+        reloaded = reloaded_after(progress, after.progress)
+        ends = [one_log.until, *reloaded.values()]
         topic_names = {
             **_names_of(base.group_offsets),
             **_names_of_members(base.group_members),
             **_names_of_members(self.newest.members),
         }
-        return _Segment(Timeline(base, history, self.semantics, topic_names), progress)
+        return _Segment(
+            Timeline(base, one_log.history, self.semantics, topic_names),
+            progress,
+            properties,
+            _precision(
+                (properties, after.properties),
+                one_log.lost | reloaded.keys() | (begun(after.progress) - begun(progress)),
+            ),
+            min((at for at in ends if at is not None), default=None),
+        )
 
     def _history(self, table: Table, since: datetime, until: datetime) -> pa.Table:
         """Rows of history whose outcome is since a time, and whose record is until another."""
@@ -223,17 +310,17 @@ class Rebuilding:
         ]
         if self.where is not None:
             where &= self.where
-        opened = delta.open_table(self.tables, table)
-        rows = delta.rows_of(opened, self.tables, table, where=where, pruned=conditions)
-        return self._in_snapshot(rows)
+        opened = delta.open_table(self.tables, table, self.newest.versions.get(table.name, 0))
+        return delta.rows_of(opened, self.tables, table, where=where, pruned=conditions)
 
-    def _in_snapshot(self, rows: pa.Table) -> pa.Table:
-        """The rows of the newest snapshot; a micro-batch may have written later ones."""
-        names = rows.column_names
-        column = "outcome_record_offset" if "outcome_record_offset" in names else "record_offset"
-        numbers = self.newest.progress.select(["log_partition", "next_offset"])
-        places = pc.index_in(rows["log_partition"], numbers["log_partition"])
-        return rows.filter(pc.less(rows[column], numbers["next_offset"].take(places)))
+
+def _precision(properties: Sequence[Mapping[str, str]], loaded: Collection[int]) -> str:
+    if loaded:
+        names = ", ".join(map(str, sorted(loaded)))
+        return f"not exact for log partitions {names}: they were loaded or reloaded later"
+    if any(found.get(PROPERTY_HISTORY) != HISTORY_ALL for found in properties):
+        return "offsets are exact to the micro-batch (--history all)"
+    return "exact"
 
 
 def _read_to_end(progress: pa.Table, moment: datetime) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from tempfile import TemporaryDirectory
 
@@ -11,7 +12,7 @@ from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS
-from tests.support.logs.log_rows import LOG_PARTITION, commit, marker, record, table_of
+from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, record, table_of
 from tests.support.logs.logs import group_value
 from tests.support.tables.tables_folder import start_apply
 from tests.support.tables.undisturbed import Rows, differences, table_rows
@@ -28,25 +29,43 @@ def create(tables: str, *, change_data_feed: bool = False) -> None:
 def apply_next(apply: MicroBatchApply, at_ms: int | None = None) -> None:
     """One micro-batch, from where the tables are; `at_ms` is the time of its records."""
     row = apply.progress.rows.get(LOG_PARTITION)
-    start = 0 if row is None else row.next_offset
-    number = start // RECORDS
+    apply_logs(apply, 0 if row is None else row.next_offset, [at_ms])
+
+
+def apply_logs(
+    apply: MicroBatchApply, start: int, at_ms: Sequence[int | None], variant: int = 0
+) -> None:
+    """One micro-batch with the records of several, each with its time; ends at the log end.
+
+    Another `variant` has other keys.
+    """
     rows = [
-        commit(start, number),
-        commit(start + 1, number, key=OffsetKey("g", "u", number)),
-        record(start + 2, group_value([f"member-{number}"])),
-        commit(start + 3, number, producer_id=9, key=OffsetKey("g", "in transaction", number)),
+        row
+        for index, time_ms in enumerate(at_ms)
+        for row in _records(start + index * RECORDS, time_ms, variant)
+    ]
+    end = start + len(at_ms) * RECORDS
+    report = {
+        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
+        **{"record_offset": end, "high_watermark": end},
+        **{"records_read": len(rows), "records_superseded": 0, "bytes_read": 1},
+        **{"log_leader_epoch": 0},
+    }
+    apply.apply(table_of([*rows, report]), start // RECORDS, "query")
+
+
+def _records(start: int, at_ms: int | None, variant: int) -> list[Row]:
+    number = start // RECORDS
+    name = number + variant
+    rows = [
+        commit(start, name),
+        commit(start + 1, name, key=OffsetKey("g", "u", name)),
+        record(start + 2, group_value([f"member-{name}"])),
+        commit(start + 3, name, producer_id=9, key=OffsetKey("g", "in transaction", name)),
         *([marker(start + 4, 9)] if number % 2 else [commit(start + 4, None)]),
         {**commit(start + 5, 0), "row_kind": "undecodable", "reason": "damaged"},
     ]
-    if at_ms is not None:
-        rows = [{**row, "record_timestamp_ms": at_ms} for row in rows]
-    report = {
-        **{"row_kind": "progress", "log_partition": LOG_PARTITION, "from_offset": start},
-        **{"record_offset": start + RECORDS, "high_watermark": start + RECORDS},
-        **{"records_read": RECORDS, "records_superseded": 0, "bytes_read": 1},
-        **{"log_leader_epoch": 0},
-    }
-    apply.apply(table_of([*rows, report]), number, "query")
+    return rows if at_ms is None else [{**row, "record_timestamp_ms": at_ms} for row in rows]
 
 
 def micro_batches(tables: str) -> int:
