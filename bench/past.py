@@ -97,7 +97,12 @@ class Cluster:
         first = self._progress(self.since, 1)
         empty = {table: table.schema.empty_table() for table in KEY_TABLES}
         properties = TableReader(self.tables).properties
-        write_base(self.tables, self.since, {**empty, **rows, LOAD_PROGRESS: first}, properties)
+        write_base(
+            WriterEpoch.current(self.tables),
+            self.since,
+            {**empty, **rows, LOAD_PROGRESS: first},
+            properties,
+        )
         rounds = int(HISTORY.total_seconds()) // COMMIT_INTERVAL_S
         chunk: list[pa.Table] = []
         for number in range(1, rounds + 1):

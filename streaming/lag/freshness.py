@@ -39,6 +39,9 @@ class Freshness:
         """The freshness at a time, by default the moment of the snapshot."""
         now = at or reader.moment
         loaded_at = pc.max(reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]).as_py()
+        if loaded_at is not None and loaded_at > now:
+            # The clock was set back since: moments always grow.
+            loaded_at = min(loaded_at, reader.committed_at)
         return cls(at=now, loaded_at=loaded_at, sampled_at=newest_sample(reader, now))
 
     @property

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.tables.bases import BasePlace, bases_of, can_be_base, delete_bases, write_base
+from streaming.tables.load_state import begun
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     HISTORY_OFF,
@@ -43,24 +44,23 @@ def maintain_bases(epoch: WriterEpoch, history_retention: timedelta, *, now: dat
     kept_since = datetime.combine(first_day, time(), timezone.utc)
     reader = TableReader(epoch.tables)
     if reader.history_mode == HISTORY_OFF:
-        epoch.require_current()
-        return delete_bases(epoch.tables, kept_since=None)
+        return delete_bases(epoch, kept_since=None)
     if reader.written_at >= kept_since:
-        make_base(reader)
-    epoch.require_current()
-    return delete_bases(epoch.tables, kept_since=kept_since)
+        make_base(epoch, reader)
+    return delete_bases(epoch, kept_since=kept_since)
 
 
-def make_base(reader: TableReader) -> None:
+def make_base(epoch: WriterEpoch, reader: TableReader) -> None:
     """Make a base of the newest snapshot if one is due.
 
     Raises:
         ConfigurationError: the tables cannot be read or written.
+        WriterFenced: a newer writer has taken over.
     """
     with _ONE_AT_A_TIME:
         if reader.history_mode != HISTORY_OFF and _is_due(reader):
             rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
-            write_base(reader.tables, reader.written_at, rows, reader.properties)
+            write_base(epoch, reader.written_at, rows, reader.properties)
 
 
 def _is_due(reader: TableReader) -> bool:
@@ -69,10 +69,17 @@ def _is_due(reader: TableReader) -> bool:
         return False
     complete = (base for base in reversed(bases_of(reader.tables)) if base.is_complete)
     newest = next(complete, None)
-    if newest is None or reader.written_at >= newest.moment + MOST_AGE:
+    if newest is None:
         return True
     if reader.written_at <= newest.moment:
         return False
+    # After the clock was set back, moments hardly grow.
+    age = datetime.now(timezone.utc) - newest.committed_at
+    if reader.written_at >= newest.moment + MOST_AGE or not timedelta(0) <= age < MOST_AGE:
+        return True
+    if begun(progress) - begun(newest.read(LOAD_PROGRESS)):
+        # Its older records are in no base.
+        return True
     reloaded_at = pc.max(progress["reloaded_at"]).as_py()
     # Rows before a reload do not explain the rows after it.
     return (reloaded_at is not None and reloaded_at > newest.moment) or _is_far(newest, progress)

@@ -9,7 +9,6 @@ same. Two writers at once must be kept apart (`base_maintenance.make_base`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,9 +25,10 @@ from streaming.tables import delta
 from streaming.tables.creation import create_table
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_state import is_reloading
-from streaming.tables.locations import local_path
-from streaming.tables.moments import MOMENT
+from streaming.tables.locations import local_path, sync_file
+from streaming.tables.moments import MOMENT, CommitMoments
 from streaming.tables.schemas import KEY_TABLES, LOAD_PROGRESS, STATE_LOADING, Table
+from streaming.tables.writer_epoch import WriterEpoch
 
 FOLDER: Final = "bases"
 _NAME: Final = "%Y%m%dT%H%M%S.%fZ"
@@ -65,6 +65,17 @@ class BasePlace:
         with delta.reading(self.path):
             found = file_system(self.tables).get_file_info(entry)
         return bool(found.type is FileType.File)
+
+    @property
+    def committed_at(self) -> datetime:
+        """When the base was written, by the clock of the writer.
+
+        Raises:
+            TablesUnavailable: the table cannot be read.
+        """
+        version = delta.current_version(self.path, LOAD_PROGRESS)
+        found = CommitMoments(LOAD_PROGRESS.path(self.path), version).committed_at(version)
+        return found or self.moment
 
     def read(self, table: Table, where: pc.Expression | None = None) -> pa.Table:
         """The rows of a table of the base.
@@ -119,7 +130,7 @@ def can_be_base(progress: pa.Table) -> bool:
 
 
 def write_base(
-    tables: str,
+    epoch: WriterEpoch,
     moment: datetime,
     rows: Mapping[Table, pa.Table],
     properties: Mapping[str, str],
@@ -127,15 +138,16 @@ def write_base(
     """Write a base.
 
     Args:
-        tables: the tables folder.
+        epoch: the writer epoch of the tables folder.
         moment: the moment of the snapshot.
         rows: the rows of `KEY_TABLES` and of `load_progress`.
         properties: the properties of `load_progress`.
 
     Raises:
         TablesUnavailable: a table cannot be written.
+        WriterFenced: a newer writer has taken over; the base is not complete.
     """
-    base = BasePlace(moment, tables)
+    base = BasePlace(moment, epoch.tables)
     try:
         versions = [(table.name, _write(base, table, rows[table], {})) for table in KEY_TABLES]
         progress = rows[LOAD_PROGRESS]
@@ -144,23 +156,26 @@ def write_base(
         progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
         # After a power loss, a base with `load_progress` must be whole.
         _sync(base)
+        epoch.require_current()
         _write(base, LOAD_PROGRESS, progress, properties)
         _sync(base)
     except TablesUnavailable:
         # A full disk needs the space.
         with suppress(TablesUnavailable, OSError):
             if not base.is_complete:
-                file_system(tables).delete_dir(base.name)
+                file_system(epoch.tables).delete_dir(base.name)
         raise
     return base
 
 
-def delete_bases(tables: str, *, kept_since: datetime | None) -> int:
+def delete_bases(epoch: WriterEpoch, *, kept_since: datetime | None) -> int:
     """Delete the bases before a moment (all if None) and interrupted ones; return their number.
 
     Raises:
         TablesUnavailable: a file cannot be read or deleted.
+        WriterFenced: a newer writer has taken over.
     """
+    tables = epoch.tables
     # An incomplete base younger than this may be written right now.
     abandoned = datetime.now(timezone.utc) - _WRITTEN_WITHIN
     expired = [
@@ -172,6 +187,7 @@ def delete_bases(tables: str, *, kept_since: datetime | None) -> int:
     ]
     with delta.writing(f"{tables.rstrip('/')}/{FOLDER}"):
         for base in expired:
+            epoch.require_current()
             folder = file_system(tables)
             # Another maintenance may delete it at the same time.
             with suppress(FileNotFoundError):
@@ -213,11 +229,7 @@ def _sync(base: BasePlace) -> None:
         return
     with delta.writing(base.path):
         for file in (*folder.rglob("*"), folder, folder.parent):
-            opened = os.open(file, os.O_RDONLY)
-            try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)
+            sync_file(file)
 
 
 def _moment(name: str) -> datetime | None:

@@ -162,5 +162,5 @@ def keep_up_to_date(
         if found != wanted:
             if wanted == HISTORY_OFF:
                 # Without the history after them, bases would give wrong tables later.
-                delete_bases(epoch.tables, kept_since=None)
+                delete_bases(epoch, kept_since=None)
             set_properties(epoch, LOAD_PROGRESS, {name: str(wanted)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,3 +16,16 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location).absolute()
+
+
+def sync_file(file: Path) -> None:
+    """Sync a file or folder to the disk.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    opened = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -23,12 +23,11 @@ of VACUUM carry no changes, and on a busy table they conflict with those of the 
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -41,7 +40,7 @@ from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
-from streaming.tables.locations import local_path
+from streaming.tables.locations import local_path, sync_file
 from streaming.tables.reader import TableReader
 from streaming.tables.removed_files import removed_before
 from streaming.tables.schemas import (
@@ -144,22 +143,34 @@ def tidy_up(epoch: WriterEpoch) -> None:
     Raises:
         TablesUnavailable: a table cannot be read or written.
     """
-    failure: TablesUnavailable | None = None
-    try:
-        make_base(TableReader(epoch.tables))
-    except TablesUnavailable as error:
-        # The steps below may free the space that a full disk lacks.
-        failure = error
+    failures: list[TablesUnavailable] = []
+
+    def step(action: Callable[[], object]) -> None:
+        # The next steps may free the space that a full disk lacks.
+        try:
+            action()
+        except TablesUnavailable as error:
+            failures.append(error)
+
+    step(lambda: make_base(epoch, TableReader(epoch.tables)))
     for table in (*KEY_TABLES, LOAD_PROGRESS):
-        path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
-        with delta.writing(path):
-            _delete_expired(epoch, DeltaTable(path), pinned)
+        step(partial(_expire, epoch, table))
     for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
-        path = table.path(epoch.tables)
-        with delta.writing(path):
-            _compact(epoch, DeltaTable(path), [_TINY])
-    if failure is not None:
-        raise failure
+        step(partial(_compact_tiny, epoch, table))
+    if failures:
+        raise TablesUnavailable("; ".join(dict.fromkeys(map(str, failures))))
+
+
+def _expire(epoch: WriterEpoch, table: Table) -> None:
+    path, pinned = table.path(epoch.tables), _pinned(epoch.tables, table)
+    with delta.writing(path):
+        _delete_expired(epoch, DeltaTable(path), pinned)
+
+
+def _compact_tiny(epoch: WriterEpoch, table: Table) -> None:
+    path = table.path(epoch.tables)
+    with delta.writing(path):
+        _compact(epoch, DeltaTable(path), [_TINY])
 
 
 def _pinned(tables: str, table: Table) -> int:
@@ -211,16 +222,8 @@ def clean_log(path: str, opened: DeltaTable) -> None:
     if folder is not None:
         log = folder / "_delta_log"
         for file in (*log.glob("*.checkpoint*"), log):
-            _sync(file)
+            sync_file(file)
     opened.cleanup_metadata()
-
-
-def _sync(file: Path) -> None:
-    opened = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _delete_days(epoch: WriterEpoch, opened: DeltaTable, kept_since: datetime) -> int:

@@ -40,6 +40,7 @@ class _Entry:
 
     moment: datetime
     changes_rows: bool
+    committed_at: datetime
 
 
 @dataclass(slots=True)
@@ -62,12 +63,20 @@ class CommitMoments:
         A version that changes no rows (a fence, new properties, compaction) has the moment of the
         version before it.
         """
+        found = self._last_change(version)
+        return None if found is None else found.moment
+
+    def committed_at(self, version: int) -> datetime | None:
+        """The same by the writer's clock; earlier than the moment if the clock was set back."""
+        found = self._last_change(version)
+        return None if found is None else found.committed_at
+
+    def _last_change(self, version: int) -> _Entry | None:
         entry = own = self._entry(version)
         while entry is not None and not entry.changes_rows and version > 0:
             version -= 1
             entry = self._entry(version)
-        found = entry or own
-        return None if found is None else found.moment
+        return entry or own
 
     def version_at(self, moment: datetime) -> int | None:
         """The newest version at a moment; None if the log has no entry as old as the moment."""
@@ -79,9 +88,9 @@ class CommitMoments:
         """The oldest version that has a log entry; entries are deleted oldest first."""
         return bisect_right(self._versions, False, key=lambda v: self._entry(v) is not None)
 
-    def newest_first(self) -> Iterator[tuple[int, datetime]]:
-        """The versions that have a log entry, newest first, and their moments."""
-        for version in reversed(self._versions):
+    def newest_first(self, newest: int) -> Iterator[tuple[int, datetime]]:
+        """The versions up to `newest` that have a log entry, newest first, and their moments."""
+        for version in range(newest, -1, -1):
             moment = self.of(version)
             if moment is None:
                 return
@@ -117,16 +126,16 @@ def _entry(actions: list[dict[str, Any]]) -> _Entry:
     info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
     if info is None:
         # Another program, or a power loss: the version before it has the moment.
-        return _Entry(_NEVER, changes_rows=False)
+        return _Entry(_NEVER, changes_rows=False, committed_at=_NEVER)
     moment = info.get(MOMENT)
+    committed_at = datetime.fromtimestamp(info["timestamp"] / 1000, timezone.utc)
     return _Entry(
-        datetime.fromtimestamp(info["timestamp"] / 1000, timezone.utc)
-        if moment is None
-        else datetime.fromisoformat(moment),
+        committed_at if moment is None else datetime.fromisoformat(moment),
         any(
             changed.get("dataChange", True)
             for action in actions
             for name in ("add", "remove")
             if (changed := action.get(name)) is not None
         ),
+        committed_at,
     )

@@ -137,10 +137,17 @@ class TableReader(TableProperties):
         """When the snapshot was written, by the commit of its `load_progress`."""
         return self._moments.of(self.version) or self._opened_at
 
+    @property
+    def committed_at(self) -> datetime:
+        """When the snapshot was written, by the clock of the writer.
+
+        It is earlier than `written_at` if the clock was set back: moments always grow.
+        """
+        return self._moments.committed_at(self.version) or self._opened_at
+
     def commits(self, most: int) -> list[tuple[int, datetime]]:
         """The last `most` versions of `load_progress`, newest first, and when each was written."""
-        commits = CommitMoments(LOAD_PROGRESS.path(self.tables), self.version).newest_first()
-        return list(islice(commits, most))
+        return list(islice(self._moments.newest_first(self.version), most))
 
     @property
     def as_of(self) -> AsOf:

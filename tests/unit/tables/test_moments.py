@@ -179,7 +179,7 @@ def test_few_log_entries_are_read(tmp_path: Path) -> None:
     _load(tables, 40)
     moments = CommitMoments(LOAD_PROGRESS.path(tables), TableReader(tables).version)
 
-    (*_, first) = moments.newest_first()
+    (*_, first) = moments.newest_first(moments.newest)
     again = CommitMoments(moments.path, moments.newest)
     assert again.version_at(first[1] + ONE) is not None
     assert len(again._entries) <= 9

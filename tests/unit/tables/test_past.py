@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
 from typing import Any
@@ -35,6 +36,7 @@ from streaming.tables.schemas import (
     PENDING_OFFSETS,
     Table,
 )
+from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.brokers.object_store import served_object_store
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import LOG_PARTITION
@@ -251,10 +253,10 @@ def test_a_base_that_is_written_again_has_each_row_once(
     monkeypatch.setattr("streaming.tables.base_maintenance.MOST_AGE", timedelta(0))
     count = len(bases_of(live.tables))
     with pytest.raises(type(error), match=str(error)):
-        make_base(TableReader(live.tables))
+        make_base(live.apply.writer.epoch, TableReader(live.tables))
     # A killed process leaves its files, a full disk needs the space.
     assert len(bases_of(live.tables)) == count + isinstance(error, OSError)
-    make_base(TableReader(live.tables))
+    make_base(live.apply.writer.epoch, TableReader(live.tables))
     newest = bases_of(live.tables)[-1]
     assert newest.is_complete
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
@@ -274,7 +276,7 @@ def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(bases, "_write", slowly)
     readers = [TableReader(live.tables), TableReader(live.tables)]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(make_base, readers))
+        list(pool.map(partial(make_base, live.apply.writer.epoch), readers))
     newest = bases_of(live.tables)[-1]
     assert newest.is_complete
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
@@ -295,7 +297,7 @@ def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
 def test_a_full_disk_does_not_stop_the_deletion_of_files(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def is_full(_reader: TableReader) -> None:
+    def is_full(_epoch: WriterEpoch, _reader: TableReader) -> None:
         raise TablesUnavailable("the disk is full")
 
     epoch = live.apply.writer.epoch
