@@ -319,10 +319,15 @@ class TableReader(TableProperties):
         try:
             return delta.rows_of(progress, self.tables, LOAD_PROGRESS)
         except ConfigurationError as error:
-            if self._as_of is None:
+            as_of = self._as_of
+            if as_of is None:
                 raise
+            # Snapshots that a shorter retention deleted do not come back with a longer one.
+            if self._rebuild(as_of):
+                self.version = self._moments.newest
+                return self._progress
             raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {_shown(self._as_of)} any more: {self._range}"
+                f"{self.tables} has no snapshot as of {_shown(as_of)} any more: {self._range}"
             ) from error
 
     def _is_before_snapshots(self, as_of: AsOf) -> bool:
@@ -367,9 +372,10 @@ class TableReader(TableProperties):
         try:
             progress.load_as_version(version)
         except (DeltaError, OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
-            ) from error
+            if not self._rebuild(as_of):
+                raise ConfigurationError(
+                    f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
+                ) from error
 
     @property
     def _range(self) -> str:

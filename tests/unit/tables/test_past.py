@@ -153,6 +153,16 @@ def test_a_moment_whose_snapshot_is_deleted_is_rebuilt(live: Live) -> None:
     assert newest.before(live.moments[0].at) is None
 
 
+def test_a_longer_retention_does_not_hide_the_bases(live: Live) -> None:
+    live.forget_snapshots()
+    keep_snapshots(live.apply.writer.epoch, timedelta(hours=1))
+    moment = live.moments[3]
+    reader = TableReader(live.tables, as_of=moment.at)
+    assert reader.rebuilt_from is not None
+    assert rows_of(reader) == moment.rows
+    assert reader.version == TableReader(live.tables).version
+
+
 def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
     live.forget_snapshots()
     at = live.moments[3].at
