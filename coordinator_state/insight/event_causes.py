@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from coordinator_state.insight.event_digest import FoldedEvents, folded_events
+from coordinator_state.insight.event_text import span_of
 from coordinator_state.insight.evidence import (
     MOST_RECORDS,
     Cause,
     Evidence,
+    dated,
     group_sql,
     when,
 )
@@ -38,7 +40,7 @@ def event_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     for folded in folded_events(facts.events):
         cause = _OF_EVENTS.get(folded.events[0])
         if cause is not None:
-            yield _folded(cause, folded)
+            yield _folded(cause, folded, facts)
 
 
 def _group_deleted(facts: GroupFacts, deleted: GroupDeletion) -> Evidence:
@@ -53,11 +55,11 @@ def _group_deleted(facts: GroupFacts, deleted: GroupDeletion) -> Evidence:
     )
 
 
-def _folded(cause: Cause, folded: FoldedEvents) -> Evidence:
+def _folded(cause: Cause, folded: FoldedEvents, facts: GroupFacts) -> Evidence:
     rows = folded.rows
     return Evidence(
         cause=cause,
-        text=folded.text,
+        text=dated(folded.text, folded.first_at, folded.last_at, facts),
         at=folded.first_at,
         last_at=folded.last_at,
         record_ids=_places(rows),
@@ -82,12 +84,12 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
     deploy = changes.replaced >= 2 and changes.replaced * 2 >= changes.before
     rebalances = [row for row in events if row["event"] == EventName.REBALANCE]
     if deploy:
-        yield _deploy(changes, rebalances)
+        yield _deploy(changes, rebalances, facts)
     elif _is_loop(rebalances):
         loop = folded_events(rebalances)[0]
         churn = folded_events([*changes.joined, *changes.left])
         text = f"{loop.text}; {churn[0].text}" if churn else loop.text
-        yield _event(Cause.REBALANCES, text, rebalances)
+        yield _event(Cause.REBALANCES, text, rebalances, facts)
     if not is_behind:
         return
     if not facts.members and facts.group_type is not None and not facts.is_simple:
@@ -99,7 +101,7 @@ def member_evidence(facts: GroupFacts, recent: datetime, *, is_behind: bool) -> 
             f"{count_text(changes.gone, 'member')} left and not replaced ({names}): "
             f"{changes.before} before, {len(facts.members)} now"
         )
-        yield _event(Cause.MEMBERS_LEFT, text, changes.left)
+        yield _event(Cause.MEMBERS_LEFT, text, changes.left, facts)
 
 
 def _no_members(facts: GroupFacts) -> Evidence:
@@ -141,7 +143,7 @@ class _MemberChanges:
         )
 
 
-def _deploy(changes: _MemberChanges, rebalances: Sequence[Row]) -> Evidence:
+def _deploy(changes: _MemberChanges, rebalances: Sequence[Row], facts: GroupFacts) -> Evidence:
     rows = sorted([*changes.joined, *changes.left], key=lambda row: row["record_offset"])
     times = [row["record_timestamp"] for row in rows if row["record_timestamp"] is not None]
     within = ""
@@ -153,7 +155,7 @@ def _deploy(changes: _MemberChanges, rebalances: Sequence[Row]) -> Evidence:
         f"{changes.replaced} of {count_text(changes.before, 'member')} were replaced{within}, as a "
         f"deploy does: {count_text(new, 'new member')}, {count_text(len(rebalances), 'rebalance')}"
     )
-    return _event(Cause.DEPLOY, text, rows)
+    return _event(Cause.DEPLOY, text, rows, facts)
 
 
 def _is_loop(rebalances: Sequence[Row]) -> bool:
@@ -162,13 +164,13 @@ def _is_loop(rebalances: Sequence[Row]) -> bool:
     return any(last - first <= _LOOP_WITHIN for first, last in pairs)
 
 
-def _event(cause: Cause, text: str, rows: Sequence[Row]) -> Evidence:
-    times = [row["record_timestamp"] for row in rows if row["record_timestamp"] is not None]
+def _event(cause: Cause, text: str, rows: Sequence[Row], facts: GroupFacts) -> Evidence:
+    first, last = span_of(rows)
     return Evidence(
         cause=cause,
-        text=text,
-        at=min(times, default=None),
-        last_at=max(times, default=None),
+        text=dated(text, first, last, facts),
+        at=first,
+        last_at=last,
         record_ids=_places(rows),
         is_event=True,
     )

@@ -35,9 +35,9 @@ class Cause(str, Enum):
     SAME_OFFSET = "same_offset"
     MEMBERS_LEFT = "members_left"
     NO_OWNER = "no_owner"
+    NO_COMMITS = "no_commits"
     PRODUCTION_RATE = "production_rate"
     ONE_PARTITION = "one_partition"
-    NO_COMMITS = "no_commits"
     CONSUMPTION_RATE = "consumption_rate"
     TRANSACTION_HUNG = "transaction_hung"
     STATUS = "status"
@@ -66,6 +66,16 @@ class Evidence:
 def when(moment: datetime | None, facts: GroupFacts) -> str:
     """A moment for people, in UTC."""
     return "an unknown time" if moment is None else moment_text(moment, facts.at)
+
+
+def dated(text: str, first: datetime | None, last: datetime | None, facts: GroupFacts) -> str:
+    """The text of an event with its moment, or the first and last moments of several events."""
+    if first is None or last is None:
+        return text
+    begin, end = moment_text(first, facts.at), moment_text(last, facts.at)
+    if begin == end:
+        return f"{begin}: {text}"
+    return f"{begin.removesuffix(' UTC')} to {end}: {text}"
 
 
 def topic_names(partitions: Sequence[PartitionHistory]) -> str:

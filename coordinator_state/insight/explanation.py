@@ -9,33 +9,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from coordinator_state.insight.event_causes import event_evidence, member_evidence
-from coordinator_state.insight.evidence import Cause, Evidence
-from coordinator_state.insight.group_facts import GroupFacts, LagSeries
+from coordinator_state.insight.evidence import Cause, Evidence, group_sql
+from coordinator_state.insight.group_facts import GroupFacts
 from coordinator_state.insight.group_status import moment_text
 from coordinator_state.insight.lag_causes import (
     log_evidence,
+    overdue,
     partition_evidence,
     rate_evidence,
     transaction_evidence,
 )
+from coordinator_state.insight.lag_onset import LEAST_LAG, Onset, growth, keeps_up, lag_onset
 
 MOST_EVIDENCE: Final = 6
 _GRACE: Final = timedelta(minutes=2)
-"""A cause may come this long before the lag begins to grow."""
+"""Changes of members may come this long before the lag begins to grow."""
+_OF_OFFSETS: Final = frozenset(
+    {Cause.OFFSET_REWIND, Cause.OFFSET_RESET, Cause.OFFSET_DELETED, Cause.OFFSET_EXPIRED}
+)
+"""These change the lag at once."""
 _RECENT: Final = timedelta(minutes=10)
 """For a group that is not behind, older events are no incident any more."""
 _GROWN: Final = 3
-_LEAST_LAG: Final = 10
-
-
-class Onset(NamedTuple):
-    """The time when the lag began to grow; earlier than `at` if the facts do not reach back."""
-
-    at: datetime
-    is_earlier: bool
+_NEAR: Final = timedelta(minutes=1)
+"""The last commit before a stop is the onset if the series has its onset this close to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,9 @@ class Explanation:
         since = ""
         if self.behind_since is not None:
             moment = moment_text(self.behind_since.at, self.at)
-            since = f", at least since {moment}" if self.behind_since.is_earlier else ""
-            since = since or f", growing since about {moment}"
+            since = f", growing since about {moment}"
+            if self.behind_since.is_earlier:
+                since = f", since before {moment}"
         return f"{self.status}: {self.lag:,} records behind{since}"
 
 
@@ -89,7 +90,7 @@ def explain(facts: GroupFacts) -> Explanation:
         found += rate_evidence(facts, None if onset is None else onset.at)
     elif not on_topics:
         found += _fine(facts)
-    ranked = sorted(found, key=lambda one: _weight(one, recent))
+    ranked = sorted(found, key=lambda one: _weight(one, recent, onset if is_behind else None))
     if not ranked:
         ranked = [Evidence(cause=Cause.STATUS, text=facts.reason)]
     return Explanation(
@@ -99,15 +100,19 @@ def explain(facts: GroupFacts) -> Explanation:
         reason=facts.reason,
         lag=facts.lag,
         is_behind=is_behind,
-        behind_since=onset if is_behind else None,
+        behind_since=_exact(onset, facts) if is_behind else None,
         evidence=ranked[:MOST_EVIDENCE],
     )
 
 
-def _weight(evidence: Evidence, recent: datetime) -> tuple[bool, int, float]:
+def _weight(evidence: Evidence, recent: datetime, onset: Onset | None) -> tuple[bool, int, float]:
     """The order of evidence: causes in the time of the incident, then by directness."""
     at = evidence.last_at or evidence.at
-    is_old = at is not None and at < recent and evidence.is_event
+    since = recent
+    if evidence.cause in _OF_OFFSETS and onset is not None and not onset.is_earlier:
+        # The group has caught up after a move of its offsets from before the onset.
+        since = onset.at
+    is_old = at is not None and at < since and evidence.is_event
     return is_old, list(Cause).index(evidence.cause), 0.0 if at is None else -at.timestamp()
 
 
@@ -115,35 +120,35 @@ def _is_behind(facts: GroupFacts, onset: Onset | None) -> bool:
     """Whether the group has a problem with its lag, by its status or by the growth of the lag."""
     if not facts.lag:
         return False
-    if not facts.is_healthy:
+    if not facts.is_healthy or overdue(facts):
         return True
     known = [lag for lag in facts.series.lag if lag is not None]
-    if onset is None or len(known) < _GROWN:
+    if onset is None or len(known) < _GROWN or keeps_up(facts.series):
         return False
     before = median(known[: max(_GROWN, len(known) // 5)])
-    has_grown = known[-1] >= _GROWN * before + _LEAST_LAG
+    has_grown = known[-1] >= _GROWN * before + LEAST_LAG
     return has_grown and facts.at - onset.at >= timedelta(minutes=1)
 
 
-def lag_onset(series: LagSeries) -> Onset | None:
-    """The last time before which the lag was low; None if it is zero now, or unknown.
-
-    A low lag is at most a tenth of the present one, or as usual in the best quarter of the time.
-    """
-    known = [(at, lag) for at, lag in zip(series.at, series.lag, strict=True) if lag is not None]
-    if not known or not known[-1][1]:
-        return None
-    lags = sorted(lag for _, lag in known)
-    low = max(0.1 * known[-1][1], min(lags[len(lags) // 4], 0.5 * known[-1][1]))
-    before = [at for at, lag in known if lag <= low]
-    return Onset(before[-1], is_earlier=False) if before else Onset(known[0][0], is_earlier=True)
+def _exact(onset: Onset | None, facts: GroupFacts) -> Onset | None:
+    """The last commit before a stop, if the lag began to grow then."""
+    stopped = overdue(facts)
+    if onset is None or onset.is_earlier or not stopped:
+        return onset
+    last = max(one.last.at for one in stopped)
+    return Onset(last, is_earlier=False) if abs(last - onset.at) <= _NEAR else onset
 
 
 def _fine(facts: GroupFacts) -> Iterator[Evidence]:
     if facts.group_type is None or not facts.is_healthy:
         return
+    grown = growth(facts.series)
+    if facts.lag and grown is not None:
+        text = f"{facts.lag:,} records behind, {grown:,.0f} more than 10 min ago"
+        yield Evidence(cause=Cause.STATUS, text=text, sql=group_sql(facts, "group_lag"))
+        return
     if facts.lag:
-        text = f"it keeps up: {facts.lag:,} records behind, and the lag does not grow"
+        text = f"it keeps up: {facts.reason}"
         yield Evidence(cause=Cause.CAUGHT_UP, text=text)
         return
     text = f"{facts.reason}{_caught_up_since(facts)}"
@@ -160,4 +165,4 @@ def _caught_up_since(facts: GroupFacts) -> str:
     since = [at for at, _ in known if not behind or at > behind[-1]]
     if not since:
         return ""
-    return f"{' since' if behind else ', at least since'} {moment_text(since[0], facts.at)}"
+    return f"{' since' if behind else ' since before'} {moment_text(since[0], facts.at)}"

@@ -30,10 +30,12 @@ class Commit(NamedTuple):
 class PartitionHistory:
     """A group in one partition.
 
-    `lag`, `log_end_offset` and `owner`, a client id and host, are null if unknown. `last` is the
-    last applied commit. The last `same` commits have its committed offset; `same_since` is the
-    first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
-    to `last_aborted`. `recreated_at` is the time of the first sample of a new topic id.
+    `lag`, `log_end_offset`, `waiting_ms`, the age of the first uncommitted record or its lower
+    bound, and `owner`, a client id and host, are null if unknown. `last` is the last applied
+    commit, `interval_ms` the usual time between two commits. The last `same` commits have its
+    committed offset; `same_since` is the first of them. `aborted` commits after the last applied
+    one were aborted, from `first_aborted` to `last_aborted`. `recreated_at` is the time of the
+    first sample of a new topic id.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class PartitionHistory:
     log_end_offset: int | None
     topic_state: str | None
     data_lost: int | None
+    waiting_ms: int | None = None
     owner: tuple[str, str] | None
     last: Commit
     same: int = 1
@@ -98,14 +101,15 @@ class GroupFacts:
     """All facts about a group at a moment.
 
     `group_type` is None if the group does not exist (any more). `is_simple` is true for a group
-    known only from its offsets. `deleted` is its last tombstone since `since`, also if it exists
-    again. `events` are rows of `group_events` since `since`, and `members` are rows of
-    `group_members`.
+    known only from its offsets. The tables have the commits up to `known_until`. `deleted` is its
+    last tombstone since `since`, also if it exists again. `events` are rows of `group_events` since
+    `since`, and `members` are rows of `group_members`.
     """
 
     group_id: str
     at: datetime
     since: datetime
+    known_until: datetime
     group_type: str | None
     is_simple: bool
     status: str

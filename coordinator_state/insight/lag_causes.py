@@ -25,15 +25,16 @@ from coordinator_state.insight.group_facts import (
     OpenTransaction,
     PartitionHistory,
 )
-from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.group_status import count_text, time_text
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.transaction_commands import transaction_commands
 
 _PENDING_FOR: Final = timedelta(seconds=10)
 """Transactions of a healthy application end sooner."""
 _SILENT_FOR: Final = timedelta(seconds=60)
+_OVERDUE_FOR: Final = timedelta(seconds=10)
 _INTERVALS: Final = 3
-"""A group is silent after this many usual intervals between commits."""
+"""A commit is overdue after this many usual intervals between commits, and `_OVERDUE_FOR`."""
 _SAME_COMMITS: Final = 3
 _ABORTED: Final = 2
 _CHANGED: Final = 2.0
@@ -201,21 +202,44 @@ def _one_partition(behind: Sequence[PartitionHistory], facts: GroupFacts) -> Ite
     )
 
 
+def overdue(facts: GroupFacts) -> Sequence[PartitionHistory]:
+    """Partitions with a lag and no commit for clearly longer than usual."""
+    return [one for one in facts.partitions if one.lag and _is_overdue(one, facts)]
+
+
+def _is_overdue(one: PartitionHistory, facts: GroupFacts) -> bool:
+    # A group that reads nothing between two bursts has nothing to commit.
+    silent = facts.known_until - one.last.at
+    if one.waiting_ms is not None:
+        silent = min(silent, timedelta(milliseconds=one.waiting_ms))
+    if one.aborted or one.interval_ms is None:
+        return False
+    return silent > max(_OVERDUE_FOR, _INTERVALS * timedelta(milliseconds=one.interval_ms))
+
+
 def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
     newest = max(facts.partitions, key=lambda one: one.last.at, default=None)
     if newest is None or any(one.aborted for one in facts.partitions):
         return
-    usual = [one.interval_ms for one in facts.partitions if one.interval_ms]
-    pace = timedelta(milliseconds=_INTERVALS * median(usual)) if usual else timedelta()
-    if facts.at - newest.last.at > max(_SILENT_FOR, pace):
-        members = f"{count_text(len(facts.members), 'member')}, " if facts.members else ""
-        yield Evidence(
-            cause=Cause.NO_COMMITS,
-            text=f"{members}no commit since {when(newest.last.at, facts)}",
-            at=newest.last.at,
-            record_ids=[newest.last.record_id],
-            sql=commits_sql(facts),
-        )
+    stopped = overdue(facts)
+    last = max(stopped, key=lambda one: one.last.at, default=newest)
+    if not stopped and (newest.interval_ms or facts.known_until - last.last.at <= _SILENT_FOR):
+        return
+    usual = [one.interval_ms for one in stopped if one.interval_ms is not None]
+    pace = f", usually every {time_text(median(usual))}" if usual else ""
+    of, others = "", ""
+    moving = [one for one in facts.partitions if one not in stopped and one.last.at > last.last.at]
+    if stopped and moving and not _is_overdue(newest, facts):
+        of = f" of {places_text(stopped)}"
+        others = f"; {count_text(len(moving), 'other partition')} committed after that"
+    members = f"{count_text(len(facts.members), 'member')}, " if facts.members else ""
+    yield Evidence(
+        cause=Cause.NO_COMMITS,
+        text=f"{members}no commit{of} since {when(last.last.at, facts)}{pace}{others}",
+        at=last.last.at,
+        record_ids=[last.last.record_id],
+        sql=commits_sql(facts),
+    )
 
 
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:

@@ -43,7 +43,7 @@ from streaming.tables.schemas import (
 
 WINDOW: Final = timedelta(hours=1)
 """The time before the moment in which causes are looked for."""
-POINTS: Final = 121
+EVERY: Final = timedelta(seconds=30)
 HEALTHY: Final = frozenset({Status.OK, Status.IDLE})
 
 Row = dict[str, Any]
@@ -79,11 +79,14 @@ def group_facts(
     statuses = group_statuses(reader, at=now, group_ids=[group_id], lags=lags).to_pylist()
     status = statuses[0] if statuses else _deleted()
     offsets = reader.read(GROUP_OFFSETS.name, filters=own).to_pylist()
-    series = lag_history(reader, group_id, since=since, until=now, points=POINTS)
+    series = lag_history(reader, group_id, since=since, until=now, every=EVERY)
     return GroupFacts(
         group_id=group_id,
         at=now,
         since=since,
+        known_until=min(
+            (at for at in lags["known_until"].to_pylist() if at is not None), default=now
+        ),
         group_type=None if group is None else group["group_type"],
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
         status=status["status"],
@@ -185,6 +188,7 @@ def _history(
         topic=offset["topic"],
         partition=offset["partition"],
         **{name: lag[name] for name in ("lag", "log_end_offset", "topic_state", "data_lost")},
+        waiting_ms=lag["time_lag_at_least_ms"],
         owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
         last=last,
         same=same,

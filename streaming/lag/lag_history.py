@@ -40,14 +40,26 @@ class LagHistory:
 
 
 def lag_history(
-    reader: TableReader, group_id: str, *, since: datetime, until: datetime, points: int = 120
+    reader: TableReader,
+    group_id: str,
+    *,
+    since: datetime,
+    until: datetime,
+    points: int = 120,
+    every: timedelta | None = None,
 ) -> LagHistory:
     """The lag of a group at `points` evenly spaced points from `since` to `until`.
+
+    With `every`, the points are at whole multiples of it since the epoch, and at `until`, so
+    that they are the same for another `until`.
 
     A committed offset holds until the next commit (`--history sampled` keeps the last commit of
     each micro-batch). The log end is interpolated between two samples.
     """
     grid = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
+    if every is not None:
+        step_ms = every / timedelta(milliseconds=1)
+        grid = np.append(np.arange(grid[0] // step_ms * step_ms, grid[-1], step_ms), grid[-1])
     committed = _committed(reader, group_id, since, until, grid)
     ends = _ends(reader, set(committed), since, until, grid)
     lags = [_lag(committed[place], *ends[place]) for place in committed if place in ends]
@@ -131,7 +143,7 @@ def _ends(
 
 def _thinned(rows: pa.Table, grid: Floats) -> pa.Table:
     """The last sample of each partition between two points of a grid."""
-    step_ms = max((grid[-1] - grid[0]) / (grid.size - 1), 1)
+    step_ms = max(grid[1] - grid[0], 1)
     bucket = pa.array((epoch_ms(rows["sampled_at"]) // step_ms).astype(np.int64))
     values = ("sampled_at", "log_end_offset", "end_markers")
     found = (

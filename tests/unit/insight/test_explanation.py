@@ -7,8 +7,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from coordinator_state.insight.evidence import Cause
-from coordinator_state.insight.explanation import Onset, explain, lag_onset
+from coordinator_state.insight.explanation import explain
 from coordinator_state.insight.group_facts import Commit, GroupFacts, LagSeries, PartitionHistory
+from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.transaction_commands import transaction_commands
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -45,7 +46,7 @@ def facts(**changed: Any) -> GroupFacts:
         same_since=last,
     )
     well: dict[str, Any] = {
-        **{"group_id": "g", "at": NOW, "since": START, "group_type": "classic"},
+        **{"group_id": "g", "at": NOW, "since": START, "known_until": NOW, "group_type": "classic"},
         **{"is_simple": False, "status": "OK", "reason": "caught up"},
         **{"is_healthy": True, "lag": 0, "partitions": [partition], "transactions": []},
         **{"deleted": None, "members": [{"member_id": "m"}], "events": []},
@@ -75,6 +76,30 @@ def test_the_lag_may_have_begun_before_the_facts() -> None:
     assert lag_onset(series([None, 900, 1_000, 1_000])) == Onset(first, is_earlier=True)
 
 
+def test_the_onset_of_a_growing_lag_does_not_move() -> None:
+    lags = [20.0, 5.0] * 15 + [100.0 * n for n in range(1, 30)]
+    found = [lag_onset(series(lags[:length])) for length in (40, 50, 59)]
+    ago = [NOW - timedelta(minutes=length - 30) for length in (40, 50, 59)]
+    assert found == [Onset(at, is_earlier=False) for at in ago]
+
+
+def test_a_group_that_never_kept_up_has_an_onset_only_after_a_level_lag() -> None:
+    level, grown = [900.0, 910.0] * 10, [1_000.0 + 200 * n for n in range(10)]
+    assert lag_onset(series(level + grown)) == Onset(NOW - timedelta(minutes=10), is_earlier=False)
+    rising = [900.0 + 20 * n for n in range(60)]
+    assert lag_onset(series(rising)) == Onset(minute(1), is_earlier=True)
+    found = explain(facts(lag=2_080, is_healthy=False, status="WARN", series=series(rising)))
+    assert found.headline == "WARN: 2,080 records behind, since before 11:01:00 UTC"
+
+
+def test_a_lag_that_grows_is_not_said_to_keep_up() -> None:
+    lags = [100.0] * 52 + [100.0 + 20 * n for n in range(8)]
+    found = explain(facts(lag=240, series=series(lags)))
+    assert [(one.cause, one.text) for one in found.evidence] == [
+        (Cause.STATUS, "240 records behind, 140 more than 10 min ago")
+    ]
+
+
 def test_without_a_lag_there_is_no_onset() -> None:
     assert lag_onset(series([500, 0])) is None
     assert lag_onset(series([None, None])) is None
@@ -99,7 +124,7 @@ def test_a_group_without_events_is_said_to_be_fine() -> None:
     found = explain(facts())
     assert found.headline == "OK: caught up"
     (only,) = found.evidence
-    assert only.text == ("caught up, at least since 11:01:00 UTC; nothing unusual in the last hour")
+    assert only.text == ("caught up since before 11:01:00 UTC; nothing unusual in the last hour")
 
 
 def test_a_lag_that_is_as_usual_needs_no_cause() -> None:
