@@ -390,9 +390,7 @@ class TableReader(TableProperties):
 
 
 def _shown(as_of: AsOf) -> str:
-    return (
-        f"{as_of.astimezone(timezone.utc):{_TIME}}" if isinstance(as_of, datetime) else f"{as_of}"
-    )
+    return f"{as_of.astimezone(timezone.utc):{TIME}}" if isinstance(as_of, datetime) else f"{as_of}"
 
 
 def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
