@@ -304,7 +304,15 @@ def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
 def _same_offset(facts: PartitionFacts, rules: StatusRules) -> _Found:
     """The group commits the same offset again and again."""
     oldest_ms = facts.time_lag_at_least_ms or 0
-    if facts.same_commits < 2 or facts.commit_age_ms >= oldest_ms or not _is_slow(facts, rules):
+    # The commits before a stop may be forgotten, and a stop is no usual time between commits.
+    has_waited = oldest_ms - facts.commit_age_ms > rules.slow_after_ms
+    if facts.same_commits < 2:
+        is_unmoved = facts.commit_rate_per_s == 0 and oldest_ms > rules.stop_unknown_after_ms
+        if not has_waited or not is_unmoved:
+            return None
+        ago = time_text(facts.commit_age_ms)
+        return Status.STALL, f"committed {ago} ago, still at offset {facts.committed_offset:,}"
+    if facts.commit_age_ms >= oldest_ms or not (has_waited or _is_slow(facts, rules)):
         return None
     times = count_text(facts.same_commits, "commit")
     if facts.moved_at_ms is None:
