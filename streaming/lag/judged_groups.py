@@ -174,24 +174,32 @@ def _of_group(group: Row, partitions: list[Row], verdicts: Sequence[Verdict]) ->
     if worst is None or own.status.rank > Status(worst["status"]).rank:
         return found | {"status": own.status.value, "reason": own.reason}
     reason = worst["reason"]
-    if worst["lag_text"] and len(partitions) > 1:
-        reason = reason_of(worst["cause"], _whole_lag_text(worst, partitions, found))
+    if len(partitions) > 1:
+        reason = _reason_of_several(worst, partitions, found)
     return found | {
         **{name: worst[name] for name in ("topic", "partition", "status")},
         "reason": reason,
     }
 
 
-def _whole_lag_text(worst: Row, partitions: list[Row], of_group: Row) -> str:
-    """The lag of a group, and the part of its worst partition."""
-    place = f"{worst['topic']}:{worst['partition']}"
-    part = f"{worst['lag']:,} of them" if worst["lag"] != of_group["lag"] else "all"
-    is_ok = worst["status"] == Status.OK.value
+def _reason_of_several(worst: Row, partitions: list[Row], of_group: Row) -> str:
+    """The reason of the worst partition under its name, then the lag of the whole group."""
+    reason: str = worst["reason"]
+    status = Status(worst["status"])
+    if status is Status.UNKNOWN or (status in _OK_STATUSES and not worst["lag_text"]):
+        return reason
+    is_ok = status in _OK_STATUSES
     growth = None if is_ok else _total(sum, "growth_per_s", partitions)
     at_least_ms = of_group["max_time_lag_at_least_ms"]
     is_known = at_least_ms == of_group["max_time_lag_ms"]
     details = details_text(at_least_ms if is_known else None, at_least_ms, growth)
-    return f"{of_group['lag']:,} behind, {part} in {place}{details}"
+    whole = f"{of_group['lag'] or 0:,} behind{details}"
+    if is_ok:
+        return whole
+    reason = f"{worst['topic']}:{worst['partition']}: {reason}"
+    if not worst["lag_text"] or worst["lag"] == of_group["lag"]:
+        return reason
+    return reason_of(reason, f"the group: {whole}")
 
 
 def _total(function: Any, name: str, rows: Iterable[Row]) -> Any:

@@ -78,8 +78,9 @@ class JudgedPartitions(Sequence[Row]):
             for name in ("time_lag_ms", "has_members")
         )
         for row, well, oldest_ms, has_members in zip(found, is_well, *known_of, strict=True):
-            growth_per_s = None
             if well:
+                rates = row["produce_rate_per_s"], row["commit_rate_per_s"]
+                growth_per_s = None if None in rates else rates[0] - rates[1]
                 verdict = well_status(row["lag"], oldest_ms, has_members=has_members)
             else:
                 known = PartitionFacts(**next(facts))

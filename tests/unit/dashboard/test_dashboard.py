@@ -344,7 +344,7 @@ def test_what_there_is_not_is_said(
 def test_several_clusters(tables: DashboardTables, tmp_path: Path) -> None:
     several = create_app({"prod": tables.folder, "stage": str(tmp_path / "gone")}).test_client()
     page = unescape(text_of(several, "/"))
-    assert f"{REWOUND}</a>: went back" in page
+    assert f"{REWOUND}</a>: {printable(HOSTILE)}:0: went back" in page
     assert "there is no folder" in page
     assert '<a href="/c/prod/" aria-current="true">prod</a>' in text_of(several, "/c/prod/")
     text_of(several, "/c/stage/", 400)

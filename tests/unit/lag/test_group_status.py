@@ -14,8 +14,9 @@ from coordinator_state.insight.group_status import (
 from streaming.lag.group_status import group_statuses, partition_statuses
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
+from tests.support.tables.incident_tables import STEP_S, Cluster, moment
 from tests.support.tables.status_tables import NOW, at, create_status_tables, offset
-from tests.support.tables.tables_folder import apply_micro_batch, write_rows
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
 
 def test_rebalances_in_a_row_are_a_loop() -> None:
@@ -87,8 +88,35 @@ def test_the_reason_of_a_group_has_the_lag_of_all_its_partitions(tables: str) ->
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert (row["status"], row["topic"], row["partition"]) == ("STOP", "t", 0)
     assert row["reason"] == (
-        "no commit for 6.7 min; 13,880 behind, 8,675 of them in t:0, oldest 6.8 min"
+        "t:0: no commit for 6.7 min; 8,675 behind, oldest 6.8 min; the group: 13,880 behind, "
+        "oldest 6.8 min"
     )
+
+
+def test_the_rates_and_the_lag_of_a_reason_are_of_the_same_partition(tmp_path: Path) -> None:
+    cluster = Cluster(seconds=-600)
+    cluster.members("slow", ("slow", 2))
+    for t in range(-600, 301, STEP_S):
+        end = cluster.produce("slow", 500)
+        cluster.commit("slow", end - max(t, 0) * 50)
+        end = cluster.produce("slow", 500, 1)
+        cluster.commit("slow", end - 400 - max(t, 0), 1)
+        cluster.step()
+    snapshots = cluster.snapshots(create_tables(tmp_path / "slow"))
+    reasons = []
+    for seconds in (0, 300):
+        reader = snapshots.reader(moment(seconds))
+        assert reader is not None
+        (row,) = group_statuses(reader, at=moment(seconds)).to_pylist()
+        reasons.append((row["status"], row["reason"]))
+    assert reasons == [
+        ("OK", "400 behind, oldest 4 s"),
+        (
+            "WARN",
+            "slow:0: reads 50 records/s, producers write 100 records/s; 15,000 behind, oldest "
+            "2.5 min, +50/s; the group: 15,700 behind, oldest 2.5 min, +51/s",
+        ),
+    ]
 
 
 @pytest.mark.parametrize(
