@@ -27,7 +27,7 @@ def open_transactions(
     by_group: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_group[row["log_partition"], row["producer_id"], row["group_id"]].append(row)
-    firsts = _first_record_offsets(reader, rows)
+    firsts = _first_commits(reader, rows)
     found = [
         (_transaction(of_group, firsts[log_partition, producer_id]), of_group)
         for (log_partition, producer_id, _), of_group in by_group.items()
@@ -35,14 +35,14 @@ def open_transactions(
     return sorted(found, key=lambda pair: pair[0].since)
 
 
-def _transaction(rows: Sequence[Row], first_record_offset: int) -> OpenTransaction:
+def _transaction(rows: Sequence[Row], first: Row) -> OpenTransaction:
     newest = max(rows, key=lambda row: row["record_offset"])
     return OpenTransaction(
         log_partition=newest["log_partition"],
         producer_id=newest["producer_id"],
         producer_epoch=max(row["producer_epoch"] for row in rows),
-        first_record_offset=first_record_offset,
-        since=min(map(_written_at, rows)),
+        first_record_offset=first["record_offset"],
+        since=_written_at(first),
         offsets=len(rows),
         client_id=newest["client_id"],
         client_host=newest["client_host"],
@@ -54,18 +54,19 @@ def _written_at(row: Row) -> datetime:
     return at
 
 
-def _first_record_offsets(reader: TableReader, rows: Sequence[Row]) -> Mapping[ProducerKey, int]:
-    """The record offset of each transaction's first commit in its log partition.
+def _first_commits(reader: TableReader, rows: Sequence[Row]) -> Mapping[ProducerKey, Row]:
+    """Each transaction's first commit in its log partition.
 
     A commit that a later one of the transaction superseded is in the history only.
     """
-    own: dict[ProducerKey, set[int]] = defaultdict(set)
+    own: dict[ProducerKey, dict[int, Row]] = defaultdict(dict)
     for row in rows:
-        own[row["log_partition"], row["producer_id"]].add(row["record_offset"])
+        own[row["log_partition"], row["producer_id"]][row["record_offset"]] = row
     if rows:
+        times = ["record_timestamp", "commit_timestamp"]
         history = reader.read(
             OFFSET_COMMITS.name,
-            ["log_partition", "producer_id", "record_offset", "outcome_record_offset"],
+            ["log_partition", "producer_id", "record_offset", "outcome_record_offset", *times],
             [
                 ("day", ">=", (min(map(_written_at, rows)) - _BEFORE).date()),
                 ("outcome", "=", Outcome.SUPERSEDED.value),
@@ -75,5 +76,5 @@ def _first_record_offsets(reader: TableReader, rows: Sequence[Row]) -> Mapping[P
         for row in history.sort_by([("record_offset", "descending")]).to_pylist():
             found = own[row["log_partition"], row["producer_id"]]
             if row["outcome_record_offset"] in found:
-                found.add(row["record_offset"])
-    return {key: min(record_offsets) for key, record_offsets in own.items() if record_offsets}
+                found[row["record_offset"]] = row
+    return {key: found[min(found)] for key, found in own.items() if found}

@@ -18,6 +18,7 @@ from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionFacts
 from coordinator_state.replay.groups import EMPTY
 from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import GROUP_EVENTS
@@ -65,6 +66,7 @@ def partition_facts(
     has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
     held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
     is_held = pc.is_valid(found["pending_since"])
+    held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
     columns = {
         **{name: found[name] for name in found.column_names if name in FACTS},
         "at_ms": at_ms,
@@ -93,6 +95,26 @@ def partition_facts(
     }
     facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))
     return facts.append_column("is_well", _is_well(facts, rules))
+
+
+def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) -> Any:
+    """Times in ms, with the begin of the transaction for keys without a recent applied commit.
+
+    A transaction that supersedes its commits again and again has only recent ones in the evidence.
+    """
+    numbers = np.flatnonzero(is_long.to_numpy())
+    if not numbers.size:
+        return since
+    places = found.select(["group_id", "pending_producer_id"]).take(pa.array(numbers)).to_pylist()
+    group_ids = sorted({row["group_id"] for row in places})
+    begun = {
+        (rows[0]["group_id"], transaction.producer_id): transaction.since
+        for transaction, rows in open_transactions(reader, [("group_id", "in", group_ids)])
+    }
+    began: list[datetime | None] = [None] * found.num_rows
+    for number, row in zip(numbers, places, strict=True):
+        began[number] = begun.get((row["group_id"], row["pending_producer_id"]))
+    return pc.min_element_wise(since, _ms(pa.array(began, TIMESTAMP)))
 
 
 def _is_well(facts: pa.Table, rules: StatusRules) -> Any:

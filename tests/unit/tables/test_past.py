@@ -355,3 +355,5 @@ def test_the_command_line_shows_a_rebuilt_moment(live: Live) -> None:
         call("sql", "SELECT count(*) AS n FROM group_offsets", *as_of, "--output", "json")
     )
     assert row["n"] == len(moment.rows["group_offsets"])
+    unknown = call("explain", "none", *as_of, exit_code=1)
+    assert "rebuilt from the base of" in unknown.stderr
