@@ -71,6 +71,6 @@ def test_the_command_line_reads_a_relative_time(tmp_path: Path) -> None:
     assert "g" in call("show", "groups", "--tables", tables, "--as-of", "0s").stdout
     refused = call("show", "groups", "--tables", tables, "--as-of", "1 hour ago", exit_code=2)
     then = now - timedelta(hours=1)
-    assert f"no snapshot as of {then:%Y-%m-%d %H:}" in refused.stderr
+    assert f"no snapshot as of {then:%Y-%m-%dT%H:}" in refused.stderr
     refused = call("show", "groups", "--tables", tables, "--as-of", "soon", exit_code=2)
     assert "'soon' is neither a version nor a time such as 5m" in refused.stderr
