@@ -68,12 +68,13 @@ class KeptHistory:
         until = min((v for n, op, v in conditions if n == time and op == "<="), default=self.until)
         topics = next((v for n, op, v in conditions if (n, op) == ("topic", "in")), None)
         is_early = since < self.first
-        if is_early and topics is None and self.topics is None:
+        early_topics = (self.topics if topics is None else topics) if is_early else None
+        if is_early and (table is not LOG_OFFSETS or early_topics is None):
             return None
         needed = {*columns, *(name for name, _, _ in conditions)}
         kept = self._kept.get((table.name, is_early))
-        if kept is None or not kept.has(since, needed, topics if is_early else None):
-            kept = self._load(table, time, since, needed, topics if is_early else None, kept)
+        if kept is None or not kept.has(since, needed, early_topics):
+            kept = self._load(table, time, since, needed, early_topics, kept)
             self._kept[table.name, is_early] = kept
         found = kept.between(since, until)
         masks = [

@@ -24,6 +24,8 @@ from streaming.tables.file_systems import file_system
 
 MOMENT: Final = "coordinator_state.updated_at"
 """The field in the commit info of `load_progress` that has the moment, in ISO 8601."""
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+"""The form of a time in UTC in errors and notes."""
 
 _NEVER: Final = datetime.min.replace(tzinfo=timezone.utc)
 _RESOLUTION: Final = timedelta(microseconds=1)

@@ -32,9 +32,9 @@ from streaming.tables.bases import bases_of
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
-from streaming.tables.moments import CommitMoments
+from streaming.tables.moments import TIME, CommitMoments
 from streaming.tables.properties import TableProperties
-from streaming.tables.rebuilding import HISTORY_TIMES, TIME, Rebuilding, RebuiltTables
+from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,

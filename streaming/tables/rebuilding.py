@@ -32,6 +32,7 @@ from streaming.tables.load_state import (
     reloaded_after,
     reloaded_at,
 )
+from streaming.tables.moments import TIME
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_EVENTS,
@@ -63,7 +64,6 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=10)
 _CUT_WITHIN: Final = timedelta(seconds=10)
 """A later record this soon after a moment cuts off records after it with an earlier timestamp."""
 _SEGMENTS_KEPT: Final = 2
-TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _PARTITION_LISTS: Final = ("assignment", "target_assignment", "pending_revocation")
 
 
@@ -140,7 +140,7 @@ class Rebuilding:
     prefers_snapshots: bool = False
     _bases: list[BasePlace] | None = None
     _newest: _Newest | None = None
-    _commits: pa.Table | None = None
+    _commits: tuple[datetime, pa.Table] | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
 
     def at(self, moment: datetime) -> RebuiltTables | None:
@@ -188,10 +188,10 @@ class Rebuilding:
 
     def commits(self, since: datetime) -> pa.Table:
         """The commits of the span, and those whose outcome is since a time; they are kept."""
-        if self._places:
-            since = min(since, self._places[0].moment - _CLOCKS_DIFFER)
-        self._commits = self._history(OFFSET_COMMITS, since, self.until + _CUT_WITHIN)
-        return self._commits
+        first = min([since, *(base.moment for base in self._places)]) - _CLOCKS_DIFFER
+        found = self._history(OFFSET_COMMITS, first, self.until + _CUT_WITHIN)
+        self._commits = first, found
+        return found
 
     def kept_rows(
         self, table: Table, columns: Sequence[str], conditions: Conditions, moment: datetime
@@ -302,7 +302,10 @@ class Rebuilding:
         outcome = HISTORY_TIMES[table]
         where = (pc.field(outcome) >= since) & (pc.field("record_timestamp") <= until)
         if table is OFFSET_COMMITS and self._commits is not None:
-            return self._commits.filter(where)
+            first, commits = self._commits
+            # A log partition that was far behind at the base needs earlier ones.
+            if since >= first:
+                return commits.filter(where)
         conditions: list[tuple[str, str, Any]] = [
             ("day", "<=", until.date()),
             (outcome, ">=", since),

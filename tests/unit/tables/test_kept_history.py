@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from streaming.tables.kept_history import KeptHistory
@@ -122,3 +123,15 @@ def test_other_tables_and_reads_without_a_time_are_not_kept(reader: TableReader)
     kept, _ = kept_of(reader)
     assert kept.rows(GROUPS, ["group_id"], [("record_timestamp", ">=", NOW)]) is None
     assert kept.rows(LOG_OFFSETS, ["topic"], [("topic", "=", "t")]) is None
+
+
+def test_rows_from_before_the_span_are_all_there_or_are_not_kept(reader: TableReader) -> None:
+    kept, _ = kept_of(reader, group_ids=["g"], topics={"t"})
+    early = NOW - 100 * MINUTE
+    samples = kept.rows(LOG_OFFSETS, COLUMNS, during(early, NOW))
+    assert samples is not None
+    of_topic = during(early, NOW, ("topic", "=", "t"))
+    mine = samples.filter(pc.equal(samples["topic"], "t"))
+    assert rows(mine, COLUMNS) == rows(reader.read("log_offsets", COLUMNS, of_topic), COLUMNS)
+    commits: list[tuple[str, str, Any]] = [("record_timestamp", ">=", early)]
+    assert kept.rows(OFFSET_COMMITS, ["topic"], commits) is None

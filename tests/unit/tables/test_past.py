@@ -292,6 +292,25 @@ def test_two_jobs_at_once_make_one_base(live: Live, monkeypatch: pytest.MonkeyPa
     assert rows_of(TableReader(newest.path)) == live.moments[-1].rows
 
 
+def test_commits_that_a_base_was_behind_are_in_the_past_of_a_group(tmp_path: Path) -> None:
+    live = Live(str(tmp_path / "tables"))
+    live.micro_batches(1)
+    progress = live.apply.progress
+    row = progress.rows[LOG_PARTITION]
+    assert row.current_at is not None
+    row.current_at -= timedelta(hours=1)
+    row.high_watermark += 1
+    progress.write(live.apply.writer, now=datetime.now(timezone.utc))
+    live.make_base()
+    half_an_hour_ago = time.time_ns() // 1_000_000 - 1_800_000
+    apply_next(live.apply, half_an_hour_ago)
+    live.micro_batches(1)
+    last = live.moments[-1]
+    found = Past(TableReader(live.tables), since=last.at, group_ids=["g"]).at(last.at)
+    assert found.rebuilt_from is not None
+    assert rows_of(found, ["g"]) == rows_of(TableReader(live.tables), ["g"])
+
+
 def test_a_run_without_history_deletes_the_bases(live: Live) -> None:
     assert bases_of(live.tables)
     keep_up_to_date(
