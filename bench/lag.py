@@ -62,7 +62,7 @@ def _collection(tables: str) -> int:
 
 
 def _scrapes(tables: str, runs: int) -> Iterator[dict[str, object]]:
-    """Scrapes over HTTP, as far apart as those of Prometheus at its shortest usual interval."""
+    """The first scrape over HTTP, and the slowest of the further ones, 15 s apart."""
     scrapes = Scrapes(TablesCollector(tables).collect, _COLLECT_EVERY_S)
     with scrapes.ahead(), serving(create_app(scrapes)) as address:
 

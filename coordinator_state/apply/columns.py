@@ -7,7 +7,7 @@ have timestamps named `<name>_timestamp`, and tables of history also have the `d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -23,6 +23,8 @@ Int32 = Annotated[int, pa.int32()]
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MS: Final = pa.timestamp("ms", tz="UTC")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_US: Final = timedelta(microseconds=1)
 _TIMESTAMP_MS: Final = "_timestamp_ms"
 _ARROW_TYPES: Final[dict[Any, pa.DataType]] = {
     bool: pa.bool_(),
@@ -145,6 +147,16 @@ def per_row(
         values[log_partition] = value
     found: npt.NDArray[np.int64] = values[log_partitions]
     return found
+
+
+def epoch_us(at: datetime) -> int:
+    """A time as microseconds since the epoch, as `TIMESTAMP` has it."""
+    return (at - _EPOCH) // _US
+
+
+def time_of(us: int) -> datetime:
+    """The time of microseconds since the epoch."""
+    return _EPOCH + us * _US
 
 
 def numbers(column: pa.ChunkedArray) -> Any:

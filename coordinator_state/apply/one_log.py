@@ -7,22 +7,20 @@ has their records. For readers of an earlier moment these rows are right, and la
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import numbers, per_row
+from coordinator_state.apply.columns import epoch_us, numbers, per_row, time_of
 from coordinator_state.apply.past import LOST, PLACE, HistoryAfter, Mask
 
 _LAST: int = np.iinfo(np.int64).max
 _FIRST: int = np.iinfo(np.int64).min
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_US = timedelta(microseconds=1)
 _RECORD = ("record_offset", "record_timestamp")
 _OUTCOME = ("outcome_record_offset", "outcome_timestamp")
 
@@ -55,7 +53,7 @@ def of_one_log(
         reloading: the log partitions that are being reloaded; their newest pending offsets are
             those before the reload.
     """
-    since = {p: _us(at) for p, at in reloaded_at.items()}
+    since = {p: epoch_us(at) for p, at in reloaded_at.items()}
     commits = _without_earlier_logs(history.commits, _OUTCOME, since)
     records = _without_earlier_logs(history.group_records, _RECORD, since)
     first, last = _ranges((commits, *_OUTCOME), (records, *_RECORD))
@@ -98,7 +96,7 @@ def of_one_log(
             .select(pending.column_names)
             .cast(pending.schema),
         ),
-        until=_EPOCH + int(times.min()) * _US if len(times) else None,
+        until=time_of(int(times.min())) if len(times) else None,
         lost=frozenset(first),
     )
 
@@ -115,19 +113,13 @@ def _ranges(*effects: tuple[pa.Table, str, str]) -> tuple[dict[int, int], dict[i
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for rows, offset, timestamp in effects:
-        is_lost = _is_lost(rows)
-        for p, at, time_us in zip(
-            *_columns(rows, is_lost, ["log_partition", offset]),
-            _times(rows[timestamp])[is_lost].tolist(),
-            strict=True,
-        ):
+        lost = rows.filter(pa.array(_is_lost(rows))).group_by("log_partition")
+        for row in lost.aggregate([(offset, "min"), (timestamp, "max")]).to_pylist():
+            p, at, time = row["log_partition"], row[f"{offset}_min"], row[f"{timestamp}_max"]
+            time_us = _FIRST if time is None else epoch_us(time)
             first[p] = min(at, first.get(p, at))
             last[p] = max(time_us, last.get(p, time_us))
     return first, last
-
-
-def _columns(rows: pa.Table, mask: Mask, names: Iterable[str]) -> list[list[int]]:
-    return [numbers(rows[name])[mask].tolist() for name in names]
 
 
 def _is_lost(rows: pa.Table) -> Mask:
@@ -151,7 +143,3 @@ def _times(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Times in microseconds; a row without a time is before all others."""
     found: npt.NDArray[np.int64] = pc.fill_null(pc.cast(column, pa.int64()), _FIRST).to_numpy()
     return found
-
-
-def _us(at: datetime) -> int:
-    return (at - _EPOCH) // _US

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import epoch_us
 from coordinator_state.apply.group_rows import RAW_RECORD_COLUMNS
 from coordinator_state.apply.merge import merged
 from coordinator_state.apply.past import Base, HistoryAfter, Int64s, Span, rebuilt
 from coordinator_state.replay.offsets import Semantics
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_US: Final = timedelta(microseconds=1)
 _MOST_ROWS: Final = 1_000_000
 """Rebuilt tables with at most this many rows are kept, the last used ones first."""
 _RAW_KEY: Final = ["log_partition", "raw_key"]
@@ -62,11 +61,8 @@ class Timeline:
         cut = self._cuts.at(moment)
         found = self._advanced(base, {**self._ends, **cut})
         self._kept[moment] = found
-        rows = 0
-        for one in reversed(tuple(self._kept)):
-            rows += self._kept[one].group_offsets.num_rows + self._kept[one].groups.num_rows
-            if rows > _MOST_ROWS and one != moment:
-                del self._kept[one]
+        while len(self._kept) > 1 and sum(map(_rows, self._kept.values())) > _MOST_ROWS:
+            self._kept.popitem(last=False)
         return found
 
     def _advanced(self, base: Base, until: Mapping[int, int]) -> Base:
@@ -74,21 +70,24 @@ class Timeline:
         span = Span(base.next_offsets, until)
         history = self._history.of(span)
         tables = rebuilt(base, history, until, self._semantics, self._topic_names)
-        records = history.group_records
-        if records.num_rows:
-            newest = _newest_of_each_key(records.select(RAW_RECORD_COLUMNS))
-            known = base.coordinator_records.select(RAW_RECORD_COLUMNS)
-            records = merged(known, newest, key=_RAW_KEY, guard="record_offset", deletes=None)
-        else:
-            records = base.coordinator_records
         return Base(
             group_offsets=tables.group_offsets,
             pending_offsets=tables.pending_offsets,
             groups=tables.groups,
             group_members=tables.group_members,
-            coordinator_records=records,
+            coordinator_records=merged(
+                base.coordinator_records.select(RAW_RECORD_COLUMNS),
+                _newest_of_each_key(history.group_records.select(RAW_RECORD_COLUMNS)),
+                key=_RAW_KEY,
+                guard="record_offset",
+                deletes=None,
+            ),
             next_offsets=until,
         )
+
+
+def _rows(base: Base) -> int:
+    return int(base.group_offsets.num_rows + base.groups.num_rows)
 
 
 def _newest_of_each_key(records: pa.Table) -> pa.Table:
@@ -135,7 +134,7 @@ class _Cuts:
 
     def at(self, moment: datetime) -> dict[int, int]:
         """For each log partition, the record offset of its first record after a moment."""
-        moment_us = (moment - _EPOCH) // _US
+        moment_us = epoch_us(moment)
         found = {}
         for log_partition, (times_us, least) in self.of_log_partitions.items():
             first = int(np.searchsorted(times_us, moment_us, side="right"))

@@ -92,7 +92,7 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
 
 
 def _tables_behind(snapshot: PageSnapshot, rules: StatusRules) -> _Tile:
-    """The time by which the tables are behind; of stale tables, their age."""
+    """The tile "tables behind". For stale tables it has the time since the last write."""
     fresh = Freshness.of(snapshot.reader, snapshot.at)
     if fresh.verdict(rules) is not None:
         return _Tile(fresh.age_ms, "bad")

@@ -21,9 +21,8 @@ from coordinator_state.insight.group_status import (
     time_text,
 )
 from streaming.lag.group_lag import tables_known_until
-from streaming.lag.newest_sample import SAMPLED_WITHIN, newest_sample
+from streaming.lag.last_writes import SAMPLED_WITHIN, last_micro_batch, newest_sample
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +37,8 @@ class Freshness:
     def of(cls, reader: TableReader, at: datetime | None = None) -> Freshness:
         """The freshness at a time, by default the moment of the snapshot."""
         now = at or reader.moment
-        loaded_at = pc.max(reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]).as_py()
-        if loaded_at is not None and loaded_at > now:
-            # The clock was set back since: moments always grow.
-            loaded_at = min(loaded_at, reader.committed_at)
-        return cls(at=now, loaded_at=loaded_at, sampled_at=newest_sample(reader, now))
+        loaded_at, sampled_at = last_micro_batch(reader, now), newest_sample(reader, now)
+        return cls(at=now, loaded_at=loaded_at, sampled_at=sampled_at)
 
     @property
     def written_at(self) -> datetime | None:

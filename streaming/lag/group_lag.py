@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.columns import nullable, schema_of
 from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.lag.newest_sample import newest_sample
+from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.rows import GroupLagRow
@@ -79,7 +79,7 @@ def group_lag(
     logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     found = logs.histories(reader, since=now - first, until=now)
-    found_at = found.sampled_at_ms
+    is_sampled = found.sampled_at_ms is not None
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, found, of_own, progress, _ms(now))
     measures = _Measures.unknown(committed.num_rows)
@@ -93,7 +93,7 @@ def group_lag(
         remaining = Logs.of(committed.take(rows))
         found = remaining.histories(reader, since=now - window, until=now, of_all=False)
         measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
-    if found_at is None:
+    if not is_sampled:
         measures.end_time_lags(_unwritten_ms(reader, now))
     measures.raise_log_ends(offsets, epoch_ms(committed["commit_timestamp"]))
     places = pc.index_in(committed["log_partition"], progress["log_partition"])
@@ -193,8 +193,8 @@ class _Measures:
 
 def _unwritten_ms(reader: TableReader, now: datetime) -> int:
     """The time since the last micro-batch or sample."""
-    loaded_at = pc.max(reader.read("load_progress", ["updated_at"])["updated_at"]).as_py()
-    written_at = max(filter(None, (loaded_at, newest_sample(reader, now))), default=now)
+    writes = last_micro_batch(reader, now), newest_sample(reader, now)
+    written_at = max(filter(None, writes), default=now)
     return max(_ms(now) - _ms(written_at), 0)
 
 

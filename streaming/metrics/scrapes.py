@@ -54,8 +54,11 @@ class Collection:
 
     def prepare(self, before: Collection | None) -> None:
         """Create the formats that were requested of the collection before."""
-        for is_openmetrics, is_gzip in () if before is None else tuple(before._texts):
-            self.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
+        if before is not None:
+            with before._lock:
+                forms = tuple(before._texts)
+            for is_openmetrics, is_gzip in forms:
+                self.text(is_openmetrics=is_openmetrics, is_gzip=is_gzip)
 
     def _formatted(self, is_openmetrics: bool, is_gzip: bool) -> bytes:
         if not is_gzip:

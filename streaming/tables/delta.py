@@ -89,8 +89,8 @@ def rows_of(
         try:
             found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
-            # In files that delta-rs merged, compacted or rewrote, strings are views. pyarrow cannot
-            # push a filter by text down to views and fails, so it filters the rows that it read.
+            # In files that MERGE or DELETE of delta-rs wrote, strings are views. pyarrow (up to 26)
+            # cannot push a filter by text down to views and fails, so it filters the rows it read.
             pushed = [one for one in pruned or () if not _is_text(table, one[0])]
             needed = None if pruned is None else {*columns, *(name for name, _, _ in pruned)}
             rows = files.scanner(

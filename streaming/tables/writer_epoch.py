@@ -32,6 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.errors import WriterFenced
 from streaming.tables import delta
+from streaming.tables.moments import TIME
 from streaming.tables.schemas import LOAD_PROGRESS, Table
 
 WRITER: Final = "coordinator-state/writer"
@@ -217,7 +218,7 @@ def _holder_of(opened: DeltaTable) -> str:
         for commit in opened.history(_COMMITS_SEARCHED):
             if _HOLDER in commit:
                 at = datetime.fromtimestamp(commit["timestamp"] / 1000, timezone.utc)
-                return f"{commit[_HOLDER]}, at {at:%Y-%m-%dT%H:%M:%SZ}"
+                return f"{commit[_HOLDER]}, at {at:{TIME}}"
     except (DeltaError, OSError):
         # The store failed after the epoch was read; only the name of the writer is missing.
         pass

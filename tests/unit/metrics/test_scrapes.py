@@ -6,7 +6,6 @@ import gzip
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -57,8 +56,10 @@ class Gate:
 @dataclass
 class Clock:
     now: float = 1_000.0
+    asked: int = 0
 
     def __call__(self) -> float:
+        self.asked += 1
         return self.now
 
 
@@ -209,7 +210,8 @@ def test_without_scrapes_nothing_is_collected(eventually: Eventually) -> None:
         clock.now += 140
         eventually(lambda: gate.finished == 2)
         clock.now += 20
-        time.sleep(0.5)
+        asked = clock.asked
+        eventually(lambda: clock.asked > asked + 3)
         assert gate.begun == 2
         # The next scrape does not get the old one.
         latest = scrapes.latest(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""The time of the newest sample in `log_offsets`."""
+"""The times of the last writes of a tables folder: the last micro-batch and the newest sample."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ import pyarrow.compute as pc
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.tables.delta import open_table
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOG_OFFSETS
+from streaming.tables.schemas import LOAD_PROGRESS, LOG_OFFSETS
 
 SAMPLED_WITHIN: Final = 2 * CONFIRM_EVERY
 """With samples, the last micro-batch is at most this much newer than the last sample."""
+
+
+def last_micro_batch(reader: TableReader, at: datetime) -> datetime | None:
+    """The time of the last micro-batch; None without one."""
+    found: datetime | None = pc.max(
+        reader.read(LOAD_PROGRESS.name, ["updated_at"])["updated_at"]
+    ).as_py()
+    if found is not None and found > at:
+        # The clock was set back since: moments always grow.
+        return min(found, reader.committed_at)
+    return found
 
 
 def newest_sample(reader: TableReader, at: datetime) -> datetime | None:
