@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.log import kernel, log_decoder, record_set
-from coordinator_state.log.kernel import checksum, decoder
+from coordinator_state.log.kernel import checksum, windows
 from coordinator_state.log.kernel.numbers import Bytes, Integers, inlined, read_only
 from coordinator_state.log.kernel.utf8 import is_utf8
 from coordinator_state.log.log_decoder import DecodedRecordSet
@@ -99,7 +99,7 @@ def test_same_rows_for_windows_of_any_size(
 ) -> None:
     raw, next_offset = data.draw(damaged_logs())
     with mock.patch.multiple(
-        decoder,
+        windows,
         WINDOW_BYTES=window_bytes,
         COMPACTED_WINDOW_BYTES=window_bytes,
         WINDOW_BATCHES=window_batches,
@@ -270,7 +270,7 @@ def test_a_window_that_grows_by_decompression_is_decoded_in_turns(compact: bool)
         )
         for offset in range(20)
     )
-    with mock.patch.multiple(decoder, WINDOW_BYTES=3000, COMPACTED_WINDOW_BYTES=3000):
+    with mock.patch.multiple(windows, WINDOW_BYTES=3000, COMPACTED_WINDOW_BYTES=3000):
         _assert_same(raw, 0, 20, compact=compact)
 
 
@@ -331,5 +331,5 @@ def test_a_log_that_goes_back_and_forth_is_no_larger_for_it() -> None:
         raw, log_partition=0, from_offset=0, to_offset=next_offset, compact=True
     )
     assert MOST_STEPS_BACK < found.rows.num_rows <= 2 * MOST_STEPS_BACK + 2 * 7
-    with mock.patch.multiple(decoder, WINDOW_BATCHES=1_000):
+    with mock.patch.multiple(windows, WINDOW_BATCHES=1_000):
         _assert_same(raw, 0, next_offset, compact=True)

@@ -1,8 +1,8 @@
 """The compiled decoder of record sets; its rows equal those of `log_decoder.decode_record_set`.
 
-It decodes a record set in windows, from the last to the first. So it knows whether a commit is
-superseded before it copies strings and builds Arrow columns, and does this only for rows that are
-kept. Decompressed bodies are appended to the bytes of the batches.
+It decodes a record set in windows (`windows`), from the last to the first. So it knows whether a
+commit is superseded before it copies strings and builds Arrow columns, and does this only for rows
+that are kept.
 
 The loops decode only well-formed OffsetCommits and markers. `log_decoder` decodes everything else
 (other record types, doubtful or invalid bytes, message formats 0 and 1), and its rows are merged in
@@ -21,7 +21,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_state.errors import CorruptRecordBatch
 from coordinator_state.log.kernel import batches, records, rows
 from coordinator_state.log.kernel.checksum import crc32c_tables
 from coordinator_state.log.kernel.columns import arrow_rows
@@ -33,7 +32,8 @@ from coordinator_state.log.kernel.keys import (
     mark_superseded,
     no_keys,
 )
-from coordinator_state.log.kernel.numbers import Bytes, Integers, Mask, read_only
+from coordinator_state.log.kernel.numbers import Bytes, Integers, Mask
+from coordinator_state.log.kernel.windows import Damaged, Windows, require_sound
 from coordinator_state.log.log_decoder import (
     DecodedRecordSet,
     OffsetRange,
@@ -45,23 +45,12 @@ from coordinator_state.log.log_decoder import (
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import (
-    read_batch_body,
     read_batch_header,
     read_frame,
 )
-from coordinator_state.log.record_set import END_OF_LOG, Frame, Rest, frame_record_set, sound_frame
-
-WINDOW_BYTES: Final = 64 * 1024 * 1024
-"""The size of a window, before and after decompression; it limits the memory for integer rows."""
-COMPACTED_WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Smaller if compaction drops most rows: first access to fresh memory then dominates the cost."""
-WINDOW_BATCHES: Final = 1 << 18
+from coordinator_state.log.record_set import END_OF_LOG, Frame, Rest, frame_record_set
 
 _CRC_TABLES: Final = crc32c_tables()
-
-
-class _Damaged(Exception):
-    """The record set has bytes outside sound batches."""
 
 
 def decode_record_set(
@@ -84,7 +73,7 @@ def decode_record_set(
     try:
         decoder = _RecordSetDecoder(view, offsets, is_compacting=compact)
         return decoder.decode(before=before, log_end=log_end, is_cut=is_cut)
-    except _Damaged:
+    except Damaged:
         frames, rest = frame_record_set(
             view,
             from_offset=from_offset,
@@ -132,12 +121,10 @@ class _RecordSetDecoder:
     """One pass over a record set; it makes pieces of rows from the last to the first."""
 
     def __init__(self, view: memoryview, offsets: OffsetRange, *, is_compacting: bool) -> None:
-        self._view = view
-        self._data = read_only(np.frombuffer(view, dtype=np.uint8))
         self._offsets = offsets
         self._is_compacting = is_compacting
-        self._window_bytes = COMPACTED_WINDOW_BYTES if is_compacting else WINDOW_BYTES
-        self._table: Integers = np.empty((batches.BATCH_COLUMNS, WINDOW_BATCHES), dtype=np.int64)
+        self._windows = Windows(view, offsets, is_compacting=is_compacting)
+        self._table = self._windows.table
         self._records: Integers = np.empty((records.RECORD_COLUMNS, 0), dtype=np.int64)
         self._keys, self._groups = no_keys(), no_keys()
         self._barriers = 0
@@ -152,113 +139,27 @@ class _RecordSetDecoder:
         """Decode the record set.
 
         Raises:
-            _Damaged: a batch is not sound.
+            Damaged: a batch is not sound.
         """
         windows: list[batches.Place] = []
         count, place, has_more = 0, (0, -1, before, False), True
         while has_more:
             windows.append(place)
-            count, place, bytes_read, has_more = self._index(place)
+            count, place, bytes_read, has_more = self._windows.index(place)
             self._bytes_read += bytes_read
-        rest = self._rest(place, log_end=log_end, is_cut=is_cut)
+        rest = self._windows.rest(place, log_end=log_end, is_cut=is_cut)
         self._decode_window(count)
         for window in reversed(windows[:-1]):
-            count, *_ = self._index(window)
+            count, *_ = self._windows.index(window)
             self._decode_window(count)
         return self._result(place, rest)
-
-    def _index(self, place: batches.Place) -> tuple[int, batches.Place, int, bool]:
-        return batches.index_batches(
-            self._data,
-            place,
-            self._offsets.from_offset,
-            self._offsets.to_offset,
-            self._window_bytes,
-            self._table,
-        )
-
-    def _rest(self, place: batches.Place, *, log_end: int, is_cut: bool) -> Rest:
-        """Return the bytes after the last complete batch: none, or an incomplete batch.
-
-        Raises:
-            _Damaged: the bytes are something else, or a base offset may be damaged.
-        """
-        position, _, last_offset, has_gap = place
-        if place == batches.NO_PLACE or last_offset >= log_end:
-            raise _Damaged
-        following = self._view[position : position + 8]
-        is_followed = len(following) == 8 and int.from_bytes(following, "big") > last_offset
-        if has_gap and not is_followed and (following or is_cut):
-            raise _Damaged
-        next_offset = max(last_offset + 1, self._offsets.from_offset)
-        if not following or next_offset >= self._offsets.to_offset:
-            return Rest(position)
-        try:
-            frame = sound_frame(self._view, position)
-        except CorruptRecordBatch:
-            raise _Damaged from None
-        if frame is not None or not is_cut:
-            raise _Damaged
-        return Rest(position, is_cut=True)
 
     def _decode_window(self, count: int) -> None:
         last = count
         while last > 0:
-            arena, first = self._fill_arena(last)
+            arena, first = self._windows.fill_arena(last)
             self._decode_batches(arena, first, last)
             last = first
-
-    def _fill_arena(self, last: int) -> tuple[Bytes, int]:
-        """Return the bytes of the batches before `last`, and the number of their first batch.
-
-        Without compression the bytes are the record set itself. Otherwise they are a copy of as
-        many batches as fit into a window, followed by the decompressed bodies.
-        """
-        table = self._table
-        is_compressed = table[batches.ROUTE, :last] == batches.ROUTE_COMPRESSED
-        if not is_compressed.any():
-            return self._data, 0
-        first = 0
-        bodies: dict[int, memoryview] = {}
-        room = self._window_bytes
-        for index in np.flatnonzero(is_compressed)[::-1].tolist():
-            bodies[index] = self._decompress(index)
-            room -= len(bodies[index])
-            if room <= 0:
-                first = index
-                break
-        start = int(table[batches.POSITION, first])
-        end = int(table[batches.POSITION, last - 1] + table[batches.SIZE, last - 1])
-        for column in (batches.POSITION, batches.BODY_START, batches.BODY_END):
-            table[column, first:last] -= start
-        body_end = end - start
-        for index, body in bodies.items():
-            table[batches.BODY_START, index] = body_end
-            body_end += len(body)
-            table[batches.BODY_END, index] = body_end
-        arrays = [np.frombuffer(body, dtype=np.uint8) for body in bodies.values()]
-        return read_only(np.concatenate([self._data[start:end], *arrays])), first
-
-    def _decompress(self, index: int) -> memoryview:
-        """Verify and decompress a batch; `log_decoder` reads a batch that cannot be decompressed.
-
-        Raises:
-            _Damaged: the batch is not sound.
-        """
-        table = self._table
-        start = table[batches.POSITION, index]
-        raw = self._view[start : start + table[batches.SIZE, index]]
-        _require_sound(raw)
-        try:
-            header, body = read_batch_body(raw)
-        except CorruptRecordBatch:
-            table[batches.ROUTE, index] = batches.ROUTE_BROKEN
-            return memoryview(b"")
-        table[batches.ROUTE, index] = batches.ROUTE_DECOMPRESSED
-        table[batches.MOST_ROWS, index] = 1 + min(
-            header.records_count, len(body) // batches.LEAST_RECORD_BYTES
-        )
-        return body
 
     def _decode_batches(self, arena: Bytes, first: int, last: int) -> None:
         most_records = int(self._table[batches.MOST_ROWS, first:last].sum())
@@ -361,19 +262,16 @@ class _RecordSetDecoder:
             key=_bytes_at(arena, row[rows.KEY_POSITION], row[rows.KEY_LENGTH]),
             value=_bytes_at(arena, row[rows.VALUE_POSITION], row[rows.VALUE_LENGTH]),
         )
-        return self._offsets.row_of(read_batch_header(self._batch(arena, row[rows.BATCH])), record)
+        batch = self._windows.batch(arena, row[rows.BATCH])
+        return self._offsets.row_of(read_batch_header(batch), record)
 
     def _rows_of_batch(self, arena: Bytes, index: int) -> Iterator[Row]:
-        raw = self._batch(arena, index)
-        batch = read_frame(raw, _require_sound(raw))
+        raw = self._windows.batch(arena, index)
+        batch = read_frame(raw, require_sound(raw))
         if self._offsets.overlaps(batch):
             is_counted = self._table[batches.ROUTE, index] != batches.ROUTE_FALLBACK
             self._bytes_read += 0 if is_counted else batch.size_bytes
             yield from self._offsets.rows_of(batch)
-
-    def _batch(self, arena: Bytes, index: int) -> memoryview:
-        start = int(self._table[batches.POSITION, index])
-        return memoryview(arena.data)[start : start + int(self._table[batches.SIZE, index])]
 
     def _fallback_piece(self, fallback: list[Row]) -> pa.RecordBatch:
         self._records_read += len(fallback)
@@ -402,21 +300,6 @@ class _RecordSetDecoder:
             bytes_read=self._bytes_read,
             rest=rest,
         )
-
-
-def _require_sound(raw: memoryview) -> Frame:
-    """Return the frame of bytes that are one batch.
-
-    Raises:
-        _Damaged: the batch is not sound.
-    """
-    try:
-        frame = sound_frame(raw, 0)
-    except CorruptRecordBatch:
-        raise _Damaged from None
-    if frame is None:
-        raise _Damaged
-    return frame
 
 
 def _one_batch(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
