@@ -49,7 +49,7 @@ _PAUSE_S: Final = 0.005
 _EXIT_DIFFERENT: Final = 1
 # The JVM grows its heap for a while, and caches of the driver fill with the groups there are.
 _WARM_UP_SHARE: Final = 0.25
-_CHART_POINTS: Final = 48
+_CHART_POINTS: Final = 15
 
 
 @click.command()
@@ -200,7 +200,7 @@ def _per_hour(samples: Sequence[Sample], name: str) -> float:
 
 def _chart(samples: Sequence[Sample]) -> str:
     """Memory over time, as Mermaid draws it: the driver, the JVM, the workers."""
-    step = max(1, len(samples) // _CHART_POINTS)
+    step = -(-len(samples) // _CHART_POINTS)
     shown = samples[::step]
     lines = [[getattr(sample, name) for sample in shown] for name in _MEASURED[:3]]
     return "\n".join(

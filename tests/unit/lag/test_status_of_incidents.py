@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -133,7 +134,7 @@ def _table(ours: dict[str, Changes], burrows: dict[str, Changes]) -> str:
     lines = ["| incident | status, and after how long | by Burrow's rules |", "|---|---|---|"]
     lines += [f"| {text} | {_cell(ours[text])} | {_cell(burrows[text])} |" for text in ours]
     reasons = [
-        f"{change.status}: {change.reason}"
+        fill(f"{change.status}: {change.reason}", 100, subsequent_indent="    ")
         for changes in ours.values()
         for change in _during(changes)
         if change.status not in _HEALTHY

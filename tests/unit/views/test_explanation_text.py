@@ -26,8 +26,9 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Incident]:
 
 
 def examples(page: str) -> Iterator[tuple[str, str]]:
-    """The name of the incident and the text of each example."""
-    yield from re.findall(r"<!-- (\w+) -->\n\n```text\n(.*?)```", page, re.DOTALL)
+    """The name of the incident and the text of each example, without the wraps of the page."""
+    for name, text in re.findall(r"<!-- (\w+) -->\n\n```text\n(.*?)```", page, re.DOTALL):
+        yield name, re.sub(r"(?: \\)?\n {6}(?=\S)", " ", text)
 
 
 def test_the_examples_of_the_page_are_printed(repository: Path, tmp_path: Path) -> None:
