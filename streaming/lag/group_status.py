@@ -115,6 +115,11 @@ def judged_groups(
         else:
             continue
         verdicts.setdefault(group_id, []).append(found)
+    # Newest tables are no snapshot: a group may have been deleted between two reads.
+    gone = with_offsets - set(groups["group_id"].to_pylist())
+    groups = groups.cast(nullable(groups.schema))
+    deleted = [{"group_id": one, "state": "Dead", "member_count": 0} for one in gone]
+    groups = pa.concat_tables([groups, pa.Table.from_pylist(deleted, groups.schema)])
     return JudgedGroups(groups, of_partitions, verdicts)
 
 

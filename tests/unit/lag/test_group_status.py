@@ -11,7 +11,12 @@ from coordinator_state.insight.group_status import (
     StatusRules,
     rebalancing_loop,
 )
-from streaming.lag.group_status import group_statuses, partition_statuses
+from streaming.lag.group_status import (
+    group_statuses,
+    judged_groups,
+    judged_partitions,
+    partition_statuses,
+)
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.tables.incident_tables import STEP_S, Cluster, moment
@@ -212,6 +217,16 @@ def test_a_group_whose_progress_is_not_in_the_tables(
     (row,) = group_statuses(TableReader(tables), at=NOW).to_pylist()
     assert row["status"] == status
     assert row["reason"].startswith(reason)
+
+
+def test_a_group_that_is_deleted_between_two_reads_is_dead(tables: str, tmp_path: Path) -> None:
+    rules = StatusRules()
+    partitions = judged_partitions(TableReader(tables), NOW, None, rules)
+    later = TableReader(create_tables(tmp_path / "later"))
+    found = {row["group_id"]: row for row in judged_groups(later, NOW, None, rules, partitions)}
+    assert found.keys() == {"back", "idle", "loop", "old"}
+    assert {row["group_state"] for row in found.values()} == {"Dead"}
+    assert (found["old"]["status"], found["old"]["lag"]) == ("DATA_LOSS", 98)
 
 
 def test_an_idle_partition_hides_nothing(tables: str) -> None:
