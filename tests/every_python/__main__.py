@@ -1,5 +1,8 @@
 """`python -m tests.every_python`: the unit tests on each other Python that this machine has.
 
+Long tests run on one Python only, but for those of packaging and of the kernel cache: they test
+packages and files that each Python has of its own. `-m "not integration"` runs the others, too.
+
 Each has a virtual environment of its own, `.cache/python3.N`, installed from requirements/dev.lock
 the first time and when a lock file has changed. Further arguments go to pytest.
 """
@@ -21,7 +24,7 @@ _CACHE: Final = _REPOSITORY / ".cache"
 _WHEELHOUSE: Final = _CACHE / "wheelhouse"
 _UV: Final = Path(sys.executable).with_name("uv")
 _TESTS: Final = ("coordinator_state", "streaming", "tests/unit", "tests/bench")
-_CHOICE: Final = ("-m", "not integration")
+_CHOICE: Final = ("-m", "not integration and (not long or python_version)")
 _INPUTS: Final = ("pyproject.toml", "requirements/core.lock", "requirements/dev.lock")
 # A name on the PATH may be a shim of pyenv's that starts nothing, or another version.
 _IS_THAT_PYTHON: Final = """

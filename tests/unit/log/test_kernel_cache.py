@@ -20,6 +20,8 @@ from streaming.run.session import _program_as_archive
 from streaming.source.kernel_cache import ensure_kernel_cache
 from tests.support.clients.installed_command import command_of
 
+pytestmark = pytest.mark.python_version
+
 NOBODY = 65534
 AS_NOBODY: Final[dict[str, Any]] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 SITE_PACKAGES = str(Path(pytest.__file__).parents[1])

@@ -29,6 +29,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+pytestmark = pytest.mark.python_version
+
 STANDARD_LIBRARY = sys.stdlib_module_names | {"tomllib"}
 """Of every Python: 3.10 does not have tomllib, and code for later ones imports it."""
 LOCK_FILES = ("core.lock", "dev.lock", "streaming.lock")
