@@ -291,7 +291,7 @@ def test_queries_of_one_person_share_a_process(folder: str, tables: CoordinatorT
 
 
 def test_a_process_knows_no_secret_and_few_files(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    folder: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     for name in ("COORDINATOR_STATE_TOKEN", "PAGERDUTY_ROUTING_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "canary")
@@ -302,7 +302,8 @@ def test_a_process_knows_no_secret_and_few_files(
             processes = SqlProcesses(Slots("queries", 1), tables)
             processes.warm()
             (pid,) = children() - before
-            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            # It is empty at the start of a program.
+            environment = eventually(Path(f"/proc/{pid}/environ").read_bytes).split(b"\0")
             files = list(open_files(pid))
             processes.close()
             canaries = [one.split(b"=")[0] for one in environment if b"canary" in one]
