@@ -35,7 +35,7 @@ _POLICY = "; ".join(
 )
 SHORTEST_TOKEN = 16
 _WITHOUT_TOKEN = frozenset({"login", "static"})
-_NO_LINKS = frozenset({"sql", "group_chart"})
+_NO_LINKS = frozenset({"sql", "group_chart", "group_statuses"})
 """Links from other sites are refused too: following one would make the browser send a query."""
 _OWN_PAGE = re.compile(r"/c/[!-\[\]-~]*")
 """Printable ASCII without the backslash, which browsers treat as a slash."""

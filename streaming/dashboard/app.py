@@ -28,7 +28,7 @@ from streaming.views.sql.slots import Busy, Slots
 
 DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5
-_COSTLY = frozenset({"changes", "group_chart", "group_why"})
+_COSTLY = frozenset({"changes", "group_chart", "group_statuses", "group_why"})
 """Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
 _BOUNDED_ELSEWHERE = "sql"
 COSTLY_AT_ONCE = 2

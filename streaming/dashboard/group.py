@@ -16,6 +16,9 @@ from streaming.dashboard.shown import level
 from streaming.dashboard.tables_of_rows import rows_page
 from streaming.lag.lag_history import lag_history
 from streaming.lag.past_statuses import GroupStatus, PastStatuses
+from streaming.tables.past import Past
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import OFFSET_COMMITS
 from streaming.views.explanation import explained
 from streaming.views.member_labels import member_labels
 
@@ -94,23 +97,33 @@ def why() -> str:
 
 
 def chart() -> Response:
-    """Lag, rates and status over time, as JSON."""
+    """Lag and rates over time, as JSON."""
     group_id = request.args.get("group", "")
-    reader = g.cluster.opened(g.at).reader
-    until: datetime = reader.moment
-    since = until - SPANS[_span()]
-    past = PastStatuses(reader, group_id, since)
-    found = lag_history(past.at(until) or reader, group_id, since=since, until=until)
-    statuses = [
-        past.status(since + (until - since) * number / _STATUS_STEPS)
-        for number in range(_STATUS_STEPS + 1)
-    ]
+    reader, since, until = _spanned()
+    past = Past(reader, since=since, group_ids=[group_id], keeps=[OFFSET_COMMITS])
+    # A past moment is rebuilt again with the rows of this group only.
+    source = past.newest if g.at is None else past.before(until) or reader
+    found = lag_history(source, group_id, since=since, until=until)
     return jsonify(
         {
             "at": [at.timestamp() for at in found.at],
             "lag": found.lag,
             "commit_rate": found.commit_rate_per_s,
             "produce_rate": found.produce_rate_per_s,
+        }
+    )
+
+
+def statuses() -> Response:
+    """Status over time, as JSON. It takes longer than the chart, so the page shows it later."""
+    reader, since, until = _spanned()
+    past = PastStatuses(reader, request.args.get("group", ""), since)
+    statuses = [
+        past.status(since + (until - since) * number / _STATUS_STEPS)
+        for number in range(_STATUS_STEPS + 1)
+    ]
+    return jsonify(
+        {
             "statuses": [_status_json(one) for one in statuses],
             "changes": [
                 {**_status_json(now), "before": before.status}
@@ -141,6 +154,12 @@ def _status_json(found: GroupStatus) -> dict[str, Any]:
     return known | {"level": "none" if found.status is None else level(found.status)}
 
 
+def _spanned() -> tuple[TableReader, datetime, datetime]:
+    """The tables, and the begin and the end of the span of the charts."""
+    reader: TableReader = g.cluster.opened(g.at).reader
+    return reader, reader.moment - SPANS[_span()], reader.moment
+
+
 def _span() -> str:
     found = request.args.get("span", "1h")
     return found if found in SPANS else "1h"
@@ -150,4 +169,5 @@ PAGES = (
     ("group", "group", page),
     ("group/why", "group_why", why),
     ("group/chart", "group_chart", chart),
+    ("group/statuses", "group_statuses", statuses),
 )

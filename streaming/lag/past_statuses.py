@@ -27,14 +27,10 @@ class PastStatuses:
         self._group_ids = [group_id]
         self._past = Past(newest, since=since - RATE_WINDOWS[0], group_ids=self._group_ids)
 
-    def at(self, moment: datetime) -> TableReader | None:
-        """The tables at a moment; None if they do not reach back to it."""
-        return self._past.before(moment)
-
     def status(self, moment: datetime) -> GroupStatus:
         """The status at a moment."""
         newest = self._past.newest
-        reader = newest if moment == newest.moment else self.at(moment)
+        reader = newest if moment == newest.moment else self._past.before(moment)
         if reader is not None:
             for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
                 return GroupStatus(moment, row["status"], row["reason"])

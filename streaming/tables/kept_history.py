@@ -29,6 +29,7 @@ _TIMES: Final = {
     GROUP_EVENTS: "record_timestamp",
     LOG_OFFSETS: "sampled_at",
 }
+KEPT: Final = tuple(_TIMES)
 _OPERATIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": lambda column, value: pc.equal(column, pa.scalar(value, column.type)),
     ">=": lambda column, value: pc.greater_equal(column, pa.scalar(value, column.type)),
@@ -50,6 +51,7 @@ class KeptHistory:
         group_ids: the groups whose rows are needed; all if None.
         topics: the topics whose samples are needed. Of the samples of others, each time is kept
             once, because it shows when logs were sampled. None for all topics.
+        tables: the tables whose rows are kept.
     """
 
     read: Read
@@ -57,11 +59,12 @@ class KeptHistory:
     until: datetime
     group_ids: Collection[str] | None = None
     topics: Collection[str] | None = None
+    tables: Collection[Table] = KEPT
     _kept: dict[tuple[str, bool], _Kept] = field(default_factory=dict)
 
     def rows(self, table: Table, columns: Sequence[str], conditions: Conditions) -> pa.Table | None:
         """The rows that fulfil the conditions, with at least these columns; None if not kept."""
-        time = _TIMES.get(table)
+        time = _TIMES.get(table) if table in self.tables else None
         since = max((v for n, op, v in conditions if n == time and op == ">="), default=None)
         if time is None or since is None or not {op for _, op, _ in conditions} <= set(_OPERATIONS):
             return None

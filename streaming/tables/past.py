@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import ConfigurationError
-from streaming.tables.kept_history import KeptHistory
+from streaming.tables.kept_history import KEPT, KeptHistory
 from streaming.tables.reader import TableReader, of_groups
-from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, OFFSET_COMMITS
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, LOG_OFFSETS, OFFSET_COMMITS, Table
 
 
 class Past:
@@ -27,6 +27,8 @@ class Past:
         group_ids: the groups whose rows are read; all if None.
         prefers_snapshots: whether all moments are read from snapshots as far as they are kept. Of
             all groups, this takes less time.
+        keeps: the tables of history whose rows are read once. A table that is read for one moment
+            only is better read by itself.
     """
 
     def __init__(
@@ -37,15 +39,17 @@ class Past:
         until: datetime | None = None,
         group_ids: Collection[str] | None = None,
         prefers_snapshots: bool = False,
+        keeps: Collection[Table] = KEPT,
     ) -> None:
         self._newest = copy(newest)
         until = until or newest.moment
         self._rebuilding = newest.rebuilding(since, until, group_ids)
         self._rebuilding.prefers_snapshots = prefers_snapshots
-        kept = KeptHistory(newest.read, since, until, group_ids)
+        kept = KeptHistory(newest.read, since, until, group_ids, tables=keeps)
         if group_ids is not None:
             commits = self._rebuilding.commits(kept.first)
             kept.keep(OFFSET_COMMITS, kept.first, commits)
+        if group_ids is not None and LOG_OFFSETS in keeps:
             kept.topics = _topics_of(newest, commits, group_ids)
         self._rebuilding.kept = kept
         self._newest.keep(self._rebuilding)

@@ -51,6 +51,7 @@ def _take(address: str, folder: Path) -> None:
             page.goto(f"{address}{path}")
             if name == "group":
                 page.locator(".charts figure").last.wait_for()
+                page.locator(".strip li").first.wait_for()
             page.screenshot(path=folder / f"{name}.png")
         browser.close()
 

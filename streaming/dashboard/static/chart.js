@@ -1,4 +1,5 @@
-// Charts of a group: the server's JSON, drawn by uPlot and repeated as a table.
+// Charts of a group: the server's JSON, drawn by uPlot and repeated as a table. The statuses follow
+// the charts, because the server needs longer for them.
 "use strict";
 
 const REDRAW_MS = 30000;
@@ -12,13 +13,8 @@ function drawCharts(root) {
 
 async function draw(place) {
   try {
-    const answer = await fetch(place.dataset.chart);
-    if (answer.status === 503) {
-      setTimeout(() => place.isConnected && draw(place), 1000 * Number(answer.headers.get("Retry-After")));
-      return;
-    }
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    show(place, await answer.json());
+    show(place, await answered(place, place.dataset.chart));
+    await drawStatuses(place);
   } catch (error) {
     place.textContent = `The charts cannot be drawn: ${error.message}`;
   }
@@ -34,21 +30,64 @@ async function draw(place) {
   }
 }
 
+async function drawStatuses(place) {
+  try {
+    showStatuses(place, await answered(place, place.dataset.statuses));
+  } catch (error) {
+    place.querySelector(".strip").replaceWith(stripNote("note", `The statuses cannot be shown: ${error.message}`));
+  }
+}
+
+// The JSON at an address, as soon as the server is less busy.
+async function answered(place, address) {
+  for (;;) {
+    const answer = await fetch(address);
+    if (answer.ok) return answer.json();
+    if (answer.status !== 503 || !place.isConnected) throw new Error(`the server answered ${answer.status}`);
+    await new Promise((resume) => setTimeout(resume, 1000 * Number(answer.headers.get("Retry-After"))));
+  }
+}
+
 const plotsOf = new WeakMap();
 
 function show(place, data) {
   const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
-  const open = new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
+  const open = opened(place);
   // uPlot keeps a reference to each plot until it is destroyed.
   for (const plot of plotsOf.get(place) || []) plot.destroy();
   const plots = [];
   plotsOf.set(place, plots);
   place.replaceChildren(
-    statusStrip(data.statuses, data.changes),
+    place.querySelector(".strip") || stripNote("loading", "Loading statuses …"),
     chart("Lag", data, [["lag", "records", "#2f7ed8"]], width, plots),
     chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width, plots)
   );
+  reopen(place, open);
+}
+
+function showStatuses(place, data) {
+  const strip = place.querySelector(".strip");
+  const open = opened(strip);
+  strip.replaceWith(statusStrip(data.statuses, data.changes));
+  reopen(place.querySelector(".strip"), open);
+}
+
+function opened(place) {
+  return new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
+}
+
+function reopen(place, open) {
   for (const summary of place.querySelectorAll("details summary")) summary.parentElement.open = open.has(summary.textContent);
+}
+
+function stripNote(kind, text) {
+  const figure = element("figure", "Status");
+  figure.className = "strip";
+  const note = document.createElement("p");
+  note.className = kind;
+  note.textContent = text;
+  figure.append(note);
+  return figure;
 }
 
 function statusStrip(statuses, changes) {

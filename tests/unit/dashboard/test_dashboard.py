@@ -236,9 +236,10 @@ def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> 
     assert len(chart["at"]) == len(chart["lag"]) == len(chart["commit_rate"]) == 120
     # Both partitions went back from ten behind to nine hundred.
     assert chart["lag"][-1] == 2 * 900
-    assert chart["statuses"][-1]["status"] == "REWIND"
-    assert chart["statuses"][-1]["level"] == "bad"
-    (change,) = chart["changes"]
+    statuses = client.get(f"/c/prod/group/statuses?group={REWOUND}&span=1h&{at}").get_json()
+    assert statuses["statuses"][-1]["status"] == "REWIND"
+    assert statuses["statuses"][-1]["level"] == "bad"
+    (change,) = statuses["changes"]
     assert (change["before"], change["status"]) == (None, "REWIND")
     # The tables begin seconds before: that is told closer than by the looks.
     assert chart["at"][-1] - 60 <= change["at"] <= chart["at"][-1]

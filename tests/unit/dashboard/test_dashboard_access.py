@@ -110,7 +110,10 @@ def test_nobody_learns_what_there_is(tables: DashboardTables) -> None:
         assert "prod" not in answer.text
 
 
-@pytest.mark.parametrize("page", ["", "changes", "?at=2999-01-01", "group/chart?group=x", "sql"])
+@pytest.mark.parametrize(
+    "page",
+    ["", "changes", "?at=2999-01-01", "group/chart?group=x", "group/statuses?group=x", "sql"],
+)
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_no_other_site_has_a_browser_ask(client: FlaskClient, page: str, site: str) -> None:
     def status(mode: str, dest: str, method: str = "GET") -> int:
@@ -120,7 +123,7 @@ def test_no_other_site_has_a_browser_ask(client: FlaskClient, page: str, site: s
     image, frame = status("no-cors", "image"), status("navigate", "iframe")
     form = status("navigate", "document", "POST")
     assert (image, frame, form) == (403, 403, 403)
-    is_query = page.startswith(("sql", "group/chart"))
+    is_query = page.startswith(("sql", "group/chart", "group/statuses"))
     is_refused = is_query and site == "cross-site"
     assert (status("navigate", "document") == 403) == is_refused
     for own in ("same-origin", "none"):
