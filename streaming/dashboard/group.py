@@ -118,16 +118,16 @@ def statuses() -> Response:
     """Status over time, as JSON. It takes longer than the chart, so the page shows it later."""
     reader, since, until = _spanned()
     past = PastStatuses(reader, request.args.get("group", ""), since)
-    statuses = [
+    found = [
         past.status(since + (until - since) * number / _STATUS_STEPS)
         for number in range(_STATUS_STEPS + 1)
     ]
     return jsonify(
         {
-            "statuses": [_status_json(one) for one in statuses],
+            "statuses": [_status_json(one) for one in found],
             "changes": [
                 {**_status_json(now), "before": before.status}
-                for before, now in _changes(past, statuses)
+                for before, now in _changes(past, found)
             ],
         }
     )

@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 from streaming.errors import ConfigurationError
 from streaming.tables.kept_history import KEPT, KeptHistory
 from streaming.tables.reader import TableReader, of_groups
-from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, LOG_OFFSETS, OFFSET_COMMITS, Table
+from streaming.tables.schemas import (
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    LOG_OFFSETS,
+    OFFSET_COMMITS,
+    Table,
+)
 
 
 class Past:
