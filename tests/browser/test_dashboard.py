@@ -272,7 +272,7 @@ def test_charts_do_not_wait_for_the_statuses(
 ) -> None:
     page = open_page("")
     busy = {"status": status, "headers": {"Retry-After": "1"}}
-    page.route("**/group/statuses?*", lambda route: route.fulfill(**busy))  # type: ignore[arg-type]
+    page.route("**/group/statuses?*", lambda route: route.fulfill(**busy))
     page.goto(page.url + f"group?group={REWOUND}")
     expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
     expect(page.locator(".strip p")).to_have_text(note)
