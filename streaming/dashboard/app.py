@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Flask, abort, current_app, g, redirect, render_template, request, url_for
+from flask import Flask, abort, current_app, g, jsonify, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from werkzeug.wrappers import Response
 
@@ -30,6 +30,7 @@ DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5
 _COSTLY = frozenset({"changes", "group_chart", "group_statuses", "group_why"})
 """Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
+_JSON = frozenset({"group_chart", "group_statuses"})
 _BOUNDED_ELSEWHERE = "sql"
 COSTLY_AT_ONCE = 2
 MAX_WAITING = 4
@@ -145,7 +146,9 @@ def _index() -> str | Response:
     return render_template("clusters.html", clusters=overview.of_clusters(g.clusters.values()))
 
 
-def _refused(error: ConfigurationError) -> tuple[str, int]:
+def _refused(error: ConfigurationError) -> tuple[Any, int]:
+    if request.endpoint in _JSON:
+        return jsonify({"error": str(error)}), 400
     return render_template("error.html", title="This cannot be shown", message=str(error)), 400
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from flask import abort, g, jsonify, render_template, request
 from werkzeug.wrappers import Response
@@ -126,22 +126,33 @@ def statuses() -> Response:
         {
             "statuses": [_status_json(one) for one in found],
             "changes": [
-                {**_status_json(now), "before": before.status}
-                for before, now in _changes(past, found)
+                {**_status_json(now), "before": before.status or "absent"}
+                for before, now in status_changes(past, found)
             ],
         }
     )
 
 
-def _changes(
-    past: PastStatuses, statuses: Sequence[GroupStatus]
+class Statuses(Protocol):
+    """The status of a group at any moment."""
+
+    def status(self, moment: datetime) -> GroupStatus: ...
+
+
+def status_changes(
+    past: Statuses, statuses: Sequence[GroupStatus]
 ) -> Iterator[tuple[GroupStatus, GroupStatus]]:
-    """The status before and after each change, at moments close to the change."""
+    """The status before and after each change, at moments close to the change.
+
+    Between a known status and a moment that cannot be read, no change is known.
+    """
     for before, after in pairwise(statuses):
-        if before.status == after.status:
+        if before.status == after.status or not (before.is_known and after.is_known):
             continue
         for _ in range(_HALVINGS):
             between = past.status(before.at + (after.at - before.at) / 2)
+            if not between.is_known:
+                break
             if between.status == before.status:
                 before = between
             else:
@@ -150,7 +161,8 @@ def _changes(
 
 
 def _status_json(found: GroupStatus) -> dict[str, Any]:
-    known = {"at": found.at.timestamp(), "status": found.status, "reason": found.reason}
+    text = found.status or ("absent" if found.is_known else "not known")
+    known = {"at": found.at.timestamp(), "status": text, "reason": found.reason}
     return known | {"level": "none" if found.status is None else level(found.status)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.lag.group_lag import RATE_WINDOWS
 from streaming.lag.group_status import group_statuses
 from streaming.tables.past import Past
@@ -13,11 +14,12 @@ from streaming.tables.reader import TableReader
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The status of a group at a moment; None if the group did not exist."""
+    """The status of a group at a moment; None if the group did not exist, or is not known then."""
 
     at: datetime
     status: str | None
     reason: str
+    is_known: bool = True
 
 
 class PastStatuses:
@@ -28,10 +30,18 @@ class PastStatuses:
         self._past = Past(newest, since=since - RATE_WINDOWS[0], group_ids=self._group_ids)
 
     def status(self, moment: datetime) -> GroupStatus:
-        """The status at a moment."""
+        """The status at a moment.
+
+        Raises:
+            TablesUnavailable: the tables cannot be read now.
+        """
         newest = self._past.newest
-        reader = newest if moment == newest.moment else self._past.before(moment)
-        if reader is not None:
-            for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
-                return GroupStatus(moment, row["status"], row["reason"])
+        try:
+            reader = newest if moment == newest.moment else self._past.at(moment)
+        except TablesUnavailable:
+            raise
+        except ConfigurationError as error:
+            return GroupStatus(moment, None, str(error), is_known=False)
+        for row in group_statuses(reader, at=moment, group_ids=self._group_ids).to_pylist():
+            return GroupStatus(moment, row["status"], row["reason"])
         return GroupStatus(moment, None, "the group did not exist")

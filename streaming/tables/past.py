@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.tables.kept_history import KEPT, KeptHistory
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import (
@@ -80,9 +80,15 @@ class Past:
         return found
 
     def before(self, moment: datetime) -> TableReader | None:
-        """The same; None if the tables do not reach back to the moment."""
+        """The same; None if the tables do not reach back to the moment.
+
+        Raises:
+            TablesUnavailable: the tables cannot be read now.
+        """
         try:
             return self.at(moment)
+        except TablesUnavailable:
+            raise
         except ConfigurationError:
             return None
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
+from threading import RLock
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from streaming.tables.bases import BasePlace, bases_of
 from streaming.tables.kept_history import Conditions, KeptHistory
 from streaming.tables.load_state import (
     begun,
+    is_begun,
     load_states,
     next_offsets,
     pinned_versions,
@@ -60,9 +62,10 @@ HISTORY_TIMES: Final[Mapping[Table, str]] = {
 """The tables that are not rebuilt, and the time up to which a rebuilt reader has their rows."""
 
 _CLOCKS_DIFFER: Final = timedelta(minutes=10)
-"""By at most this, a record has an earlier timestamp than a record before it, or than a base."""
-_CUT_WITHIN: Final = timedelta(seconds=10)
-"""A later record this soon after a moment cuts off records after it with an earlier timestamp."""
+"""By at most this, a record has an earlier timestamp than a record before it, or than a base.
+
+A record after a moment cuts off the records behind it in the log, whatever their timestamps. So
+history is read this far beyond the last moment, and a moment has the same rows in every span."""
 _SEGMENTS_KEPT: Final = 2
 _PARTITION_LISTS: Final = ("assignment", "target_assignment", "pending_revocation")
 
@@ -142,6 +145,8 @@ class Rebuilding:
     _newest: _Newest | None = None
     _commits: tuple[datetime, pa.Table] | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
+    # Requests for one page of the past share what is kept.
+    _lock: RLock = field(default_factory=RLock)
 
     def at(self, moment: datetime) -> RebuiltTables | None:
         """The tables at a moment of the span; None if there is no base as old as the moment.
@@ -151,12 +156,13 @@ class Rebuilding:
                 in between.
             TablesUnavailable: the base or the history cannot be read.
         """
-        place = next((base for base in reversed(self._places) if base.moment <= moment), None)
-        if place is None:
-            return None
-        segment = self._segment(place)
-        self._require_same_log(segment, moment)
-        found = segment.timeline.at(moment)
+        with self._lock:
+            place = next((base for base in reversed(self._places) if base.moment <= moment), None)
+            if place is None:
+                return None
+            segment = self._segment(place)
+            self._require_same_log(segment, moment)
+            found = segment.timeline.at(moment)
         is_newest = moment >= pc.max(self.newest.progress["updated_at"]).as_py()
         # Without a later record, the tables may have read records that are in no history.
         ends = {**found.next_offsets, **(next_offsets(self.newest.progress) if is_newest else {})}
@@ -189,7 +195,7 @@ class Rebuilding:
     def commits(self, since: datetime) -> pa.Table:
         """The commits of the span, and those whose outcome is since a time; they are kept."""
         first = min([since, *(base.moment for base in self._places)]) - _CLOCKS_DIFFER
-        found = self._history(OFFSET_COMMITS, first, self.until + _CUT_WITHIN)
+        found = self._history(OFFSET_COMMITS, first, self.until + _CLOCKS_DIFFER)
         self._commits = first, found
         return found
 
@@ -269,7 +275,7 @@ class Rebuilding:
         )
         after = self._after(place)
         since = _read_to_end(progress, place.moment) - _CLOCKS_DIFFER
-        until = min(after.moment or self.until, self.until) + _CUT_WITHIN
+        until = min(after.moment or self.until, self.until) + _CLOCKS_DIFFER
         one_log = of_one_log(
             HistoryAfter(
                 commits=self._history(OFFSET_COMMITS, since, until),
@@ -338,7 +344,8 @@ def _progress_at(progress: pa.Table, next_offsets: Mapping[int, int], moment: da
     rows = [
         {
             **row,
-            "state": STATE_CURRENT,
+            # The load of a log partition without a leader has not begun.
+            "state": STATE_CURRENT if is_begun(next_offset, row["current_at"]) else row["state"],
             "next_offset": next_offset,
             "high_watermark": next_offset,
             "reload_reason": None,

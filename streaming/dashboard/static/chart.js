@@ -14,7 +14,7 @@ function drawCharts(root) {
 async function draw(place) {
   try {
     show(place, await answered(place, place.dataset.chart));
-    await drawStatuses(place);
+    drawStatuses(place);
   } catch (error) {
     place.textContent = `The charts cannot be drawn: ${error.message}`;
   }
@@ -38,13 +38,18 @@ async function drawStatuses(place) {
   }
 }
 
-// The JSON at an address, as soon as the server is less busy.
+// The JSON at an address. A busy server is asked again until the next refresh of the charts.
 async function answered(place, address) {
+  const until = Date.now() + REDRAW_MS;
   for (;;) {
     const answer = await fetch(address);
     if (answer.ok) return answer.json();
-    if (answer.status !== 503 || !place.isConnected) throw new Error(`the server answered ${answer.status}`);
-    await new Promise((resume) => setTimeout(resume, 1000 * Number(answer.headers.get("Retry-After"))));
+    const waitMs = 1000 * (Number(answer.headers.get("Retry-After")) || 5);
+    if (answer.status !== 503 || !place.isConnected || Date.now() + waitMs > until) {
+      const isJson = answer.headers.get("Content-Type") === "application/json";
+      throw new Error(isJson ? (await answer.json()).error : `the server answered ${answer.status}`);
+    }
+    await new Promise((resume) => setTimeout(resume, waitMs));
   }
 }
 
@@ -98,10 +103,10 @@ function statusStrip(statuses, changes) {
     const item = document.createElement("li");
     item.dataset.level = one.level;
     const at = localTime(new Date(1000 * one.at));
-    item.title = `${at}: ${one.status || "absent"}: ${one.reason}`;
+    item.title = `${at}: ${one.status}: ${one.reason}`;
     const text = document.createElement("span");
     text.className = "hidden";
-    text.textContent = `${at}: ${one.status || "absent"}`;
+    text.textContent = `${at}: ${one.status}`;
     item.append(text);
     list.append(item);
   }
@@ -113,7 +118,7 @@ function statusStrip(statuses, changes) {
 function changesTable(changes) {
   const rows = [...changes].reverse().map((one) => [
     localTime(new Date(1000 * one.at)),
-    `${one.before || "absent"} → ${one.status || "absent"}`,
+    `${one.before} → ${one.status}`,
     one.reason,
   ]);
   return detailed("Status changes", ["By", "Change", "Why"], rows);

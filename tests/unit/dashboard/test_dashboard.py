@@ -239,12 +239,17 @@ def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> 
     statuses = client.get(f"/c/prod/group/statuses?group={REWOUND}&span=1h&{at}").get_json()
     assert statuses["statuses"][-1]["status"] == "REWIND"
     assert statuses["statuses"][-1]["level"] == "bad"
-    (change,) = statuses["changes"]
-    assert (change["before"], change["status"]) == (None, "REWIND")
-    # The tables begin seconds before: that is told closer than by the looks.
-    assert chart["at"][-1] - 60 <= change["at"] <= chart["at"][-1]
+    # The tables begin seconds before: nothing is known of a change.
+    assert statuses["changes"] == []
+    first = statuses["statuses"][0]
+    assert (first["status"], first["level"]) == ("not known", "none")
+    assert "the tables reach from" in first["reason"]
     nobody = client.get("/c/prod/group/chart?group=nobody").get_json()
     assert set(nobody["lag"]) == {None}
+    for address in ("chart", "statuses"):
+        early = client.get(f"/c/prod/group/{address}?group={REWOUND}&at=2001-01-01")
+        assert early.status_code == 400
+        assert "the tables reach from" in early.get_json()["error"]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)

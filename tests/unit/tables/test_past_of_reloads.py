@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.kafka.fetch import LogDescription
+from streaming.lag.past_statuses import PastStatuses
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt
 from streaming.run.maintenance import maintain_beside_query
 from streaming.tables.base_maintenance import maintain_bases
+from streaming.tables.bases import BasePlace
 from streaming.tables.creation import keep_snapshots, set_properties
 from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
@@ -141,3 +143,37 @@ def test_a_moment_between_a_reload_and_the_next_base_is_refused(
     with pytest.raises(ConfigurationError, match=r"log partition was reloaded.* from 20.*Z$"):
         TableReader(truncated.tables, as_of=at)
     assert TableReader(truncated.tables).before(at) is None
+    statuses = PastStatuses(newest, "g", at - timedelta(minutes=1))
+    status = statuses.status(at)
+    assert (status.status, status.is_known) == (None, False)
+    assert "a log partition was reloaded" in status.reason
+
+
+def test_a_moment_has_the_same_rows_in_every_span(truncated: Truncated) -> None:
+    """The clock of the old leader was a minute ahead of that of the new one."""
+    now_ms = _next_ms()
+    at = datetime.fromtimestamp((now_ms + 5_000) / 1000, timezone.utc)
+    for ahead_ms in (60_000, 1_000, 2_000, 61_000):
+        apply_next(truncated.apply, now_ms + ahead_ms)
+    newest = TableReader(truncated.tables)
+    alone = newest.rebuilt(at, newest.rebuilding(at, at))
+    assert alone is not None
+    later = at + timedelta(minutes=2)
+    assert rows_of(alone) == rows_of(Past(newest, since=at, until=later).at(at))
+
+
+def test_tables_that_cannot_be_read_are_no_gap(
+    truncated: Truncated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = TableReader(truncated.tables)
+    at, _ = truncated.moments[3]
+    statuses = PastStatuses(newest, "g", at)
+
+    def unreachable(*_arguments: object, **_options: object) -> None:
+        raise TablesUnavailable("the store is unreachable")
+
+    monkeypatch.setattr(BasePlace, "read", unreachable)
+    with pytest.raises(TablesUnavailable):
+        statuses.status(at)
+    with pytest.raises(TablesUnavailable):
+        Past(newest, since=at).before(at)
