@@ -19,10 +19,18 @@ from coordinator_state.insight.lag_causes import (
     log_evidence,
     overdue,
     partition_evidence,
+    pause_evidence,
     rate_evidence,
     transaction_evidence,
 )
-from coordinator_state.insight.lag_onset import LEAST_LAG, Onset, growth, keeps_up, lag_onset
+from coordinator_state.insight.lag_onset import (
+    LEAST_LAG,
+    Onset,
+    fallen_from,
+    growth,
+    keeps_up,
+    lag_onset,
+)
 
 MOST_EVIDENCE: Final = 6
 _GRACE: Final = timedelta(minutes=2)
@@ -42,8 +50,9 @@ _NEAR: Final = timedelta(minutes=1)
 class Explanation:
     """Why a group is behind, or that it is not.
 
-    `behind_since` is None if the group is not behind or the time is unknown. `evidence` has the
-    most direct cause first, at most `MOST_EVIDENCE`.
+    `behind_since` is None if the group is not behind or the time is unknown. `fallen_from` is the
+    greatest lag since then, None if the lag has not fallen. `evidence` has the most direct cause
+    first, at most `MOST_EVIDENCE`.
     """
 
     group_id: str
@@ -53,6 +62,7 @@ class Explanation:
     lag: int | None
     is_behind: bool
     behind_since: Onset | None
+    fallen_from: float | None
     evidence: Sequence[Evidence]
 
     @property
@@ -66,6 +76,8 @@ class Explanation:
         if self.behind_since is not None:
             moment = moment_text(self.behind_since.at, self.at)
             since = f", growing since about {moment}"
+            if self.fallen_from is not None:
+                since = f", down from {self.fallen_from:,.0f}, since about {moment}"
             if self.behind_since.is_earlier:
                 since = f", since before {moment}"
         return f"{self.status}: {self.lag:,} records behind{since}"
@@ -87,12 +99,14 @@ def explain(facts: GroupFacts) -> Explanation:
     ]
     if is_behind:
         found += partition_evidence(facts)
+        found += pause_evidence(facts, recent)
         found += rate_evidence(facts, None if onset is None else onset.at)
     elif not on_topics:
         found += _fine(facts)
     ranked = sorted(found, key=lambda one: _weight(one, recent, onset if is_behind else None))
     if not ranked:
         ranked = [Evidence(cause=Cause.STATUS, text=facts.reason)]
+    behind_since = _exact(onset, facts) if is_behind else None
     return Explanation(
         group_id=facts.group_id,
         at=facts.at,
@@ -100,7 +114,8 @@ def explain(facts: GroupFacts) -> Explanation:
         reason=facts.reason,
         lag=facts.lag,
         is_behind=is_behind,
-        behind_since=_exact(onset, facts) if is_behind else None,
+        behind_since=behind_since,
+        fallen_from=behind_since and fallen_from(facts.series, behind_since),
         evidence=ranked[:MOST_EVIDENCE],
     )
 

@@ -34,8 +34,8 @@ class PartitionHistory:
     bound, and `owner`, a client id and host, are null if unknown. `last` is the last applied
     commit, `interval_ms` the usual time between two commits. The last `same` commits have its
     committed offset; `same_since` is the first of them. `aborted` commits after the last applied
-    one were aborted, from `first_aborted` to `last_aborted`. `recreated_at` is the time of the
-    first sample of a new topic id.
+    one were aborted, from `first_aborted` to `last_aborted`. `pause` is the longest time between
+    two applied commits. `recreated_at` is the time of the first sample of a new topic id.
     """
 
     topic: str
@@ -50,6 +50,7 @@ class PartitionHistory:
     same: int = 1
     same_since: Commit
     interval_ms: float | None = None
+    pause: tuple[Commit, Commit] | None = None
     aborted: int = 0
     first_aborted: Commit | None = None
     last_aborted: Commit | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from statistics import median
+from statistics import mean, median
 from typing import Final
 
 from coordinator_state.insight.evidence import (
@@ -47,7 +47,7 @@ _SHARE_OF_ONE: Final = 0.7
 def transaction_evidence(facts: GroupFacts) -> Iterator[Evidence]:
     """Open transactions that hold commits back, and aborted commits."""
     for transaction in facts.transactions:
-        if facts.at - transaction.since >= _PENDING_FOR:
+        if facts.known_until - transaction.since >= _PENDING_FOR:
             yield _open(transaction, facts)
     aborted = [one for one in facts.partitions if one.aborted >= _ABORTED]
     firsts = [one.first_aborted for one in aborted if one.first_aborted is not None]
@@ -242,6 +242,32 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
     )
 
 
+def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
+    """The longest time without a commit, if it has ended since a time and still causes the lag."""
+    pauses = [
+        (end.at - start.at, one, start, end)
+        for one in facts.partitions
+        if one.lag and one.pause is not None
+        for start, end in [one.pause]
+        if end.at >= since and not _is_overdue(one, facts)
+    ]
+    if not pauses:
+        return
+    took, one, start, end = max(pauses, key=lambda pause: pause[0])
+    usual = timedelta(milliseconds=one.interval_ms or 0)
+    if took <= max(_SILENT_FOR, _INTERVALS * usual):
+        return
+    yield Evidence(
+        cause=Cause.NO_COMMITS,
+        text=f"no commit of {one.place} from {when(start.at, facts)} to {when(end.at, facts)}, "
+        f"usually every {time_text(usual / timedelta(milliseconds=1))}",
+        at=end.at,
+        record_ids=[start.record_id, end.record_id],
+        sql=commits_sql(facts, partition_sql(one)),
+        is_event=True,
+    )
+
+
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:
     """Changes of the rates at which producers write and the group reads."""
     if onset is None:
@@ -256,10 +282,11 @@ def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidenc
         if not before or not after:
             continue
         # A group that reads nothing at all has other evidence.
-        was, now = median(before), median(after)
+        # Since the onset, a group may have stopped and then read fast.
+        was, now = median(before), mean(after)
         is_more = cause is Cause.PRODUCTION_RATE
         greater, smaller = (now, was) if is_more else (was, now)
-        if now > 0 and greater >= _CHANGED * max(smaller, 0):
+        if median(after) > 0 and greater >= _CHANGED * max(smaller, 0):
             behind = [one for one in facts.partitions if one.lag]
             yield Evidence(
                 cause=cause,

@@ -12,6 +12,7 @@ _KEEPS_UP_S: Final = 45
 """A group keeps up while its lag is at most the records produced in this time."""
 _LEVEL: Final = 1.1
 """The lag of a group that never keeps up is level up to this multiple of its smallest lag."""
+_FALLEN: Final = 0.9
 _GROWS_WITHIN: Final = timedelta(minutes=10)
 LEAST_LAG: Final = 10
 """Changes by fewer records are noise."""
@@ -68,6 +69,13 @@ def _of_level(known: Sequence[_Point]) -> Onset:
     if rise > 0.5 * (_LEVEL - 1) * least:
         return earlier
     return Onset(level[-1].at, is_earlier=False)
+
+
+def fallen_from(series: LagSeries, onset: Onset) -> float | None:
+    """The greatest lag since the onset; None if the lag is about as great now."""
+    known = [one.lag for one in _known(series) if one.at >= onset.at]
+    greatest = max(known, default=0.0)
+    return greatest if known and known[-1] < _FALLEN * greatest - LEAST_LAG else None
 
 
 def growth(series: LagSeries) -> float | None:

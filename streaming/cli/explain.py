@@ -31,6 +31,7 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
       coordinator-state explain payments --tables tables --output json
     """
     from streaming.cli.rebuilt_note import write_rebuilt_note
+    from streaming.cli.stale_note import write_stale_note
     from streaming.tables.reader import TableReader
     from streaming.views.explanation import explained, explanation_fields, explanation_text
     from streaming.views.unknown_group import unknown_group
@@ -38,6 +39,7 @@ def explain(ctx: click.Context, *, group: str, tables: str, as_of: str | None, o
     reader = TableReader(tables, as_of=as_of)
     found = explained(reader, group)
     write_rebuilt_note(reader)
+    write_stale_note(reader)
     if found is None:
         write_warning(unknown_group(reader, group) or f"no facts about group {group}")
         ctx.exit(EXIT_UNKNOWN_GROUP)

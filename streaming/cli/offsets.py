@@ -9,6 +9,7 @@ import click
 from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
 from streaming.cli.options import as_of_option, option, output_option, tables_option
 from streaming.cli.rebuilt_note import write_rebuilt_note
+from streaming.cli.stale_note import write_stale_note
 from streaming.errors import ConfigurationError
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
@@ -58,6 +59,7 @@ def offsets(
     reader = TableReader(tables, as_of=as_of)
     write_rebuilt_note(reader)
     named = [_topic_partition(text) for text in partitions] or None
+    write_stale_note(reader)
     answers = offset_fetch(reader, group, named, require_stable=require_stable)
     columns = [field.name for field in fields(OffsetFetchAnswer)]
     output_of(output).rows((asdict(answer) for answer in answers), columns)

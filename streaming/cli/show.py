@@ -25,6 +25,7 @@ from streaming.cli.show_history import (
     history_rows,
     with_member_labels,
 )
+from streaming.cli.stale_note import write_stale_note
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
 
@@ -306,7 +307,7 @@ def show(
     write_rebuilt_note(reader)
     group_ids = None if group is None else [group]
     if what in (LAG, STATUS):
-        _write_notice(reader)
+        write_stale_note(reader)
     if what == LAG:
         found, columns = _lag(reader, group_ids, by or "partition")
     elif what == STATUS:
@@ -341,14 +342,6 @@ def _table(
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
     return found.sort_by([(column, "ascending") for column in view.order]), view.columns
-
-
-def _write_notice(reader: TableReader) -> None:
-    from streaming.lag.freshness import freshness_notice
-
-    notice = freshness_notice(reader)
-    if notice is not None:
-        write_warning(notice)
 
 
 def _lag(

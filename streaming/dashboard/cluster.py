@@ -74,14 +74,11 @@ class Cluster:
     def since(
         self, group_id: str, status: str, snapshot: PageSnapshot, at: datetime | None
     ) -> datetime | None:
-        """The earliest known time since which a group is unhealthy; None without an earlier one."""
-        found = None
+        """The earliest known time since which a group is unhealthy; None if not determined yet."""
         if at is not None:
-            found = snapshot.standing.get(group_id)
-        elif group_id in self._since:
-            was, since = self._since[group_id]
-            found = since if was == status else None
-        return found if found is not None and found < snapshot.at else None
+            return snapshot.standing.get(group_id)
+        seen = self._since.get(group_id)
+        return seen[1] if seen is not None and seen[0] == status else None
 
     @property
     def _fresh(self) -> PageSnapshot | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
@@ -194,6 +195,7 @@ def _history(
         same=same,
         same_since=applied[-same],
         interval_ms=median(intervals) if intervals else None,
+        pause=max(pairwise(applied), key=lambda pair: pair[1].at - pair[0].at, default=None),
         aborted=len(aborted),
         first_aborted=aborted[0] if aborted else None,
         last_aborted=aborted[-1] if aborted else None,

@@ -55,6 +55,7 @@ def explanation_fields(explanation: Explanation) -> dict[str, Any]:
         "lag": explanation.lag,
         "is_behind": explanation.is_behind,
         "behind_since": None if onset is None else onset.at,
+        "fallen_from": explanation.fallen_from,
         "behind_for_longer": None if onset is None else onset.is_earlier,
         "evidence": [_fields(evidence) for evidence in explanation.evidence],
     }

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import explain
-from coordinator_state.insight.group_facts import Commit, GroupFacts, LagSeries, PartitionHistory
+from coordinator_state.insight.group_facts import (
+    Commit,
+    GroupFacts,
+    LagSeries,
+    OpenTransaction,
+    PartitionHistory,
+)
 from coordinator_state.insight.lag_onset import Onset, lag_onset
 from coordinator_state.insight.transaction_commands import transaction_commands
 
@@ -150,3 +157,42 @@ def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
         f"{begin} find-hanging {of} --partition 7",
         f"{begin} abort {of} --partition 7 --start-offset 42",
     )
+
+
+def test_a_group_that_catches_up_after_a_stop_has_the_stop_as_its_cause() -> None:
+    stopped, resumed = Commit(0, 40, 500, minute(50)), Commit(0, 41, 520, minute(56))
+    partition = replace(
+        facts().partitions[0],
+        lag=2_000,
+        last=Commit(0, 90, 1_000, minute(59.9)),
+        interval_ms=5_000.0,
+        pause=(stopped, resumed),
+    )
+    lags = [0.0] * 50 + [600.0 * n for n in range(7)] + [3_000.0, 2_500.0, 2_000.0]
+    behind = {"lag": 2_000, "is_healthy": False, "status": "WARN", "partitions": [partition]}
+    found = explain(facts(**behind, series=series(lags)))
+    since = "since about 11:51:00 UTC"
+    assert found.headline == f"WARN: 2,000 records behind, down from 3,600, {since}"
+    first = found.evidence[0]
+    assert (first.cause, first.record_ids) == (Cause.NO_COMMITS, [(0, 40), (0, 41)])
+    assert first.text == ("no commit of t:0 from 11:50:00 UTC to 11:56:00 UTC, usually every 5 s")
+
+
+def test_an_open_transaction_does_not_age_with_the_tables() -> None:
+    transaction = OpenTransaction(
+        log_partition=0,
+        producer_id=1,
+        producer_epoch=0,
+        first_record_offset=90,
+        since=minute(55),
+        offsets=1,
+        client_id="c",
+        client_host="/h",
+    )
+    stale = {"status": "UNKNOWN", "is_healthy": False, "transactions": [transaction]}
+    soon, later = minute(55) + timedelta(seconds=1), minute(56)
+    causes = [
+        {one.cause for one in explain(facts(**stale, known_until=until)).evidence}
+        for until in (soon, later)
+    ]
+    assert [Cause.OPEN_TRANSACTION in found for found in causes] == [False, True]
