@@ -27,6 +27,7 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.modern_groups import Part
 from coordinator_state.replay.offsets import Outcome
 from coordinator_state.replay.partitioner import partition_for
+from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses
 from streaming.lag.lag_history import lag_history
@@ -86,7 +87,8 @@ def group_facts(
         at=now,
         since=since,
         known_until=min(
-            (at for at in lags["known_until"].to_pylist() if at is not None), default=now
+            (at for at in lags["known_until"].to_pylist() if at is not None),
+            default=min(Freshness.of(reader, now).written_at or now, now),
         ),
         group_type=None if group is None else group["group_type"],
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,

@@ -11,6 +11,7 @@ import pytest
 from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.explanation import MOST_EVIDENCE, Explanation, explain
 from coordinator_state.insight.lag_onset import Onset
+from streaming.lag import freshness
 from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
@@ -139,3 +140,14 @@ def test_the_lag_grows_since_the_same_moment_whenever_one_asks(tmp_path: Path, c
     assert len(set(found)) == 1, found
     assert found[0] is not None
     assert timedelta(0) <= found[0].at - (START + timedelta(minutes=30)) <= timedelta(minutes=1)
+
+
+def test_stale_tables_show_the_group_at_their_last_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident = incidents.never_ends_a_transaction()
+    reader = TableReader(incident.tables(tmp_path / "tables"))
+    monkeypatch.setattr(freshness, "last_micro_batch", lambda *_: incident.now)
+    late = group_facts(reader, GROUP, at=incident.now + timedelta(minutes=20))
+    assert late is not None
+    assert late.known_until == incident.now
