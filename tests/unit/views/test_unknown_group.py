@@ -81,7 +81,10 @@ class TestCommands:
         text = call("offsets", "paymets", "--tables", tables, exit_code=1)
         json = call("offsets", "paymets", "t:0", "--tables", tables, "--output=json", exit_code=1)
 
-        assert text.stderr == "Warning: unknown group paymets; did you mean payments?\n"
+        # Nobody writes these tables, which is the first warning.
+        first, second = text.stderr.splitlines()
+        assert first.startswith("Warning: Nothing written since ")
+        assert second == "Warning: unknown group paymets; did you mean payments?"
         assert [row["committed_offset"] for row in json_lines(json)] == [-1]
         call("offsets", "payments", "--tables", tables)
         call("offsets", "simple", "--tables", tables)
@@ -93,7 +96,7 @@ class TestCommands:
 
         answer = call("offsets", "paymets", "--tables", tables, exit_code=1)
         assert "COORDINATOR_LOAD_IN_PROGRESS" in answer.stdout
-        assert answer.stderr.startswith("Warning: loading: 0 of ")
+        assert "Warning: loading: 0 of " in answer.stderr
         assert "unknown group" not in answer.stderr
 
     @pytest.mark.parametrize("command", ["show lag", "show status", "show groups", "show history"])
