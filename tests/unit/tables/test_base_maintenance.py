@@ -15,7 +15,7 @@ from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import bases_of
 from streaming.tables.maintenance import tidy_up
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, OFFSET_COMMITS, Table
+from streaming.tables.schemas import LOAD_PROGRESS, OFFSET_COMMITS, STATE_WAITING, Table
 from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.tables.every_table import apply_next, create
 from tests.support.tables.tables_folder import start_apply
@@ -83,6 +83,19 @@ def test_a_base_is_due_when_a_log_partition_gets_its_first_leader(tables: Tables
     progress.rows[OTHER].state = "current"
     progress.write(tables.apply.writer)
     assert tables.make_base() == 2
+
+
+def test_a_log_partition_without_a_leader_stays_waiting_in_rebuilt_tables(tables: Tables) -> None:
+    progress = tables.apply.progress
+    progress.set_leaderless([OTHER])
+    progress.write(tables.apply.writer)
+    tables.make_base()
+    newest = TableReader(tables.tables)
+    rebuilt = newest.rebuilt(newest.moment, newest.rebuilding(newest.moment, newest.moment))
+    assert rebuilt is not None
+    assert newest.load_states[OTHER].state == STATE_WAITING
+    states = {one: load.state for one, load in rebuilt.load_states.items()}
+    assert states == {one: load.state for one, load in newest.load_states.items()}
 
 
 def test_a_writer_that_was_replaced_makes_and_deletes_no_base(tables: Tables) -> None:
