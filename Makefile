@@ -9,7 +9,7 @@ INSTALLED  := $(VENV)/.installed
 WHEELHOUSE := .cache/wheelhouse
 PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST     := $(BIN)/python -m pytest
-TWO_WORKERS := -n 2 --dist worksteal
+TWO_FILES  := -n 2 --dist loadfile
 COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
 
@@ -37,10 +37,10 @@ demo: check-java venv ## A broker, live consumer groups, the tables beside the b
 	@$(BIN)/coordinator-state demo --seconds 40 $(DEMO_ARGS)
 
 test: check-java lint ## Lint, then the tests of every module, at most ten minutes (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_WORKERS) -m "not long" $(PYTEST_ARGS)
+	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
 
 test-long: check-java venv ## The long tests, then unit tests on every other Python from 3.10 (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_WORKERS) -m long $(PYTEST_ARGS)
+	$(PYTEST) $(TWO_FILES) -m long $(PYTEST_ARGS)
 	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract

@@ -88,8 +88,8 @@ def environment_of(python: Path, minor: int) -> Path:
 
 
 def run_tests(python: Path, pytest_arguments: list[str]) -> int:
-    """Pytest's exit status; two workers, and nothing of it in the cache of the others."""
-    command = (python, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
+    """Pytest's exit status; two files at once, and nothing of it in the cache of the others."""
+    command = (python, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider")
     return subprocess.run(
         [*command, *_TESTS, *_CHOICE, *pytest_arguments], cwd=_REPOSITORY, check=False
     ).returncode

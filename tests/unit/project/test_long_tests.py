@@ -53,6 +53,6 @@ def test_what_needs_a_server_is_tried_once(chosen: list[str], what: str) -> None
 def test_the_two_targets_run_all_tests(repository: Path) -> None:
     makefile = (repository / "Makefile").read_text()
     choices = re.findall(
-        r"^\t\$\(PYTEST\) \$\(TWO_WORKERS\) -m (.+) \$\(PYTEST_ARGS\)$", makefile, re.M
+        r"^\t\$\(PYTEST\) \$\(TWO_FILES\) -m (.+) \$\(PYTEST_ARGS\)$", makefile, re.M
     )
     assert choices == ['"not long"', "long"]
