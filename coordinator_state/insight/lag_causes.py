@@ -243,29 +243,31 @@ def _no_commits(facts: GroupFacts) -> Iterator[Evidence]:
 
 
 def pause_evidence(facts: GroupFacts, since: datetime) -> Iterator[Evidence]:
-    """The longest time without a commit, if it has ended since a time and still causes the lag."""
+    """The longest time without a commit, if it ended after `since` and records still wait."""
     pauses = [
         (end.at - start.at, one, start, end)
         for one in facts.partitions
-        if one.lag and one.pause is not None
+        if one.lag and one.pause is not None and not _is_overdue(one, facts)
         for start, end in [one.pause]
-        if end.at >= since and not _is_overdue(one, facts)
+        if end.at >= since
+        and end.at - start.at > max(_SILENT_FOR, _INTERVALS * _usual_interval(one))
     ]
     if not pauses:
         return
-    took, one, start, end = max(pauses, key=lambda pause: pause[0])
-    usual = timedelta(milliseconds=one.interval_ms or 0)
-    if took <= max(_SILENT_FOR, _INTERVALS * usual):
-        return
+    _, one, start, end = max(pauses, key=lambda pause: pause[0])
     yield Evidence(
         cause=Cause.NO_COMMITS,
         text=f"no commit of {one.place} from {when(start.at, facts)} to {when(end.at, facts)}, "
-        f"usually every {time_text(usual / timedelta(milliseconds=1))}",
+        f"usually every {time_text(one.interval_ms or 0)}",
         at=end.at,
         record_ids=[start.record_id, end.record_id],
         sql=commits_sql(facts, partition_sql(one)),
         is_event=True,
     )
+
+
+def _usual_interval(one: PartitionHistory) -> timedelta:
+    return timedelta(milliseconds=one.interval_ms or 0)
 
 
 def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidence]:
@@ -281,11 +283,11 @@ def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidenc
         after = [rate for at, rate in pairs if at > onset and rate is not None]
         if not before or not after:
             continue
-        # A group that reads nothing at all has other evidence.
         # Since the onset, a group may have stopped and then read fast.
         was, now = median(before), mean(after)
         is_more = cause is Cause.PRODUCTION_RATE
         greater, smaller = (now, was) if is_more else (was, now)
+        # A group that reads nothing at all has other evidence.
         if median(after) > 0 and greater >= _CHANGED * max(smaller, 0):
             behind = [one for one in facts.partitions if one.lag]
             yield Evidence(

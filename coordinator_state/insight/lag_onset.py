@@ -13,6 +13,7 @@ _KEEPS_UP_S: Final = 45
 _LEVEL: Final = 1.1
 """The lag of a group that never keeps up is level up to this multiple of its smallest lag."""
 _FALLEN: Final = 0.9
+"""A lag below this share of its maximum has fallen."""
 _GROWS_WITHIN: Final = timedelta(minutes=10)
 LEAST_LAG: Final = 10
 """Changes by fewer records are noise."""

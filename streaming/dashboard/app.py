@@ -28,9 +28,9 @@ from streaming.views.sql.slots import Busy, Slots
 
 DEFAULT_REFRESH_S = 5.0
 _RETRY_AFTER_S = 5
-_COSTLY = frozenset({"changes", "group_chart", "group_statuses", "group_why"})
-"""Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
 _JSON = frozenset({"group_chart", "group_statuses"})
+_COSTLY = _JSON | {"changes", "group_why"}
+"""Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
 _BOUNDED_ELSEWHERE = "sql"
 COSTLY_AT_ONCE = 2
 MAX_WAITING = 4

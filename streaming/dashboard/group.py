@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from flask import abort, g, jsonify, render_template, request
 from werkzeug.wrappers import Response
@@ -127,20 +127,14 @@ def statuses() -> Response:
             "statuses": [_status_json(one) for one in found],
             "changes": [
                 {**_status_json(now), "before": before.status or "absent"}
-                for before, now in status_changes(past, found)
+                for before, now in status_changes(past.status, found)
             ],
         }
     )
 
 
-class Statuses(Protocol):
-    """The status of a group at any moment."""
-
-    def status(self, moment: datetime) -> GroupStatus: ...
-
-
 def status_changes(
-    past: Statuses, statuses: Sequence[GroupStatus]
+    status_at: Callable[[datetime], GroupStatus], statuses: Sequence[GroupStatus]
 ) -> Iterator[tuple[GroupStatus, GroupStatus]]:
     """The status before and after each change, at moments close to the change.
 
@@ -150,7 +144,7 @@ def status_changes(
         if before.status == after.status or not (before.is_known and after.is_known):
             continue
         for _ in range(_HALVINGS):
-            between = past.status(before.at + (after.at - before.at) / 2)
+            between = status_at(before.at + (after.at - before.at) / 2)
             if not between.is_known:
                 break
             if between.status == before.status:

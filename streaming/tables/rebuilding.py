@@ -145,7 +145,7 @@ class Rebuilding:
     _newest: _Newest | None = None
     _commits: tuple[datetime, pa.Table] | None = None
     _segments: OrderedDict[datetime, _Segment] = field(default_factory=OrderedDict)
-    # Requests for one page of the past share what is kept.
+    # Two requests may rebuild moments at the same time.
     _lock: RLock = field(default_factory=RLock)
 
     def at(self, moment: datetime) -> RebuiltTables | None:

@@ -19,6 +19,7 @@ def small_disk(folder: Path, size_mib: int) -> Iterator[Path]:
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        # A disk that is really full needs a file system of its own. CI has the rights.
         pytest.skip("mounting a file system takes root")
     try:
         yield folder

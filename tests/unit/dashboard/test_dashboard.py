@@ -19,11 +19,8 @@ from werkzeug.test import TestResponse
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.dashboard.app import create_app
-from streaming.dashboard.queries import PROCESSES
 from streaming.tables.reader import TableReader
 from streaming.views.questions import QUESTIONS, Question
-from streaming.views.sql.processes import SqlProcesses
-from streaming.views.sql.slots import Slots
 from streaming.views.text import printable
 from tests.support.tables.alert_rules import lag_of
 from tests.support.tables.dashboard_tables import (
@@ -32,7 +29,6 @@ from tests.support.tables.dashboard_tables import (
     MEMBER,
     REWOUND,
     DashboardTables,
-    create_dashboard_tables,
 )
 from tests.support.tables.tables_folder import create_tables
 
@@ -45,19 +41,6 @@ PAGES = (
     *(f"/c/prod/{name}" for name in ("transactions", "changes", "alerts", "sql", "health")),
     f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}",
 )
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
-    return create_dashboard_tables(tmp_path_factory.mktemp("dashboard") / "tables")
-
-
-@pytest.fixture(scope="module")
-def client(tables: DashboardTables) -> FlaskClient:
-    app = create_app({"prod": tables.folder})
-    # Each query in a process of its own is for `test_dashboard_limits.py`: starting takes a second.
-    app.extensions[PROCESSES] = SqlProcesses(Slots("queries", 2), [tables.folder], is_reused=True)
-    return app.test_client()
 
 
 class Page(HTMLParser):
@@ -227,29 +210,6 @@ def test_the_tables_of_a_group_and_a_topic_are_filtered(
         (kept,) = of.values()
         form = shown[shown.index('<form method="get" class="filter"') :]
         assert f'name="{page}" value="{escape(kept)}"' in form
-
-
-def test_the_charts_of_a_group(client: FlaskClient, tables: DashboardTables) -> None:
-    # As of the last micro-batch: no look before that falls between it and the one before.
-    at = urlencode({"at": tables.after.isoformat()})
-    chart = client.get(f"/c/prod/group/chart?group={REWOUND}&span=1h&{at}").get_json()
-    assert len(chart["at"]) == len(chart["lag"]) == len(chart["commit_rate"]) == 120
-    # Both partitions went back from ten behind to nine hundred.
-    assert chart["lag"][-1] == 2 * 900
-    statuses = client.get(f"/c/prod/group/statuses?group={REWOUND}&span=1h&{at}").get_json()
-    assert statuses["statuses"][-1]["status"] == "REWIND"
-    assert statuses["statuses"][-1]["level"] == "bad"
-    # The tables begin seconds before: nothing is known of a change.
-    assert statuses["changes"] == []
-    first = statuses["statuses"][0]
-    assert (first["status"], first["level"]) == ("not known", "none")
-    assert "the tables reach from" in first["reason"]
-    nobody = client.get("/c/prod/group/chart?group=nobody").get_json()
-    assert set(nobody["lag"]) == {None}
-    for address in ("chart", "statuses"):
-        early = client.get(f"/c/prod/group/{address}?group={REWOUND}&at=2001-01-01")
-        assert early.status_code == 400
-        assert "the tables reach from" in early.get_json()["error"]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)

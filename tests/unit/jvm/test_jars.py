@@ -194,7 +194,7 @@ def test_a_lock_file_is_written_from_what_is_fetched(ivy: FakeIvy) -> None:
     assert not cache_folder().exists()
 
 
-@pytest.mark.skipif(shutil.which("sha512sum") is None, reason="sha512sum is not installed")
+@pytest.mark.skipif(shutil.which("sha512sum") is None, reason="no GNU coreutils here")
 def test_the_cache_can_be_checked_by_hand(ivy: FakeIvy) -> None:
     folder = cached_jars(ivy.delta)[0].parent
     command = ("sha512sum", "--check", "--strict", "jars.sha512")

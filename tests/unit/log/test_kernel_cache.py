@@ -53,11 +53,13 @@ def worker(request: pytest.FixtureRequest, place: Path) -> Worker:
     if request.param == "this user":
         return Worker(place, sys.executable, {})
     if os.getuid() != 0:
+        # Only this parameter: the tests run as this user everywhere.
         pytest.skip("only root may run a process as another user")
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
         if _runs(python, AS_NOBODY):
             return Worker(place, python, AS_NOBODY)
+    # A Python in the home folder of root, as pyenv installs it.
     pytest.skip(f"no {version} that another user can run")
 
 
