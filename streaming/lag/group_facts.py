@@ -88,7 +88,7 @@ def group_facts(
         since=since,
         known_until=min(
             (at for at in lags["known_until"].to_pylist() if at is not None),
-            default=min(Freshness.of(reader, now).written_at or now, now),
+            default=_written_at(reader, now),
         ),
         group_type=None if group is None else group["group_type"],
         is_simple=group is not None and group["record_offset"] == NO_RECORD_OFFSET,
@@ -113,6 +113,14 @@ def group_facts(
 
 
 _MEMBER: Final = ["group_id", "member_id", "client_id", "client_host"]
+
+
+def _written_at(reader: TableReader, now: datetime) -> datetime:
+    """The last write of tables with samples; without samples a quiet topic writes nothing."""
+    fresh = Freshness.of(reader, now)
+    if fresh.written_at is None or not fresh.is_sampled:
+        return now
+    return min(fresh.written_at, now)
 
 
 def _deletion(

@@ -130,6 +130,9 @@ def tables(
             group_instance_id="instance",
             client_id=MEMBER,
             enable_auto_commit=False,
+            # A leader of the group that does not know the new topic yet assigns nothing. It
+            # balances again when it learns of the topic: by default only after five minutes.
+            metadata_max_age_ms=1_000,
         )
         try:
             eventually(lambda: consumer.poll(200) or consumer.assignment(), 120)

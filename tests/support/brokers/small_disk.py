@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -28,12 +29,21 @@ def small_disk(folder: Path, size_mib: int) -> Iterator[Path]:
 
 
 def fill(disk: Path, left_bytes: int = 0) -> None:
-    """Leave so many bytes free."""
+    """Leave so many bytes free, also while another process writes to the disk."""
     with (disk / FILLER).open("ab") as filler:
-        found = os.statvfs(disk)
-        size_bytes = found.f_bavail * found.f_frsize - left_bytes
-        if size_bytes > 0:
-            os.posix_fallocate(filler.fileno(), filler.tell(), size_bytes)
+        while (size_bytes := _free_bytes(disk) - left_bytes) > 0:
+            try:
+                os.posix_fallocate(filler.fileno(), filler.tell(), size_bytes)
+            except OSError as error:
+                # The other process took some of it first: fill the rest.
+                if error.errno != errno.ENOSPC:
+                    raise
+            filler.seek(0, os.SEEK_END)
+
+
+def _free_bytes(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
 
 
 def make_room(disk: Path) -> None:
