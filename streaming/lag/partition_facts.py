@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,6 +17,7 @@ from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionFacts
 from coordinator_state.replay.groups import EMPTY
+from coordinator_state.replay.offsets import Outcome
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
@@ -37,17 +38,12 @@ def partition_facts(
 ) -> pa.Table:
     """The columns of `PartitionFacts`, and `is_well`, for each row of `group_lag`.
 
-    `is_well` says that `well_status` has the verdict: no fact is beyond a limit.
+    `is_well` says that `well_status` has the verdict: no fact is beyond a limit. The facts about
+    recent commits are those of groups that are not well, or whose commits were aborted.
     """
-    row = pa.array(np.arange(lags.num_rows))
-    found = lags.append_column("row", row)
-    for evidence in (
-        _commits(reader, now, group_ids),
-        _rewinds(reader, now, group_ids),
-        _expiries(reader, now, group_ids, rules),
-    ):
-        found = found.join(evidence, KEY, join_type="left outer")
-    found = found.sort_by("row").combine_chunks()
+    found = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
+    found = _beside(found, _rewinds(reader, now, group_ids))
+    found = _beside(found, _expiries(reader, now, group_ids, rules))
     now_ms = round(now.timestamp() * 1000)
     known_ms = _ms(found["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
@@ -63,10 +59,7 @@ def partition_facts(
         return pc.max_element_wise(value, 0, skip_nulls=False)
 
     commit_age_ms = at_tables("commit_age_ms")
-    has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
-    held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
     is_held = pc.is_valid(found["pending_since"])
-    held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
     columns = {
         **{name: found[name] for name in found.column_names if name in FACTS},
         "at_ms": at_ms,
@@ -76,11 +69,22 @@ def partition_facts(
         "time_lag_ms": at_tables("time_lag_ms"),
         "time_lag_at_least_ms": at_tables("time_lag_at_least_ms"),
         "commit_age_ms": commit_age_ms,
+        "rewind_ago_ms": pc.subtract(now_ms, _ms(found["rewind_at"])),
+        # The owner, if Kafka did not record who committed.
+        "pending_client_id": pc.coalesce(found["pending_client_id"], found["client_id"]),
+        "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
+    }
+    is_well = pc.and_not(_is_well(columns, rules), is_held)
+    suspects = pc.unique(found["group_id"].filter(pc.invert(is_well)))
+    found = _beside(found, _commits(reader, now, group_ids, suspects))
+    has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
+    held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
+    held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
+    columns |= {
         "commits": pc.if_else(has_commits, found["commits"], 1),
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
         "same_commits": pc.if_else(has_commits, found["same_commits"], 1),
         "moved_at_ms": _ms(found["moved_at"]),
-        "rewind_ago_ms": pc.subtract(now_ms, _ms(found["rewind_at"])),
         "aborted": pc.coalesce(found["aborted"], 0),
         "aborted_from_ms": age("first_aborted"),
         "aborted_ago_ms": age("last_aborted"),
@@ -89,12 +93,19 @@ def partition_facts(
             pc.max_element_wise(pc.subtract(at_ms, held_since), 0, skip_nulls=False),
             pa.scalar(None, pa.int64()),
         ),
-        # The owner, if Kafka did not record who committed.
-        "pending_client_id": pc.coalesce(found["pending_client_id"], found["client_id"]),
-        "expires_in_ms": pc.subtract(_ms(found["expires_at"]), now_ms),
     }
     facts = pa.table([columns[name] for name in FACTS], names=list(FACTS))
-    return facts.append_column("is_well", _is_well(facts, rules))
+    return facts.append_column("is_well", pc.and_(is_well, pc.equal(facts["aborted"], 0)))
+
+
+def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
+    """The rows, sorted by `row`, with the columns of the evidence about their key."""
+    if evidence.num_rows:
+        return rows.join(evidence, KEY, join_type="left outer").sort_by("row").combine_chunks()
+    for of_column in evidence.schema:
+        if of_column.name not in KEY:
+            rows = rows.append_column(of_column, pa.nulls(rows.num_rows, of_column.type))
+    return rows
 
 
 def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) -> Any:
@@ -117,14 +128,15 @@ def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) 
     return pc.min_element_wise(since, _ms(pa.array(began, TIMESTAMP)))
 
 
-def _is_well(facts: pa.Table, rules: StatusRules) -> Any:
+def _is_well(facts: Mapping[str, Any], rules: StatusRules) -> Any:
+    """Whether no fact is beyond a limit, but for held and aborted commits."""
     oldest_ms = min(
         *(rules.pending_after_ms, rules.hanging_after_ms, rules.slow_after_ms),
         *(rules.stop_after_ms, rules.stop_unknown_after_ms),
     )
     fresh_ms = min(rules.stale_after_ms, OLD_SAMPLE_MS)
     limits = {
-        **{"data_lost": 0, "aborted": 0, "behind_ms": rules.stale_after_ms},
+        **{"data_lost": 0, "behind_ms": rules.stale_after_ms},
         **{"sample_age_ms": fresh_ms, "time_lag_ms": oldest_ms},
     }
     is_used = pc.or_(
@@ -134,15 +146,22 @@ def _is_well(facts: pa.Table, rules: StatusRules) -> Any:
     found = pc.and_not(is_used, pc.equal(facts["topic_state"], GONE))
     for name, limit in limits.items():
         found = pc.and_(found, pc.less_equal(facts[name], limit))
-    for name in ("held_ms", "expires_in_ms", "rewound_from"):
+    for name in ("expires_in_ms", "rewound_from"):
         found = pc.and_(found, pc.is_null(facts[name]))
     # An unknown fact needs a rule.
     return pc.coalesce(found, False)
 
 
-def _commits(reader: TableReader, now: datetime, group_ids: Collection[str] | None) -> pa.Table:
+def _commits(
+    reader: TableReader, now: datetime, group_ids: Collection[str] | None, suspects: pa.Array
+) -> pa.Table:
+    """The evidence of recent commits about suspects, and groups whose commits were aborted."""
     since = now - COMMITS_WITHIN
-    return commit_windows(recent_commits(reader, since, now, of_groups(group_ids), ATTEMPTS))
+    commits = recent_commits(reader, since, now, of_groups(group_ids), ATTEMPTS)
+    is_aborted = pc.equal(commits["outcome"], Outcome.ABORTED.value)
+    aborted = pc.unique(commits["group_id"].filter(is_aborted))
+    wanted = pc.unique(pa.concat_arrays([aborted.cast(pa.string()), suspects.cast(pa.string())]))
+    return commit_windows(commits.filter(pc.is_in(commits["group_id"], wanted)))
 
 
 def _expiries(
