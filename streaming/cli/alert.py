@@ -113,14 +113,15 @@ def test(
     from streaming.alerts.alert import Alert, AlertKey, AlertState
     from streaming.alerts.replay import replay, replay_step
     from streaming.alerts.rules_file import load_rules
-    from streaming.errors import ConfigurationError
+    from streaming.errors import ConfigurationError, did_you_mean
     from streaming.tables.as_of import parse_time
     from streaming.tables.reader import TableReader
 
     rules = load_rules(rules_file)
     names = [one.name for one in rules.rules]
     if rule is not None and rule not in names:
-        raise ConfigurationError(f"unknown rule {rule}; the rules are {', '.join(names)}")
+        similar = did_you_mean(rule, names) or f"; the rules are {', '.join(names)}"
+        raise ConfigurationError(f"{rules_file} has no rule {rule}{similar}")
     reader = TableReader(tables, as_of=as_of)
     write_rebuilt_note(reader)
     until = reader.moment

@@ -61,7 +61,10 @@ def run_demo(
         TimeoutError: the query or a group did not start in time.
     """
     with ExitStack() as running:
-        report = _run(running, _work_folder(running, folder), seconds, dashboard)
+        work = _work_folder(running, folder)
+        until = "" if folder is not None else " (`demo` deletes them at its end)"
+        write_note(f"the tables will be in {work / 'tables'}{until}")
+        report = _run(running, work, seconds, dashboard)
         show_report(report, output_of(output), is_json=output == "json")
         write_note("stopping the query, the groups and the broker ...")
     return 0 if report.is_equal else EXIT_DIFFERENT
@@ -80,7 +83,6 @@ def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> Dem
         query = running.enter_context(closing(_QueryThread(servers, work, display)))
         query.start()
         query.wait_until_ready()
-        write_note(f"the tables will be in {tables}")
         if dashboard:
             address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")

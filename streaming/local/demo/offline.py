@@ -73,7 +73,10 @@ def run_offline_demo(
                 tables, settings.semantics, log_partitions=settings.log_partitions, history="all"
             )
         )
-        write_note(f"{_GROUPS} simulated groups, no broker; the tables are in {tables}")
+        write_note(
+            f"{_GROUPS} simulated groups, no broker; the tables are in {tables} (`demo` "
+            "deletes them at its end)"
+        )
         if dashboard:
             address = running.enter_context(serving_page({"demo": tables}))
             write_note(f"the page is at {address}")

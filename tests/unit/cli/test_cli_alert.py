@@ -116,7 +116,9 @@ def test_rules_are_tested_against_the_past(
     assert changes[-1]["reason"] == "now OK: caught up"
     assert json_lines(call(*arguments, "behind", "--as-of", before.isoformat())) == []
     result = call(*arguments, "other", exit_code=2)
-    assert "unknown rule other; the rules are behind" in result.stderr
+    assert "has no rule other; the rules are behind" in result.stderr
+    result = call(*arguments, "behnd", exit_code=2)
+    assert "has no rule behnd; did you mean behind?" in result.stderr
     assert not Path(tables, "alerts").exists()
 
 
