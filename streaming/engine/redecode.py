@@ -30,8 +30,8 @@ from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.group_tables import GroupTables
-from streaming.engine.table_writes import TableWrites
+from streaming.engine.driver.group_tables import GroupTables
+from streaming.engine.driver.table_writes import TableWrites
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (

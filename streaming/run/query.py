@@ -10,10 +10,12 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import LogChanged
@@ -59,7 +61,7 @@ class Stopped(Exception):
 class _StoppableApply:
     """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`."""
 
-    apply: MicroBatchApply
+    apply: MicroBatchApply[Any]
     stop: threading.Event
     lock: threading.Lock
     is_ended: bool = False
@@ -243,14 +245,16 @@ class _Queries:
         while (start := self._next_start(watch)) is not None:
             self.monitor.loaded(start.progress.rows)
             watch.begin(start)
-            apply = MicroBatchApply(
-                writer=self.writer,
+            rules = ApplyRules(
                 semantics=start.progress.semantics,
                 history_mode=self.settings.history,
-                progress=start.progress,
-                on_progress=partial(self._loaded, start.progress),
                 topic_names=topic_names,
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
+            )
+            apply = MicroBatchApply(
+                DriverEngine(self.writer, rules),
+                start.progress,
+                on_progress=partial(self._loaded, start.progress),
             )
             stoppable = _StoppableApply(apply, self.stop, threading.Lock())
             try:

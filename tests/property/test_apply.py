@@ -58,7 +58,7 @@ MICRO_BATCHES = 3
 WORKLOADS = max(1, RUNS // 3)
 
 
-def _start(tables: str, history: str, fault: str = "") -> MicroBatchApply:
+def _start(tables: str, history: str, fault: str = "") -> MicroBatchApply[pa.Table]:
     """A new process: everything it knows, it reads from the tables."""
     return start_apply(tables, history=history, fault=fault, offsets_retention_ms=RETENTION_MS)
 

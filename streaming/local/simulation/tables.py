@@ -7,9 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pyarrow as pa
+
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.replay.offsets import Semantics
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
@@ -27,7 +31,7 @@ class SimulatedTables:
     """Tables to which the written records are applied, one micro-batch at a time."""
 
     writer: Writer
-    _apply: MicroBatchApply
+    _apply: MicroBatchApply[pa.Table]
     _has_all: bool
     _number: int = field(default=0)
 
@@ -70,11 +74,8 @@ def simulated_tables(
             snapshot_retention=snapshot_retention,
         )
         writer = open_for_writing(tables, "simulate")
-        apply = MicroBatchApply(
-            writer=writer,
-            semantics=semantics,
-            history_mode=history,
-            progress=progress,
-            offsets_retention_ms=offsets_retention_ms,
+        rules = ApplyRules(
+            semantics=semantics, history_mode=history, offsets_retention_ms=offsets_retention_ms
         )
+        apply = MicroBatchApply(DriverEngine(writer, rules), progress)
         yield SimulatedTables(writer, apply, history == "all")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
@@ -26,14 +28,14 @@ def create(tables: str, *, change_data_feed: bool = False) -> None:
     tables_folder.create(tables, nothing, log_partitions=50, change_data_feed=change_data_feed)
 
 
-def apply_next(apply: MicroBatchApply, at_ms: int | None = None) -> None:
+def apply_next(apply: MicroBatchApply[pa.Table], at_ms: int | None = None) -> None:
     """One micro-batch, from where the tables are; `at_ms` is the time of its records."""
     row = apply.progress.rows.get(LOG_PARTITION)
     apply_logs(apply, 0 if row is None else row.next_offset, [at_ms])
 
 
 def apply_logs(
-    apply: MicroBatchApply, start: int, at_ms: Sequence[int | None], variant: int = 0
+    apply: MicroBatchApply[pa.Table], start: int, at_ms: Sequence[int | None], variant: int = 0
 ) -> None:
     """One micro-batch with the records of several, each with its time; ends at the log end.
 

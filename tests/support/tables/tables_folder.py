@@ -11,7 +11,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
+from streaming.engine.progress import OnProgress
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
@@ -47,8 +50,9 @@ def start_apply(
     history: str = "all",
     fault: str = "",
     happens: Callable[[], object] = _crash,
+    on_progress: OnProgress | None = None,
     **options: Any,
-) -> MicroBatchApply:
+) -> MicroBatchApply[pa.Table]:
     """Open a folder as a start of `run` does; `happens` is called after it wrote `fault`."""
 
     def after(table: str) -> None:
@@ -57,13 +61,9 @@ def start_apply(
 
     writer = open_for_writing(tables, "test")
     progress = LoadProgress.read(TableReader(tables))
+    rules = ApplyRules(semantics=progress.semantics, history_mode=history, **options)
     return MicroBatchApply(
-        writer=writer,
-        semantics=progress.semantics,
-        history_mode=history,
-        progress=progress,
-        fault=after,
-        **options,
+        DriverEngine(writer, rules, after), progress, on_progress=on_progress, fault=after
     )
 
 

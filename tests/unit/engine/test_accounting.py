@@ -14,7 +14,7 @@ from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.replay.offsets import Semantics
 from streaming.dashboard.app import create_app
-from streaming.engine import micro_batch
+from streaming.engine.driver import driver_engine
 from streaming.engine.progress import ProgressEvent
 from streaming.metrics.collector import TablesCollector
 from streaming.tables import folder as tables_folder
@@ -128,7 +128,7 @@ def test_one_too_many_does_not_make_up_for_one_too_few(
         one = RecordCounts(applied={LOG_PARTITION: 1})
         return replace(applied, counts=RecordCounts.total([applied.counts, one]))
 
-    monkeypatch.setattr(micro_batch, "apply_collected", counting_one_too_many)
+    monkeypatch.setattr(driver_engine, "apply_collected", counting_one_too_many)
     apply_rows(tables, 1, 1, commit(1, 3))
 
     row = shown(tables)

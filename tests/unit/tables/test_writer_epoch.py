@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -73,7 +74,7 @@ def in_store(is_loaded: bool, *names: str) -> list[Any]:
 def test_an_older_run_ends_at_its_next_commit(tables: str, is_loaded: bool, table: str) -> None:
     """The newer one takes over after the older one wrote a table, or between two micro-batches."""
     create(tables)
-    newer: list[MicroBatchApply] = []
+    newer: list[MicroBatchApply[pa.Table]] = []
 
     def take_over() -> None:
         newer.append(start_apply(tables))

@@ -9,18 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
+from streaming.engine.engine import Report
 from streaming.tables.load_progress import LoadProgress
 
 logger = logging.getLogger(__name__)
-
-Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

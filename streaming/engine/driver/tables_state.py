@@ -16,7 +16,7 @@ from coordinator_state.apply.state import ApplyState
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.group_tables import GroupTables
+from streaming.engine.driver.group_tables import GroupTables
 from streaming.tables import delta
 from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
 

@@ -1,0 +1,93 @@
+"""The two ways to execute a micro-batch: what they take, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.replay.group_replay import AskTopicNames
+from coordinator_state.replay.offsets import Semantics
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, HISTORY_ALL, HISTORY_OFF
+from streaming.tables.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Report = Mapping[str, Any]
+"""A `progress` row of the source: the range that was read of a log partition."""
+
+Rows = TypeVar("Rows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRules:
+    """The rules of all micro-batches of a query.
+
+    `topic_names` returns known topic names by topic id. `offsets_retention_ms` is the brokers'
+    `offsets.retention.minutes`; events use it to tell that an offset expired.
+    """
+
+    semantics: Semantics
+    history_mode: str
+    topic_names: AskTopicNames = lambda _topic_ids: {}
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
+
+    @property
+    def with_history(self) -> bool:
+        """False for the history mode `off`."""
+        return self.history_mode != HISTORY_OFF
+
+    @property
+    def compacts(self) -> bool:
+        """Whether superseded commits may be dropped before they are applied."""
+        return self.history_mode != HISTORY_ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A micro-batch that is written to all tables except `load_progress`.
+
+    Attributes:
+        reports: the ranges that were applied; a reload has one for all that it read.
+        replaced: the log partitions whose reload is complete.
+        counts: the rows of the micro-batch that were not applied before, by outcome.
+        newest_timestamps: the newest record timestamp of each log partition.
+        rows: the number of written rows by table.
+    """
+
+    reports: Sequence[Report]
+    replaced: frozenset[int]
+    counts: RecordCounts
+    newest_timestamps: Mapping[int, datetime]
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+class Engine(Protocol[Rows]):
+    """Plans micro-batches and writes them, one after the other, to the tables of one folder.
+
+    `Rows` are the rows of a micro-batch as the engine takes them. Before the first micro-batch no
+    table has rows after the newest snapshot.
+    """
+
+    @property
+    def writer(self) -> Writer:
+        """The writer of the folder."""
+
+    def rows_of(self, batch: DataFrame) -> Rows:
+        """The rows of a micro-batch that a query hands over (`PACKED_ROW_SCHEMA`)."""
+
+    def apply(self, rows: Rows, progress: LoadProgress) -> Outcome:
+        """Apply a micro-batch to all tables except `load_progress`.
+
+        This sets the new versions of the tables, and the high watermarks of reloading log
+        partitions, in `progress`.
+
+        Raises:
+            ConfigurationError: the micro-batch starts after the next offset of a log partition.
+            WriterFenced: a newer writer has taken over.
+            TablesUnavailable: a table cannot be read or written.
+        """
