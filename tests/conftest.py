@@ -57,7 +57,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # It lives for many tests.
     for name in _SHORT_LIVED:
         del os.environ[name]
-    session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"), with_delta=True)
+    session = build_session(warehouse=tmp_path_factory.mktemp("warehouse"), engine="spark")
+    # Spark's default of 200 tasks is for far more rows.
+    session.conf.set("spark.sql.shuffle.partitions", "1")
     os.environ.update(_SHORT_LIVED)
     yield session
     session.stop()

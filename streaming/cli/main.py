@@ -57,6 +57,7 @@ COMMANDS = (
 """Each is defined in the module of `streaming.cli` with its name, `_` for `-`."""
 
 STREAMING_EXTRA = {
+    "delta",
     "deltalake",
     "duckdb",
     "flask",

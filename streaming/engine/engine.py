@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
+from streaming.engine.read_ranges import Report
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, HISTORY_ALL, HISTORY_OFF
 from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Report = Mapping[str, Any]
-"""A `progress` row of the source: the range that was read of a log partition."""
 
 Rows = TypeVar("Rows")
 

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.engine import ApplyRules
+from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
+from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.errors import LogChanged
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
+from streaming.run.engine_choice import EngineChoice, choose_engine
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
 from streaming.run.log_watch import LogWatch
@@ -96,6 +98,7 @@ def run_query(
             or a tables folder or checkpoint of another cluster.
     """
     stop = stop or threading.Event()
+    choice = choose_engine(settings.engine, master=settings.master, tables=settings.tables)
     kafka_config = kafka_client_config(settings.kafka)
     log, cluster_id = find_log(settings, kafka_config)
     if settings.semantics == "auto":
@@ -123,10 +126,14 @@ def run_query(
                 "semantics": settings.semantics,
             },
         )
+        logger.info(
+            "engine %(engine)s: %(reason)s", {"engine": choice.engine, "reason": choice.reason}
+        )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
         own_session = session is None
         session = session or build_session(
             master=settings.master,
+            engine=choice.engine,
             with_delta=settings.catalog is not None,
             with_hive=settings.catalog is not None,
         )
@@ -142,6 +149,7 @@ def run_query(
                     session,
                     settings,
                     kafka_config,
+                    choice,
                     retentions,
                     start.writer,
                     start,
@@ -189,6 +197,7 @@ class _Queries:
     session: SparkSession
     settings: RunSettings
     kafka_config: dict[str, object]
+    choice: EngineChoice
     retentions: Retentions
     writer: Writer
     first: Start | None
@@ -251,8 +260,13 @@ class _Queries:
                 topic_names=topic_names,
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
+            engine: Engine[Any] = (
+                SparkEngine(self.writer, rules, self.session)
+                if self.choice.engine == "spark"
+                else DriverEngine(self.writer, rules)
+            )
             apply = MicroBatchApply(
-                DriverEngine(self.writer, rules),
+                engine,
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )

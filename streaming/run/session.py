@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from streaming.jvm.jars import delta_jars
@@ -25,22 +25,30 @@ if TYPE_CHECKING:
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "1",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0",
-    # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
-    # memory. After an OutOfMemoryError Spark's other threads wait for ever, so the JVM exits.
-    _JAVA_OPTIONS: ("-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"),
+    # After an OutOfMemoryError Spark's other threads wait for ever, so the JVM exits.
+    _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
 }
 
+_DRIVER_ENGINE = {
+    "spark.sql.shuffle.partitions": "1",
+    # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
+    # memory.
+    _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Hadoop would write a hidden file with a checksum beside each file, which no reader of Delta
+    # needs and maintenance does not delete.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Hostile input may have commit timestamps before 1900; they are stored unchanged.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
@@ -53,6 +61,7 @@ def build_session(
     *,
     master: str = "local[2]",
     warehouse: Path | None = None,
+    engine: Literal["driver", "spark"] = "driver",
     with_delta: bool = False,
     with_hive: bool = False,
 ) -> SparkSession:
@@ -64,8 +73,10 @@ def build_session(
     Args:
         master: Spark's master URL.
         warehouse: the folder for tables without a location.
-        with_delta: add Delta's jars and extensions. The query itself writes tables without Spark.
-            The jars come from the project's cache, so a second start needs no network.
+        engine: the engine of the query. The engine `spark` writes tables with Delta's jars.
+        with_delta: add Delta's jars and extensions also for the engine `driver`, which writes
+            tables without Spark. The jars come from the project's cache, so a second start needs no
+            network.
         with_hive: use the Hive metastore of the user's configuration; without one, a metastore in
             the working directory.
 
@@ -85,9 +96,11 @@ def build_session(
 
     builder = SparkSession.builder.master(master).appName("coordinator-state")
     settings = dict(_SETTINGS)
-    settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
-    if with_delta:
+    if engine == "driver":
+        settings |= _DRIVER_ENGINE
+    if with_delta or engine == "spark":
         settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
+    settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
     for name, value in settings.items():
         builder = builder.config(name, value)
     if master.startswith("local"):

@@ -33,6 +33,7 @@ from streaming.tables.locations import local_path
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
+EngineOption = Literal["auto", "driver", "spark"]
 
 _DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
@@ -207,6 +208,12 @@ class RunSettings(BaseModel):
         description="How long a micro-batch may take before /health reports that the query hangs.",
     )
     master: str = Field(default="local[2]", description="The Spark master.")
+    engine: EngineOption = Field(
+        default="auto",
+        description="Where micro-batches are planned and written: driver (this process, with "
+        "delta-rs), spark (the executors, with Delta Lake on Spark), or auto, which chooses by "
+        "master and tables.",
+    )
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="before")

@@ -50,6 +50,7 @@ from tests.kills.fault_points import (
     POINTS,
     POINTS_OF_CREATION,
     POINTS_OF_ROLL_BACK,
+    POINTS_OF_SPARK,
     POINTS_OF_UPKEEP,
 )
 from tests.kills.killed_tables import KilledTables, is_kept
@@ -77,8 +78,13 @@ _ONCE: Final = frozenset({INITIAL_OFFSET, *POINTS_OF_ROLL_BACK, *POINTS_OF_UPKEE
 _OPTIONS: Final = {
     "plain": ("--max-records-per-trigger", "2000"),
     "feed": ("--change-data-feed",),
+    "spark": ("--engine", "spark"),
 }
-_SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_KINDS: Final = {"driver": ("plain", "feed"), "spark": ("spark",)}
+# Delta Lake on Spark needs more code cache than the JVM has with one compiler.
+_SHORT_LIVED: Final = {
+    "JDK_JAVA_OPTIONS": ("-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,14 +103,14 @@ class Survived:
     differences: list[str] = field(default_factory=list)
 
 
-def mixed(kills: int, seed: int) -> list[str]:
+def mixed(kills: int, seed: int, points_of_kinds: Sequence[str] = POINTS) -> list[str]:
     """Points and random moments for so many kills; every point at least once if they are enough."""
     choose = random.Random(seed)
     of_points = int(kills * _OF_POINTS)
-    if kills < len(POINTS):
-        passes = [choose.sample(POINTS, of_points)]
+    if kills < len(points_of_kinds):
+        passes = [choose.sample(points_of_kinds, of_points)]
     else:
-        passes = [list(POINTS) for _ in range(max(1, of_points // len(POINTS)))]
+        passes = [list(points_of_kinds) for _ in range(max(1, of_points // len(points_of_kinds)))]
     moments = kills - sum(map(len, passes))
     plan: list[str] = []
     for number, points in enumerate(passes):
@@ -125,7 +131,7 @@ def _turn(point: str) -> int:
 
 
 def kill_again_and_again(
-    folder: Path, plan: Sequence[str], seed: int, kinds: Sequence[str] = tuple(_OPTIONS)
+    folder: Path, plan: Sequence[str], seed: int, kinds: Sequence[str] = _KINDS["driver"]
 ) -> Survived:
     """Go through a plan with a folder of each kind; everything is written below `folder`."""
     with EmbeddedBroker(folder=folder / "broker", properties=BROKER_PROPERTIES) as broker:
@@ -373,12 +379,14 @@ def _differences_of_history(tables: str, expected: set[tuple[int, int]]) -> Iter
 @click.command()
 @click.option("--kills", default=200, show_default=True)
 @click.option("--seed", default=time.time_ns, help="What is done depends on.  [default: new]")
-def main(kills: int, seed: int) -> None:
+@click.option("--engine", type=click.Choice(list(_KINDS)), default="driver", show_default=True)
+def main(kills: int, seed: int, engine: str) -> None:
     """Kill a run again and again, and compare; what differs, and what failed, is kept."""
     os.environ.update(_SHORT_LIVED)
     folder = Path(tempfile.mkdtemp(prefix="coordinator-state-kills-"))
     write_note(f"seed {seed}, in {folder}")
-    survived = kill_again_and_again(folder, mixed(kills, seed), seed)
+    points = POINTS if engine == "driver" else (*POINTS, *POINTS_OF_SPARK)
+    survived = kill_again_and_again(folder, mixed(kills, seed, points), seed, _KINDS[engine])
     if not survived.differences:
         shutil.rmtree(folder)
     for difference in survived.differences[:_DIFFERENCES_SHOWN]:

@@ -31,6 +31,7 @@ ROLL_BACK: Final = "roll-back"
 COMPACTION: Final = "compaction"
 DELETION_OF_DAYS: Final = "deletion of days"
 DELETION_OF_FILES: Final = "deletion of files"
+PLANNING: Final = "planning"
 LOG_CLEAN_UP: Final = "clean-up of the log"
 INITIAL_OFFSET: Final = "after initialOffset"
 LATEST_OFFSET: Final = "after latestOffset"
@@ -50,6 +51,8 @@ POINTS_OF_CREATION: Final = _of_steps(CREATION)
 POINTS_OF_ROLL_BACK: Final = _of_steps(ROLL_BACK)
 POINTS_OF_UPKEEP: Final = _of_steps(COMPACTION, DELETION_OF_DAYS, DELETION_OF_FILES, LOG_CLEAN_UP)
 POINTS_OF_READING: Final = (FIRST_READ, NEXT_READ, LAST_READ)
+POINTS_OF_SPARK: Final = _of_steps(PLANNING)
+"""Reached only with the engine `spark`."""
 POINTS: Final = (
     *POINTS_OF_CREATION,
     *_of_steps(FENCE),

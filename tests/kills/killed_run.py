@@ -5,15 +5,18 @@ The environment says where it dies; see `tests.kills.fault_points`.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
 from streaming.cli.main import main
+from streaming.engine.spark.spark_engine import SparkEngine
+from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.source import coordinator_log
 from streaming.tables import creation, maintenance, writer_epoch
-from streaming.tables.schemas import Table
+from streaming.tables.schemas import PENDING_OFFSETS, Table
 from streaming.tables.writer import Writer
 from tests.kills.fault_points import (
     COMPACTION,
@@ -22,6 +25,7 @@ from tests.kills.fault_points import (
     DELETION_OF_FILES,
     FENCE,
     LOG_CLEAN_UP,
+    PLANNING,
     ROLL_BACK,
     in_step,
     with_points,
@@ -59,16 +63,20 @@ class _Optimizer(TableOptimizer):
 
 
 def _patch() -> None:
-    def written(_writer: Writer, table: Table, *_rest: Any) -> str:
+    def written(_writer: Writer | SparkWrites, table: Table, *_rest: Any) -> str:
         return table.name
 
     for method, step in (
+        (SparkEngine._planned, lambda *_: PLANNING),
+        (SparkWrites.write, written),
+        (SparkWrites.replace_pending, lambda *_: PENDING_OFFSETS.name),
         (Writer.merge, written),
         (Writer.append, written),
         (Writer.overwrite, written),
         (Writer.restore, lambda *_: ROLL_BACK),
     ):
-        setattr(Writer, method.__name__, with_points(method, step))
+        owner = vars(sys.modules[method.__module__])[method.__qualname__.partition(".")[0]]
+        setattr(owner, method.__name__, with_points(method, step))
     vars(writer_epoch)["_write_fence"] = with_points(
         vars(writer_epoch)["_write_fence"], lambda *_: FENCE
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -52,15 +54,39 @@ from tests.support.tables.loader_tables import Row, differences, differing, in_m
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
 from tests.support.tables.tables_folder import Crash, start_apply
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 LOGS_PER_RUN = 25
 RUNS = max(1, int(os.environ.get("COORDINATOR_STATE_LOGS", "250")) // LOGS_PER_RUN)
 MICRO_BATCHES = 3
+SPARK_RUNS = max(1, RUNS // 10)
+"""A micro-batch of the engine `spark` takes seconds."""
 WORKLOADS = max(1, RUNS // 3)
 
 
-def _start(tables: str, history: str, fault: str = "") -> MicroBatchApply[pa.Table]:
-    """A new process: everything it knows, it reads from the tables."""
-    return start_apply(tables, history=history, fault=fault, offsets_retention_ms=RETENTION_MS)
+@dataclass(slots=True)
+class _Folder:
+    """A folder of tables, and the engines of its runs: each start has one of `sessions`.
+
+    A start without a session has the engine `driver`.
+    """
+
+    tables: str
+    history: str
+    choose: random.Random
+    sessions: Sequence[SparkSession | None] = (None,)
+
+    def start(self, fault: str = "", **options: Any) -> MicroBatchApply[pa.Table]:
+        """A new process: everything it knows, it reads from the tables."""
+        return start_apply(
+            self.tables,
+            history=self.history,
+            fault=fault,
+            offsets_retention_ms=RETENTION_MS,
+            spark=self.choose.choice(self.sessions),
+            **options,
+        )
 
 
 def _micro_batch(
@@ -73,20 +99,52 @@ def _micro_batch(
     return micro_batch(written, compact=history != "all")
 
 
+@pytest.fixture
+def sessions(request: pytest.FixtureRequest) -> Sequence[SparkSession | None]:
+    """What the parameter names: the engine `driver`, `spark`, or now one and now the other."""
+    if request.param == "driver":
+        return (None,)
+    spark = request.getfixturevalue("spark")
+    return (spark,) if request.param == "spark" else (None, spark)
+
+
 @pytest.mark.timeout(600 + 60 * RUNS)
 @pytest.mark.parametrize("semantics", list(Semantics))
 def test_tables_equal_the_loader(tmp_path: Path, semantics: Semantics) -> None:
+    _check_random_logs(tmp_path, semantics, (None,), RUNS)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900 + 300 * SPARK_RUNS)
+@pytest.mark.parametrize(
+    ("sessions", "semantics"),
+    [
+        ("either", Semantics.COORDINATOR),
+        pytest.param("either", Semantics.SCALA, marks=pytest.mark.long),
+        *(pytest.param("spark", one, marks=pytest.mark.long) for one in Semantics),
+    ],
+    indirect=["sessions"],
+)
+def test_tables_of_spark_equal_the_loader(
+    tmp_path: Path, sessions: Sequence[SparkSession | None], semantics: Semantics
+) -> None:
+    _check_random_logs(tmp_path, semantics, sessions, SPARK_RUNS)
+
+
+def _check_random_logs(
+    tmp_path: Path, semantics: Semantics, sessions: Sequence[SparkSession | None], runs_wanted: int
+) -> None:
     runs = iter(range(1_000_000))
 
     # Shrinking would write tables for minutes; `test_apply_plan.py` shrinks the same rules. The
     # first example of hypothesis is empty logs.
-    @settings(max_examples=RUNS + 1, phases=[Phase.generate], database=None)
+    @settings(max_examples=runs_wanted + 1, phases=[Phase.generate], database=None)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         tables = str(tmp_path / f"run-{next(runs)}" / "tables")
         drawn = {n: data.draw(logs(f"{n}-", max_size=40)) for n in range(LOGS_PER_RUN)}
         choose = random.Random(data.draw(st.integers(0, 1 << 32)))
-        _check(tables, semantics, drawn, choose)
+        _check(tables, semantics, drawn, choose, sessions)
 
     check()
 
@@ -118,7 +176,8 @@ def test_tables_equal_simulated_coordinators(
         }
         tables = str(tmp_path / f"run-{seed}" / "tables")
         choose = random.Random(seed)
-        _load(tables, semantics, segments, choose.choice(["sampled", "all"]), choose)
+        folder = _Folder(tables, choose.choice(["sampled", "all"]), choose)
+        _load(folder, semantics, segments)
         expected = model_answers(workload.coordinators.values())
         names = topic_names(workload.topics)
         found = TableAnswers(TableReader(tables)).answers(topic_names=names)
@@ -132,22 +191,19 @@ def _check(
     semantics: Semantics,
     drawn: dict[int, list[Event]],
     choose: random.Random,
+    sessions: Sequence[SparkSession | None],
 ) -> None:
     history = choose.choice(["sampled", "all"])
+    folder = _Folder(tables, history, choose, sessions)
     segments = {p: segment(events) for p, events in drawn.items()}
-    _load(tables, semantics, segments, history, choose)
-    _reload(tables, drawn, segments, history, choose)
+    _load(folder, semantics, segments)
+    _reload(folder, drawn, segments)
     _assert_loaded(tables, semantics, segments, history)
 
 
-def _load(
-    tables: str,
-    semantics: Semantics,
-    segments: dict[int, tuple[bytes, int]],
-    history: str,
-    choose: random.Random,
-) -> None:
+def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes, int]]) -> None:
     """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints."""
+    tables, history, choose = folder.tables, folder.history, folder.choose
     # With the feed, rows are merged in another way.
     tables_folder.create(
         tables,
@@ -155,7 +211,7 @@ def _load(
         log_partitions=len(segments),
         change_data_feed=choose.random() < 0.2,
     )
-    apply = _start(tables, history)
+    apply = folder.start()
     cuts = {
         p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
         for p, (_, end) in segments.items()
@@ -165,56 +221,46 @@ def _load(
         ranges = {p: (cut[number], cut[number + 1]) for p, cut in cuts.items()}
         batch = _micro_batch(segments, ranges, history)
         if choose.random() < 0.5:
-            _interrupt(tables, history, batch, number, query, choose)
+            _interrupt(folder, batch, number, query)
             if choose.random() < 0.3:
                 for table in (OFFSET_COMMITS, GROUP_EVENTS, QUARANTINE):
                     DeltaTable(table.path(tables)).optimize.compact()
-            apply = _start(tables, history)
+            apply = folder.start()
             if choose.random() < 0.3:
                 query = f"without the checkpoint {number}"
         apply.apply(batch, number, query)
         if number == MICRO_BATCHES - 1 or choose.random() < 0.2:
-            apply = _start(tables, history)
+            apply = folder.start()
             apply.apply(batch, number, query)
     _assert_loaded(tables, semantics, segments, history)
 
 
-def _interrupt(
-    tables: str, history: str, batch: pa.Table, number: int, query: str, choose: random.Random
-) -> None:
+def _interrupt(folder: _Folder, batch: pa.Table, number: int, query: str) -> None:
     """Let a run crash in a micro-batch, or let another run take over and finish it or crash."""
+    choose = folder.choose
     fault = choose.choice([table.name for table in TABLES])
     if choose.random() < 0.5:
         with pytest.raises(Crash):
-            _start(tables, history, fault).apply(batch, number, query)
+            folder.start(fault).apply(batch, number, query)
         return
     is_finished = choose.random() < 0.5
     rival_fault = "" if is_finished else choose.choice([table.name for table in TABLES])
 
     def take_over() -> None:
         with nullcontext() if is_finished else pytest.raises(Crash):
-            _start(tables, history, rival_fault).apply(batch, 0, "of the newer run")
+            folder.start(rival_fault).apply(batch, 0, "of the newer run")
 
-    fenced = start_apply(
-        tables,
-        history=history,
-        fault=fault,
-        happens=take_over,
-        offsets_retention_ms=RETENTION_MS,
-    )
+    fenced = folder.start(fault, happens=take_over)
     # The last table is written already when the newer run takes over.
     with nullcontext() if fault == LOAD_PROGRESS.name else pytest.raises(WriterFenced):
         fenced.apply(batch, number, query)
 
 
 def _reload(
-    tables: str,
-    drawn: dict[int, list[Event]],
-    segments: dict[int, tuple[bytes, int]],
-    history: str,
-    choose: random.Random,
+    folder: _Folder, drawn: dict[int, list[Event]], segments: dict[int, tuple[bytes, int]]
 ) -> None:
     """Load some log partitions again, which were truncated and went on with another's records."""
+    tables, history, choose = folder.tables, folder.history, folder.choose
     topic = LogDescription(
         topic="t", cluster_id="c", topic_id="t", leaders=dict.fromkeys(drawn, (0, 0))
     )
@@ -228,14 +274,14 @@ def _reload(
             reason="a test", kept_below=kept_below, lost=f"{LOST_REASON_PREFIX}{kept_below}"
         )
         segments[p] = segment([*kept, *other])
-    apply = _start(tables, history)
+    apply = folder.start()
     begin_reload(apply.writer, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
-        apply = _start(tables, history)
+        apply = folder.start()
         fault = choose.choice([table.name for table in TABLES])
         is_last = query != "reload"
         if not is_last:
-            apply = _start(tables, history, fault)
+            apply = folder.start(fault)
         cuts = {
             p: [0, *sorted(choose.randint(0, end) for _ in range(MICRO_BATCHES - 1)), end]
             if p in doubts
@@ -249,7 +295,7 @@ def _reload(
                 apply.apply(batch, number, query)
             except Crash:
                 break
-        apply = _start(tables, history)
+        apply = folder.start()
         progress = apply.progress
         states = {p: row.state for p, row in progress.rows.items()}
         assert not is_last or set(states.values()) == {"current"}

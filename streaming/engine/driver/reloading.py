@@ -7,7 +7,6 @@ when the process stops; the next run then restarts the reload.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
-from streaming.engine.engine import Report
+from streaming.engine.read_ranges import Report, is_below, joined
 from streaming.tables.load_progress import LoadProgress
 
 logger = logging.getLogger(__name__)
@@ -55,13 +54,7 @@ class _Held:
 
     def report(self) -> Report:
         """All reports of the reload as one."""
-        reports = self.reports
-        summed = ("records_read", "records_superseded", "bytes_read")
-        found = {
-            **reports[-1],
-            "from_offset": reports[0]["from_offset"],
-            **{name: sum(report[name] for report in reports) for name in summed},
-        }
+        found = dict(joined(self.reports))
         found["records_superseded"] += self.rows.records_superseded
         return found
 
@@ -124,10 +117,3 @@ class Reloading:
             reports.append(held.report())
             replaced[log_partition] = row.next_offset
         return ReadyRows(rows=pa.concat_tables(released), reports=reports, replaced=replaced)
-
-
-def is_below(rows: pa.Table, column: str, bounds: Mapping[int, int]) -> pa.ChunkedArray:
-    """Whether each row's record offset in the column is below the bound of its log partition."""
-    places = pc.index_in(rows["log_partition"], value_set=pa.array(list(bounds), pa.int32()))
-    bound = pc.take(pa.array(list(bounds.values()), pa.int64()), places)
-    return pc.fill_null(pc.less(rows[column], bound), False)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.apply.log_partitions import Applied
 from coordinator_state.apply.rows import GUARD_OFFSET
-from streaming.engine.driver.reloading import is_below
+from streaming.engine.read_ranges import is_below
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,

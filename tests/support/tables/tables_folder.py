@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from coordinator_state.log.log_rows import pack
 from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.engine import ApplyRules
+from streaming.engine.engine import ApplyRules, Engine, Outcome
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress
+from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
@@ -30,6 +32,9 @@ from streaming.tables.schemas import (
     PROPERTY_TOPIC_ID,
     TABLES,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOW = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
 
@@ -51,9 +56,13 @@ def start_apply(
     fault: str = "",
     happens: Callable[[], object] = _crash,
     on_progress: OnProgress | None = None,
+    spark: SparkSession | None = None,
     **options: Any,
 ) -> MicroBatchApply[pa.Table]:
-    """Open a folder as a start of `run` does; `happens` is called after it wrote `fault`."""
+    """Open a folder as a start of `run` does; `happens` is called after it wrote `fault`.
+
+    With a session the engine is `spark`.
+    """
 
     def after(table: str) -> None:
         if table == fault:
@@ -62,9 +71,18 @@ def start_apply(
     writer = open_for_writing(tables, "test")
     progress = LoadProgress.read(TableReader(tables))
     rules = ApplyRules(semantics=progress.semantics, history_mode=history, **options)
-    return MicroBatchApply(
-        DriverEngine(writer, rules, after), progress, on_progress=on_progress, fault=after
-    )
+    engine: Engine[pa.Table] = DriverEngine(writer, rules, after)
+    if spark is not None:
+        engine = _OfArrow(writer, rules, spark, after)
+    return MicroBatchApply(engine, progress, on_progress=on_progress, fault=after)
+
+
+class _OfArrow(SparkEngine):
+    """The engine `spark` with rows of this process, in place of those of a source."""
+
+    def apply(self, rows: Any, progress: LoadProgress) -> Outcome:
+        packed = [pack(batch) for batch in rows.combine_chunks().to_batches()]
+        return super().apply(self.session.createDataFrame(pa.Table.from_batches(packed)), progress)
 
 
 _DEFAULTS: dict[str, Row] = {

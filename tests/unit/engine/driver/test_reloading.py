@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.driver.reloading import ReadyRows, Reloading, is_below
+from streaming.engine.driver.reloading import ReadyRows, Reloading
+from streaming.engine.read_ranges import is_below
 from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress, Progress
 from tests.support.logs.log_rows import commit, places, table_of

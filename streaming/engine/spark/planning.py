@@ -1,0 +1,171 @@
+"""The work of Spark's Python workers: `coordinator_state.apply`, one log partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.collected import Collected, GroupId, collect, distinct_groups
+from coordinator_state.apply.columns import in_ms
+from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.group_rows import restored_groups
+from coordinator_state.apply.log_partitions import Applied, apply_collected
+from coordinator_state.apply.rows import PENDING_OFFSET_ROW
+from coordinator_state.apply.state import ApplyContext, ApplyState
+from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, pack, unpack
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
+from coordinator_state.replay.modern_groups import ModernGroup
+from streaming.engine.read_ranges import is_below
+from streaming.engine.refused_records import log_refused
+from streaming.engine.spark.planned_rows import (
+    COUNTS,
+    COUNTS_SCHEMA,
+    KEYED_SCHEMA,
+    PLANNED_SCHEMA,
+    PLANNED_TABLES,
+    REPORT_COLUMNS,
+    in_struct,
+    of_struct,
+    planned_rows,
+)
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_EVENTS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUP_RECORDS,
+    GROUPS,
+    OFFSET_COMMITS,
+    PENDING_OFFSETS,
+)
+
+_HISTORY = {
+    OFFSET_COMMITS.name: "outcome_record_offset",
+    GROUP_EVENTS.name: "record_offset",
+    GROUP_RECORDS.name: "record_offset",
+}
+"""The column of each table of history that says whether a reloaded table has the row already."""
+
+
+def key_by_log_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut packed rows (`PACKED_ROW_SCHEMA`) by log partition (`KEYED_SCHEMA`)."""
+    for batch in batches:
+        for index in range(batch.num_rows):
+            rows = unpack(pa.Table.from_batches([batch.slice(index, 1)]))
+            keyed = [_keyed(rows, p.as_py()) for p in pc.unique(rows["log_partition"])]
+            yield pa.RecordBatch.from_pylist(keyed, KEYED_SCHEMA)
+
+
+def _keyed(rows: pa.Table, log_partition: int) -> dict[str, Any]:
+    own = rows.filter(pc.equal(rows["log_partition"], log_partition))
+    is_report = pc.equal(own["row_kind"], ROW_KIND_PROGRESS)
+    reports = own.filter(is_report).select(REPORT_COLUMNS).to_pylist()
+    records = own.filter(pc.invert(is_report))
+    (whole,) = records.combine_chunks().to_batches() or [_no_rows(records.schema)]
+    (packed,) = pack(whole)["rows"].to_pylist()
+    groups = pc.drop_null(pc.unique(records["group_id"])).to_pylist()
+    # A range has one `progress` row.
+    report = reports[0] if reports else None
+    return {"log_partition": log_partition, "rows": packed, "groups": groups, "report": report}
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPartitionPlan:
+    """Plans the changes of one log partition; Spark calls it for each.
+
+    Attributes:
+        context: the rules of the micro-batch.
+        next_offsets: the next offset of each log partition; rows below it are applied already.
+        replaced: the first record offset that the tables of history lack, for each log partition
+            whose reload is complete. It has no state before.
+    """
+
+    context: ApplyContext
+    next_offsets: Mapping[int, int]
+    replaced: Mapping[int, int]
+
+    def planned(self, keyed: pa.Table, stored: pa.Table) -> pa.Table:
+        """The planned rows (`PLANNED_SCHEMA`) of a log partition.
+
+        Args:
+            keyed: all rows of the micro-batch, or of the reload (`KEYED_SCHEMA`).
+            stored: the state before, of the groups that the micro-batch touches.
+        """
+        if not keyed.num_rows:
+            return PLANNED_SCHEMA.empty_table()
+        log_partition = keyed["log_partition"][0].as_py()
+        rows = unpack(keyed.select(["rows"]))
+        if log_partition not in self.replaced:
+            rows = rows.filter(pc.invert(is_below(rows, "record_offset", self.next_offsets)))
+        collected = collect(rows)
+        before = _state(stored, collected)
+        applied = apply_collected(collected, before, self.context)
+        log_refused(applied.warnings)
+        tables = {table.name: getattr(applied, table.name) for table in PLANNED_TABLES}
+        for name, column in _HISTORY.items():
+            is_known = is_below(tables[name], column, self.replaced)
+            tables[name] = tables[name].filter(pc.invert(is_known))
+        planned = [planned_rows(table, tables[table.name]) for table in PLANNED_TABLES]
+        counts = {
+            "log_partition": log_partition,
+            "newest_timestamp": applied.newest_timestamps.get(log_partition),
+            "is_pending_changed": not _is_same(applied.pending_offsets, before.pending),
+            "unnamed_topic_ids": sorted(self._unnamed(collected, before, applied)),
+            **{name: rows.num_rows for name, rows in tables.items()},
+            **{
+                name: getattr(applied.counts, name).get(log_partition, 0)
+                for name in ("rows", "pending", "applied", "superseded", "ignored", "quarantined")
+            },
+        }
+        counted = pa.Table.from_pylist([counts], COUNTS_SCHEMA)
+        return pa.concat_tables([in_struct(PLANNED_SCHEMA, COUNTS, counted), *planned])
+
+    def _unnamed(self, collected: Collected, before: ApplyState, applied: Applied) -> set[str]:
+        """The topic ids of the micro-batch and of its groups that have no known name."""
+        changed = (change.group for change in applied.group_changes.changes.values())
+        groups = [*before.groups.values(), *changed]
+        named_by_id = [
+            group.unnamed_topic_ids() for group in groups if isinstance(group, ModernGroup)
+        ]
+        found = collected.topic_ids.union(*named_by_id)
+        return found - self.context.topic_names.keys()
+
+
+def _state(stored: pa.Table, collected: Collected) -> ApplyState:
+    """The state before, from stored rows."""
+    records = of_struct(stored, COORDINATOR_RECORDS.name)
+    pending = in_ms(of_struct(stored, PENDING_OFFSETS.name), PENDING_OFFSET_ROW)
+    state = ApplyState(
+        committed=in_ms(of_struct(stored, GROUP_OFFSETS.name), COMMITTED_SCHEMA),
+        pending=pending,
+        groups=restored_groups(
+            of_struct(stored, GROUPS.name), of_struct(stored, GROUP_MEMBERS.name), records
+        ),
+    )
+    with_pending = distinct_groups(pending) | collected.transactional_groups
+    return replace(state, tombstones=_tombstones(records, with_pending))
+
+
+def _tombstones(records: pa.Table, groups: set[GroupId]) -> dict[GroupId, int]:
+    """The groups whose last GroupMetadata is a tombstone, with its record offset."""
+    is_group = pc.equal(records["record_type"], GROUP_METADATA_TYPE)
+    found = records.filter(pc.and_(is_group, records["is_tombstone"]))
+    names = ("log_partition", "group_id", "record_offset")
+    rows = zip(*(found[name].to_pylist() for name in names), strict=True)
+    return {(p, group_id): at for p, group_id, at in rows if (p, group_id) in groups}
+
+
+def _is_same(rows: pa.Table, others: pa.Table) -> bool:
+    """Whether two tables have the same pending offsets, in any order."""
+    if rows.num_rows != others.num_rows:
+        return False
+    order = [(name, "ascending") for name in PENDING_OFFSETS.key]
+    return bool(rows.sort_by(order).equals(others.sort_by(order)))

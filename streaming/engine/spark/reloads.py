@@ -1,0 +1,94 @@
+"""Reloads under the engine `spark`: their rows are staged as files until the log is read.
+
+Until then the tables keep the old rows, and `load_progress` says `loading`. The staged rows are
+discarded when the process stops; the next run then restarts the reload.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streaming.engine.read_ranges import Report, joined
+from streaming.tables.load_progress import LoadProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyFrame:
+    """The rows of a micro-batch that can be applied now (`KEYED_SCHEMA`).
+
+    `touched` are the groups that they are about, with duplicates; there are at most
+    `touched_at_most`. `replaced` maps each log partition whose reload is
+    complete to the first record offset that the tables of history lack; `rows` then has all rows of
+    its log. `reports` has one report for each of the log partitions.
+    """
+
+    rows: DataFrame
+    touched: DataFrame
+    touched_at_most: int
+    reports: Sequence[Report]
+    replaced: Mapping[int, int]
+
+    @property
+    def log_partitions(self) -> list[int]:
+        """The log partitions of the rows."""
+        return [report["log_partition"] for report in self.reports]
+
+
+@dataclass(slots=True)
+class Reloads:
+    """Stages the rows of reloads in a folder."""
+
+    folder: str
+    _reports: defaultdict[int, list[Report]] = field(default_factory=lambda: defaultdict(list))
+
+    def ready_rows(self, keyed: DataFrame, progress: LoadProgress) -> ReadyFrame:
+        """Stage the rows of unfinished reloads; return the others (`KEYED_SCHEMA`).
+
+        Sets the high watermarks of reloading log partitions in `progress`.
+
+        Raises:
+            ConfigurationError: the micro-batch starts after the next offset of a log partition.
+        """
+        from pyspark.sql import functions as f
+
+        surveyed = keyed.groupBy("log_partition").agg(
+            f.first("report", ignorenulls=True).alias("report"),
+            f.sum(f.size("groups")).alias("groups"),
+        )
+        found = surveyed.toArrow().to_pylist()
+        reports = {row["log_partition"]: row["report"] for row in found}
+        progress.require_no_gap(reports.values())
+        under_way = {p for p in reports if p in progress.rows and progress.rows[p].is_reloading}
+        complete = {p for p in under_way if self._is_complete(p, reports[p], progress)}
+        rows = keyed
+        if held := under_way - complete:
+            staged = keyed.where(f.col("log_partition").isin(list(held)))
+            staged.write.format("delta").mode("append").save(self.folder)
+            rows = rows.where(~f.col("log_partition").isin(list(held)))
+        if earlier := [p for p in complete if len(self._reports[p]) > 1]:
+            stored = keyed.sparkSession.read.format("delta").load(self.folder)
+            rows = rows.unionByName(stored.where(f.col("log_partition").isin(earlier)))
+        return ReadyFrame(
+            rows=rows,
+            touched=rows.select("log_partition", f.explode("groups").alias("group_id")),
+            # No state is read of the log partitions of a reload.
+            touched_at_most=sum(row["groups"] for row in found),
+            reports=[
+                joined(self._reports.pop(p)) if p in complete else report
+                for p, report in reports.items()
+                if p not in held
+            ],
+            replaced={p: progress.rows[p].next_offset for p in complete},
+        )
+
+    def _is_complete(self, log_partition: int, report: Report, progress: LoadProgress) -> bool:
+        """Add a report of a reload; return whether the log is read to its end."""
+        self._reports[log_partition].append(report)
+        progress.rows[log_partition].high_watermark = report["high_watermark"]
+        return bool(report["record_offset"] >= report["high_watermark"])

@@ -1,0 +1,212 @@
+"""The engine `spark`: the executors plan a micro-batch, and Delta Lake on Spark writes it.
+
+1. The rows of the source are keyed by log partition and kept by Spark.
+2. Each log partition is planned in a task, beside the stored rows of the groups that it touches.
+   The planned rows of all tables are staged as files.
+3. The tables are written from the staged rows, several at the same time.
+
+The driver sees one row for each log partition, with numbers. The rows of a reload are staged as
+files until its log is read to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.apply.state import ApplyContext
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.engine import ApplyRules, Outcome
+from streaming.engine.known_topics import KnownTopics
+from streaming.engine.spark.locations import StagingFolder
+from streaming.engine.spark.planned_rows import (
+    COUNTS,
+    KEYED_SCHEMA,
+    PLANNED_SCHEMA,
+    PLANNED_TABLES,
+)
+from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
+from streaming.engine.spark.reloads import ReadyFrame, Reloads
+from streaming.engine.spark.spark_writes import SparkWrites, configure
+from streaming.engine.spark.stored_state import stored_state
+from streaming.errors import WriterFenced
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import PENDING_OFFSETS, Table
+from streaming.tables.writer import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Counts = Sequence[Mapping[str, Any]]
+"""Rows of `COUNTS_SCHEMA`."""
+
+_MOST_BROADCAST_GROUPS = 50_000
+"""Names of as many groups are sent to every executor."""
+_SIDE_BY_SIDE = 4
+"""Writes at the same time. A small one waits for Spark's planning, not for the processors."""
+
+_COUNTED = ("rows", "pending", "applied", "superseded", "ignored", "quarantined")
+
+
+@dataclass(slots=True)
+class SparkEngine:
+    """Plans micro-batches in Spark's Python workers, and writes them with Delta Lake on Spark.
+
+    `fault` is called with the name of each table right after its write, from the thread that wrote
+    it; tests crash there.
+    """
+
+    writer: Writer
+    rules: ApplyRules
+    session: SparkSession
+    fault: Callable[[str], None] = lambda _table: None
+    _topics: KnownTopics = field(init=False)
+    _staging: StagingFolder = field(init=False)
+    _reloads: Reloads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._topics = KnownTopics(self.rules.topic_names)
+        self._staging = StagingFolder(self.session, self.writer.tables)
+        self._staging.delete_all()
+        self._reloads = Reloads(self._staging.of(self.writer.next_number()))
+
+    def rows_of(self, batch: DataFrame) -> DataFrame:
+        """The micro-batch itself (`PACKED_ROW_SCHEMA`)."""
+        return batch
+
+    def apply(self, rows: DataFrame, progress: LoadProgress) -> Outcome:
+        """Apply packed rows (`PACKED_ROW_SCHEMA`); see `Engine.apply`."""
+        configure(rows.sparkSession)
+        staged = self._staging.of(self.writer.next_number())
+        try:
+            with _keyed(rows) as keyed:
+                ready = self._reloads.ready_rows(keyed, progress)
+                counts = self._planned(ready, progress, staged)
+            versions = self._written(ready, counts, staged)
+        except Exception:
+            # A newer writer deletes the staged rows of this one.
+            self.writer.epoch.require_current()
+            raise
+        finally:
+            self._staging.delete(staged)
+        progress.table_versions.update(versions)
+        rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in PLANNED_TABLES}
+        return Outcome(
+            reports=ready.reports,
+            replaced=frozenset(ready.replaced),
+            counts=RecordCounts(
+                **{name: {row["log_partition"]: row[name] for row in counts} for name in _COUNTED}
+            ),
+            newest_timestamps={
+                row["log_partition"]: row["newest_timestamp"]
+                for row in counts
+                if row["newest_timestamp"] is not None
+            },
+            rows={name: rows for name, rows in rows_by_table.items() if rows},
+        )
+
+    def _planned(self, ready: ReadyFrame, progress: LoadProgress, staged: str) -> Counts:
+        """Plan the changes of all tables, stage them, and return their numbers."""
+        counts = self._plan(ready, progress, staged)
+        unnamed = {topic_id for row in counts for topic_id in row["unnamed_topic_ids"]}
+        before = len(self._topics.names)
+        if len(self._topics.naming(unnamed)) > before:
+            # The plan named topics by these ids before anyone had asked for their names.
+            self._staging.delete(staged)
+            counts = self._plan(ready, progress, staged)
+        return counts
+
+    def _plan(self, ready: ReadyFrame, progress: LoadProgress, staged: str) -> Counts:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        rows = ready.rows
+        session = rows.sparkSession
+        plan = LogPartitionPlan(
+            context=ApplyContext(
+                semantics=self.rules.semantics,
+                with_history=self.rules.with_history,
+                offsets_retention_ms=self.rules.offsets_retention_ms,
+                topic_names=dict(self._topics.names),
+            ),
+            next_offsets={p: row.next_offset for p, row in progress.rows.items()},
+            replaced=ready.replaced,
+        )
+        pending = sum(row.records_pending for row in progress.rows.values())
+        state = stored_state(
+            session,
+            self.writer.tables,
+            [p for p in ready.log_partitions if p not in ready.replaced],
+            ready.touched,
+            with_committed=self.rules.with_history or self.rules.semantics is Semantics.SCALA,
+            broadcasts=ready.touched_at_most + pending <= _MOST_BROADCAST_GROUPS,
+        )
+        planned = (
+            rows.groupBy("log_partition")
+            .cogroup(state.groupBy("log_partition"))
+            .applyInArrow(
+                lambda keyed, stored: plan.planned(keyed, stored), from_arrow_schema(PLANNED_SCHEMA)
+            )
+        )
+        planned.write.format("delta").partitionBy("table").save(staged)
+        found: Counts = _staged_rows(session, staged, COUNTS).toArrow().to_pylist()
+        return found
+
+    def _written(self, ready: ReadyFrame, counts: Counts, staged: str) -> dict[str, int]:
+        """Write the staged rows, several tables at the same time; return the new versions."""
+        writes = SparkWrites(
+            writer=self.writer,
+            session=self.session,
+            log_partitions=ready.log_partitions,
+            replaced=ready.replaced,
+            replaced_from={
+                report["log_partition"]: report["from_offset"]
+                for report in ready.reports
+                if report["log_partition"] in ready.replaced
+            },
+        )
+        pending = [row["log_partition"] for row in counts if row["is_pending_changed"]]
+        pending = sorted({*pending, *ready.replaced})
+
+        def write(table: Table) -> int | None:
+            planned = partial(_staged_rows, staged=staged, name=table.name)
+            version = None
+            if table is PENDING_OFFSETS:
+                if pending:
+                    version = writes.replace_pending(pending, planned)
+            elif ready.replaced or any(row[table.name] for row in counts):
+                version = writes.write(table, planned)
+            self.fault(table.name)
+            return version
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, "table-write") as pool:
+            futures = {table: pool.submit(write, table) for table in PLANNED_TABLES}
+        errors = [error for one in futures.values() if (error := one.exception()) is not None]
+        for error in sorted(errors, key=lambda error: not isinstance(error, WriterFenced)):
+            raise error
+        versions = {table.name: one.result() for table, one in futures.items()}
+        return {name: version for name, version in versions.items() if version is not None}
+
+
+def _staged_rows(session: SparkSession, staged: str, name: str) -> DataFrame:
+    """The staged rows of a table, or the counts."""
+    rows = session.read.format("delta").load(staged)
+    return rows.where(rows["table"] == name).select(f"{name}.*")
+
+
+@contextmanager
+def _keyed(rows: DataFrame) -> Iterator[DataFrame]:
+    """The rows of the source by log partition (`KEYED_SCHEMA`), which Spark keeps meanwhile."""
+    from pyspark import StorageLevel
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    keyed = rows.mapInArrow(key_by_log_partition, from_arrow_schema(KEYED_SCHEMA))
+    keyed.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield keyed
+    finally:
+        keyed.unpersist()

@@ -1,0 +1,183 @@
+"""The writes of a micro-batch by Delta Lake on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tenacity
+
+from coordinator_state.apply.rows import GUARD_OFFSET
+from streaming.engine.spark.locations import spark_location
+from streaming.errors import TablesUnavailable
+from streaming.tables import delta
+from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_MEMBERS,
+    GROUP_OFFSETS,
+    GROUPS,
+    PENDING_OFFSETS,
+    QUARANTINE,
+    Table,
+)
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WRITER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_SETTINGS = {
+    # delta-rs and DuckDB read Spark's older type without its time zone, and not all years of it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Hostile input may have commit timestamps before 1900; they are stored unchanged.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.session.timeZone": "UTC",
+    # The files of old versions are kept by maintenance, as long as a snapshot names them.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+    # Only Spark reads them, and maintenance does not know them.
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+}
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_TRANSACTION = "spark.databricks.delta.write.txnAppId"
+_TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
+_ATTEMPTS = 10
+_MOST_PAUSE_S = 1.0
+
+_MERGES: Mapping[Table, tuple[str, str | None]] = {
+    GROUP_OFFSETS: (GUARD_OFFSET, "is_tombstone"),
+    COORDINATOR_RECORDS: ("record_offset", None),
+    GROUPS: (GUARD_OFFSET, "is_deleted"),
+    GROUP_MEMBERS: ("record_offset", "is_deleted"),
+}
+"""The tables of keys: the guard offset of each row, and the column that says it only deletes."""
+
+
+def configure(session: SparkSession) -> None:
+    """Configure a session that reads or writes the tables."""
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    context = session.sparkContext
+    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
+        # Spark's default of 200 tasks is for far more rows.
+        session.conf.set(_SHUFFLE_PARTITIONS, str(context.defaultParallelism))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkWrites:
+    """Writes planned rows to the tables of a folder, each table in one commit.
+
+    Each commit carries the number of its write as a Delta transaction, as those of `Writer` do. So
+    a write that was committed is not repeated, and an older writer is fenced, with either engine.
+
+    Attributes:
+        writer: the writer of the folder.
+        session: a session whose settings are copied for each write.
+        log_partitions: the log partitions of the micro-batch.
+        replaced: the first record offset that the tables of history lack, for each log partition
+            whose reload is complete.
+        replaced_from: the first record offset that the reload of each of them has read.
+    """
+
+    writer: Writer
+    session: SparkSession
+    log_partitions: Collection[int]
+    replaced: Mapping[int, int]
+    replaced_from: Mapping[int, int]
+
+    def write(self, table: Table, planned: Callable[[SparkSession], DataFrame]) -> int:
+        """Write the planned rows of a table; return its new version.
+
+        Args:
+            table: any table except `pending_offsets` and `load_progress`.
+            planned: returns the rows (`planned_columns`) in a session.
+        """
+        if table in _MERGES:
+            return self._commit(table, lambda session: self._merge(session, table, planned))
+        if table is QUARANTINE and self.replaced:
+            self.writer.delete_from(QUARANTINE, self.replaced_from)
+        return self._commit(table, lambda session: self._append(session, table, planned))
+
+    def replace_pending(
+        self, log_partitions: Collection[int], planned: Callable[[SparkSession], DataFrame]
+    ) -> int:
+        """Replace the pending offsets of log partitions."""
+        is_theirs = _is_in("log_partition", log_partitions)
+
+        def action(session: SparkSession) -> None:
+            rows = planned(session).where(is_theirs)
+            writer = rows.write.format("delta").mode("overwrite")
+            writer.option("replaceWhere", is_theirs).save(self._location(PENDING_OFFSETS))
+
+        return self._commit(PENDING_OFFSETS, action)
+
+    def _merge(
+        self, session: SparkSession, table: Table, planned: Callable[[SparkSession], DataFrame]
+    ) -> None:
+        from delta.tables import DeltaTable
+
+        guard, deletes = _MERGES[table]
+        values: dict[str, str | Column] = {name: f"s.{name}" for name in table.schema.names}
+        deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
+        is_replaced = _is_in("t.log_partition", self.replaced)
+        is_newer = f"(s.{guard} >= t.record_offset OR {is_replaced})"
+        # Delta skips files by the log partitions in the condition.
+        is_same = [_is_in("t.log_partition", self.log_partitions)]
+        is_same += [f"t.{name} = s.{name}" for name in table.key]
+        merging = (
+            DeltaTable.forPath(session, self._location(table))
+            .alias("t")
+            .merge(planned(session).alias("s"), " AND ".join(is_same))
+            .whenMatchedDelete(f"{deletes_row} AND {is_newer}")
+            .whenMatchedUpdate(f"NOT {deletes_row} AND {is_newer}", values)
+            .whenNotMatchedInsert(f"NOT {deletes_row}", values)
+        )
+        if self.replaced:
+            merging = merging.whenNotMatchedBySourceDelete(is_replaced)
+        merging.execute()
+
+    def _append(
+        self, session: SparkSession, table: Table, planned: Callable[[SparkSession], DataFrame]
+    ) -> None:
+        rows = planned(session).select(table.schema.names)
+        rows.write.format("delta").mode("append").save(self._location(table))
+
+    def _commit(self, table: Table, action: Callable[[SparkSession], None]) -> int:
+        """Commit a write exactly once; a conflict with maintenance is retried.
+
+        Raises:
+            WriterFenced: a newer writer has taken over.
+            TablesUnavailable: the table cannot be written.
+        """
+        from delta.exceptions import DeltaConcurrentModificationException
+
+        number = self.writer.next_number()
+        session = self.session.newSession()
+        configure(session)
+        session.conf.set(_TRANSACTION, WRITER)
+        session.conf.set(_TRANSACTION_VERSION, str(number))
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(DeltaConcurrentModificationException),
+            stop=tenacity.stop_after_attempt(_ATTEMPTS),
+            wait=tenacity.wait_random(max=_MOST_PAUSE_S),
+            reraise=True,
+        ):
+            with attempt:
+                if self._last_write(table) < number:
+                    action(session)
+        path = table.path(self.writer.tables)
+        opened = delta.open_table(self.writer.tables, table)
+        if self.writer.epoch.last_write(opened) < number:
+            raise TablesUnavailable(f"cannot write {path}: the commit of Spark is not in its log")
+        return opened.version()
+
+    def _last_write(self, table: Table) -> int:
+        return self.writer.epoch.last_write(delta.open_table(self.writer.tables, table))
+
+    def _location(self, table: Table) -> str:
+        return table.path(spark_location(self.writer.tables))
+
+
+def _is_in(column: str, log_partitions: Collection[int]) -> str:
+    return f"{column} IN ({', '.join(map(str, sorted(log_partitions))) or 'NULL'})"

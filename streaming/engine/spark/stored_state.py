@@ -1,0 +1,65 @@
+"""The state before a micro-batch, as a data frame of the rows that the micro-batch depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from streaming.engine.spark.locations import spark_location
+from streaming.engine.spark.planned_rows import STATE_COLUMNS
+from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_GROUP = ["log_partition", "group_id"]
+
+
+def stored_state(
+    session: SparkSession,
+    tables: str,
+    log_partitions: Collection[int],
+    touched: DataFrame,
+    *,
+    with_committed: bool,
+    broadcasts: bool,
+) -> DataFrame:
+    """The stored rows of the touched groups, and of groups with pending offsets.
+
+    It reads the newest version of each table. That version has the rows of the newest snapshot: the
+    start of the query rolled unfinished micro-batches back, maintenance changes no rows, and a
+    newer writer lets this one commit nothing more.
+
+    Args:
+        session: the session of the micro-batch.
+        tables: the tables folder.
+        log_partitions: the log partitions whose rows are not replaced.
+        touched: the groups that the micro-batch has records of: log partition and group id.
+        with_committed: whether committed offsets are needed.
+        broadcasts: whether to send the names of the groups to every executor; the alternative is a
+            shuffle of the tables.
+
+    Returns:
+        `log_partition` and one struct for each table of `STATE_COLUMNS`; one is set in each row.
+    """
+    from pyspark.sql import functions as f
+
+    def rows_of(table: Table) -> DataFrame:
+        rows = session.read.format("delta").load(table.path(spark_location(tables)))
+        own = rows.where(f.col("log_partition").isin(list(log_partitions)))
+        is_needed = with_committed or table is not GROUP_OFFSETS
+        return own if is_needed else own.where(f.lit(False))
+
+    def state_of(table: Table) -> DataFrame:
+        return rows_of(table).select(*_GROUP, f.struct(*STATE_COLUMNS[table]).alias(table.name))
+
+    pending = rows_of(PENDING_OFFSETS).select(_GROUP)
+    groups = touched.union(pending).distinct()
+    state = reduce(
+        lambda one, other: one.unionByName(other, allowMissingColumns=True),
+        map(state_of, STATE_COLUMNS),
+    )
+    if broadcasts:
+        groups = f.broadcast(groups)
+    return state.join(groups, _GROUP, "left_semi").drop("group_id")
