@@ -41,6 +41,14 @@ _DRIVER_ENGINE = {
     # memory.
     _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
+_LOCAL_SPARK_ENGINE = {
+    # On few cores the C2 compiler and parallel GC take more time than they save. With one compiler,
+    # the JVM's default of 48 MB is too little for the code of Delta Lake.
+    _JAVA_OPTIONS: (
+        "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+        "-XX:ReservedCodeCacheSize=240m"
+    ),
+}
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -98,6 +106,8 @@ def build_session(
     settings = dict(_SETTINGS)
     if engine == "driver":
         settings |= _DRIVER_ENGINE
+    elif master.startswith("local"):
+        settings |= _LOCAL_SPARK_ENGINE
     if with_delta or engine == "spark":
         settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
     settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"

@@ -1,4 +1,4 @@
-"""The same command on a Spark cluster: executors on other machines read, the driver writes."""
+"""The same command on a Spark cluster, where executors are other processes than the driver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ COMMITS, KEYS, GROUPS = 50_000, 2_000, 200
 _MOST_TASKS = re.compile(r"starting the query with up to (\d+) tasks")
 
 
-def test_a_cluster_makes_the_same_tables(fresh_broker: FreshBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["driver", "spark"])
+def test_a_cluster_makes_the_same_tables(
+    fresh_broker: FreshBroker, tmp_path: Path, engine: str
+) -> None:
     broker = fresh_broker()
     broker.create_offsets_topic()
     commits = PlainCommits(
@@ -46,7 +49,7 @@ def test_a_cluster_makes_the_same_tables(fresh_broker: FreshBroker, tmp_path: Pa
         done = run_command(
             *("run", "--bootstrap-servers", broker.bootstrap_servers, "--tables", tables),
             *("--checkpoint", str(tmp_path / "checkpoint"), "--available-now"),
-            *("--master", cluster.master, "--verbose"),
+            *("--master", cluster.master, "--engine", engine, "--verbose"),
             env=cluster.environment,
         )
         assert done.returncode == 0, done.stderr

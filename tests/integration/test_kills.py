@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills.__main__ import RANDOM_MOMENT, kill_again_and_again, mixed
+from tests.kills.__main__ import RANDOM_MOMENT, SHORT_LIVED, kill_again_and_again, mixed
 from tests.kills.fault_points import NEXT_READ, POINTS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
+PLAN_OF_SPARK = ("in planning", "after groups", "before load_progress", "in roll-back")
 PLAN = (
     "in creation of a table",
     "after load_progress",
@@ -29,6 +30,18 @@ def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert survived.rows["offset_commits"] > 100
     assert survived.rows["group_events"] > 10
     assert survived.rows["quarantine"] > 0
+
+
+def test_a_run_on_spark_that_is_killed_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SHORT_LIVED.items():
+        monkeypatch.setenv(name, value)
+    survived = kill_again_and_again(tmp_path, PLAN_OF_SPARK, seed=3, kinds=["spark"])
+    assert survived.differences == []
+    assert survived.never_reached == []
+    assert survived.comparisons >= 1
+    assert survived.rows["offset_commits"] > 100
 
 
 def test_many_kills_are_at_every_point_and_at_random_moments() -> None:

@@ -82,7 +82,7 @@ _OPTIONS: Final = {
 }
 _KINDS: Final = {"driver": ("plain", "feed"), "spark": ("spark",)}
 # Delta Lake on Spark needs more code cache than the JVM has with one compiler.
-_SHORT_LIVED: Final = {
+SHORT_LIVED: Final = {
     "JDK_JAVA_OPTIONS": ("-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 }
 
@@ -382,7 +382,7 @@ def _differences_of_history(tables: str, expected: set[tuple[int, int]]) -> Iter
 @click.option("--engine", type=click.Choice(list(_KINDS)), default="driver", show_default=True)
 def main(kills: int, seed: int, engine: str) -> None:
     """Kill a run again and again, and compare; what differs, and what failed, is kept."""
-    os.environ.update(_SHORT_LIVED)
+    os.environ.update(SHORT_LIVED)
     folder = Path(tempfile.mkdtemp(prefix="coordinator-state-kills-"))
     write_note(f"seed {seed}, in {folder}")
     points = POINTS if engine == "driver" else (*POINTS, *POINTS_OF_SPARK)

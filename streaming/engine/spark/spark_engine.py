@@ -68,11 +68,15 @@ class SparkEngine:
     _topics: KnownTopics = field(init=False)
     _staging: StagingFolder = field(init=False)
     _reloads: Reloads = field(init=False)
+    _sessions: Mapping[str, SparkSession] = field(init=False)
 
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
         self._staging = StagingFolder(self.session, self.writer.tables)
         self._staging.delete_all()
+        self._sessions = {table.name: self.session.newSession() for table in PLANNED_TABLES}
+        for session in self._sessions.values():
+            configure(session)
         self._reloads = Reloads(self._staging.of(self.writer.next_number()))
 
     def rows_of(self, batch: DataFrame) -> DataFrame:
@@ -160,7 +164,7 @@ class SparkEngine:
         """Write the staged rows, several tables at the same time; return the new versions."""
         writes = SparkWrites(
             writer=self.writer,
-            session=self.session,
+            sessions=self._sessions,
             log_partitions=ready.log_partitions,
             replaced=ready.replaced,
             replaced_from={

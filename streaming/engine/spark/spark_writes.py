@@ -73,7 +73,8 @@ class SparkWrites:
 
     Attributes:
         writer: the writer of the folder.
-        session: a session whose settings are copied for each write.
+        sessions: a session for each table, by its name. The id of a write is a setting of its
+            session.
         log_partitions: the log partitions of the micro-batch.
         replaced: the first record offset that the tables of history lack, for each log partition
             whose reload is complete.
@@ -81,7 +82,7 @@ class SparkWrites:
     """
 
     writer: Writer
-    session: SparkSession
+    sessions: Mapping[str, SparkSession]
     log_partitions: Collection[int]
     replaced: Mapping[int, int]
     replaced_from: Mapping[int, int]
@@ -153,8 +154,7 @@ class SparkWrites:
         from delta.exceptions import DeltaConcurrentModificationException
 
         number = self.writer.next_number()
-        session = self.session.newSession()
-        configure(session)
+        session = self.sessions[table.name]
         session.conf.set(_TRANSACTION, WRITER)
         session.conf.set(_TRANSACTION_VERSION, str(number))
         for attempt in tenacity.Retrying(

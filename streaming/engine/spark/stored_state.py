@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,13 @@ def stored_state(
     def state_of(table: Table) -> DataFrame:
         return rows_of(table).select(*_GROUP, f.struct(*STATE_COLUMNS[table]).alias(table.name))
 
+    with ThreadPoolExecutor() as pool:
+        # Delta reads the log of a table when it plans a scan, so plan the scans at the same time.
+        list(
+            pool.map(
+                lambda table: rows_of(table)._jdf.queryExecution().optimizedPlan(), STATE_COLUMNS
+            )
+        )
     pending = rows_of(PENDING_OFFSETS).select(_GROUP)
     groups = touched.union(pending).distinct()
     state = reduce(

@@ -1,0 +1,110 @@
+"""The log of `bench.scale`, as files of packed rows, and the tables that it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from coordinator_state.apply.columns import per_row
+from coordinator_state.log.log_rows import PACKED_ROW_SCHEMA, pack
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.model.plain_commits import PARTITIONS_PER_GROUP, PlainCommits
+from streaming.tables.reader import TableReader
+
+SMALL_COMMITS = 1_000
+LARGE_COMMITS = 300_000
+LOAD = "load"
+SMALL, LARGE = "1,000 commits", "300,000 commits"
+_MOST_COMMITS = 2_000_000
+"""Of a micro-batch of the first load."""
+_PACKED_ROWS = 10_000
+_EXPECTED = "expected.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLog:
+    """A folder with one Parquet file for each micro-batch, in order."""
+
+    folder: Path
+
+    @property
+    def micro_batches(self) -> list[tuple[str, Path]]:
+        """The kind of each micro-batch, and its file."""
+        files = sorted(self.folder.glob("*.parquet"))
+        return [(file.stem.partition("-")[2], file) for file in files]
+
+    def write(self, keys: int, from_ms: int) -> None:
+        """Write the micro-batches: a first commit of every key, then commits of few groups.
+
+        All commits are of `PlainCommits`. A key is a partition of a group; a group has ten.
+        """
+        self.folder.mkdir(parents=True)
+        expected = np.full(keys, -1, np.int64)
+        next_offsets: dict[int, int] = {}
+        plan = [(LOAD, keys), *[(SMALL, SMALL_COMMITS)] * 3, *[(LARGE, LARGE_COMMITS)] * 2]
+        plan += [(SMALL, SMALL_COMMITS)]
+        number = 0
+        for seed, (kind, commits) in enumerate(plan):
+            if commits > keys:
+                continue
+            log = PlainCommits(commits, min(keys, commits), from_ms, seed)
+            for rows in _micro_batches(log, next_offsets):
+                _remember(expected, rows)
+                _write(rows, self.folder / f"{number:04d}-{kind}.parquet")
+                number += 1
+        np.save(self.folder / _EXPECTED, expected)
+
+    def differences(self, tables: str) -> int:
+        """The number of keys with another committed offset in the tables than in the log."""
+        expected = np.load(self.folder / _EXPECTED)
+        names = ["group_id", "partition", "committed_offset"]
+        rows = TableReader(tables).read("group_offsets", names)
+        found = np.full(expected.size, -1, np.int64)
+        found[_keys(rows)] = rows["committed_offset"].to_numpy()
+        return int(np.count_nonzero(found != expected)) + abs(int(rows.num_rows) - expected.size)
+
+
+def _micro_batches(log: PlainCommits, next_offsets: dict[int, int]) -> Iterator[pa.Table]:
+    """Cut a log into micro-batches; record offsets continue those of earlier logs."""
+    logs = dict(log.logs())
+    parts = -(-log.count // _MOST_COMMITS)
+    starts = {p: next_offsets.get(p, 0) for p in logs}
+    for part in range(parts):
+        written = []
+        for p, batches in logs.items():
+            end = log.next_offset(p)
+            start, stop = end * part // parts, end * (part + 1) // parts
+            written.append(Written(p, batches, start, stop, end))
+        rows = micro_batch(written)
+        shift = pa.array(per_row(rows, starts))
+        for name in ("record_offset", "from_offset", "high_watermark"):
+            index = rows.schema.get_field_index(name)
+            rows = rows.set_column(index, rows.schema.field(name), pc.add(rows[name], shift))
+        yield rows
+    next_offsets.update({p: starts[p] + log.next_offset(p) for p in logs})
+
+
+def _remember(expected: np.ndarray[tuple[int], np.dtype[np.int64]], rows: pa.Table) -> None:
+    commits = rows.filter(pc.is_valid(rows["committed_offset"])).sort_by("record_offset")
+    expected[_keys(commits)] = commits["committed_offset"].to_numpy()
+
+
+def _keys(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    groups = pc.cast(pc.utf8_slice_codeunits(rows["group_id"], len("group-")), pa.int64())
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = (
+        groups.to_numpy() * PARTITIONS_PER_GROUP + rows["partition"].to_numpy()
+    )
+    return found
+
+
+def _write(rows: pa.Table, file: Path) -> None:
+    with pq.ParquetWriter(file, PACKED_ROW_SCHEMA) as writer:
+        for batch in rows.combine_chunks().to_batches(_PACKED_ROWS):
+            writer.write_batch(pack(batch))

@@ -1,0 +1,106 @@
+"""One engine applies the micro-batches of a log; `bench.scale` starts this as a process.
+
+It prints one line of JSON for each micro-batch, and one for the whole run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.processes import memory_by_program
+from bench.scale_log import SMALL, ScaleLog
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.engine import ApplyRules, Engine
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.engine.spark.spark_engine import SparkEngine
+from streaming.run.session import build_session
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.opening import open_for_writing
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import KEY_TABLES
+
+_INTERVAL_S = 0.5
+
+
+class _Peaks:
+    """The most memory (PSS) of this process, of the JVM and of Spark's Python workers."""
+
+    def __init__(self) -> None:
+        self.mb: dict[str, int] = {}
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        own = str(os.getpid())
+        while True:
+            for name, size in memory_by_program(os.getpid()).items():
+                known = {own: "driver_python", "java": "jvm"}.get(name, "workers")
+                self.mb[known] = max(self.mb.get(known, 0), size >> 20)
+            time.sleep(_INTERVAL_S)
+
+
+def run(log: ScaleLog, tables: str, engine_name: str) -> None:
+    """Apply all micro-batches; the last one with a new engine, as after a restart."""
+    peaks = _Peaks()
+    session = build_session(engine="spark" if engine_name == "spark" else "driver")
+    session.sparkContext.setLogLevel("ERROR")
+    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
+    tables_folder.create(tables, nothing, log_partitions=50)
+
+    def started() -> MicroBatchApply[Any]:
+        writer = open_for_writing(tables, "bench")
+        rules = ApplyRules(semantics=Semantics.COORDINATOR, history_mode="sampled")
+        engine: Engine[Any] = DriverEngine(writer, rules)
+        if engine_name == "spark":
+            engine = SparkEngine(writer, rules, session)
+        return MicroBatchApply(engine, LoadProgress.read(TableReader(tables)))
+
+    apply = started()
+    micro_batches = log.micro_batches
+    for number, (kind, file) in enumerate(micro_batches):
+        is_restart = number == len(micro_batches) - 1 and kind == SMALL
+        before = _files(tables)
+        began = time.monotonic()
+        if is_restart:
+            apply = started()
+        rows = apply.engine.rows_of(session.read.parquet(str(file)))
+        apply.apply(rows, number, "bench")
+        _print(
+            kind="restart" if is_restart else kind,
+            seconds=round(time.monotonic() - began, 2),
+            written_mb=_written_mb(before, _files(tables)),
+        )
+    table_mb = sum(
+        size for file, size in _files(tables).items() if Path(file).parts[-2] in _KEY_NAMES
+    )
+    session.stop()
+    _print(kind="total", peak_mb=peaks.mb, files_mb=round(table_mb / 1e6, 1))
+
+
+_KEY_NAMES = {table.name for table in KEY_TABLES}
+
+
+def _files(tables: str) -> dict[str, int]:
+    """The size of each data file."""
+    files = Path(tables).rglob("*.parquet")
+    return {str(file): file.stat().st_size for file in files if "_delta_log" not in file.parts}
+
+
+def _written_mb(before: dict[str, int], after: dict[str, int]) -> float:
+    return round(sum(after[file] for file in after.keys() - before.keys()) / 1e6, 2)
+
+
+def _print(**found: Any) -> None:
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    run(ScaleLog(Path(sys.argv[1])), sys.argv[2], sys.argv[3])

@@ -1,0 +1,145 @@
+"""The engine `spark`: equal to the engine `driver`, side by side with maintenance, and fenced."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.spark.spark_writes import SparkWrites
+from streaming.errors import WriterFenced
+from streaming.tables import folder as tables_folder
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import GROUPS, OFFSET_COMMITS, TABLES
+from tests.support.logs.logs import Event, segment
+from tests.support.logs.random_logs import logs
+from tests.support.tables.every_table import (
+    apply_next,
+    assert_undisturbed,
+    create,
+    micro_batches,
+)
+from tests.support.tables.tables_folder import start_apply
+from tests.support.tables.undisturbed import differences, table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+LOGS = 30
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    folder = str(tmp_path / "tables")
+    create(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "semantics", [Semantics.COORDINATOR, pytest.param(Semantics.SCALA, marks=pytest.mark.long)]
+)
+def test_every_row_is_that_of_the_driver(
+    spark: SparkSession, tmp_path: Path, semantics: Semantics
+) -> None:
+    """Of random logs of every group type in two micro-batches, history and events included."""
+
+    # The first example of hypothesis is empty logs. Shrinking would write tables for minutes.
+    @settings(max_examples=2, phases=[Phase.generate], database=None)
+    @given(
+        drawn=st.lists(logs("g-", max_size=40), min_size=LOGS, max_size=LOGS),
+        seed=st.integers(0, 1 << 32),
+    )
+    def check(drawn: list[list[Event]], seed: int) -> None:
+        choose = random.Random(seed)
+        segments = [segment(events) for events in drawn]
+        cuts = [choose.randint(0, end) for _, end in segments]
+        parts = [
+            [Written(p, log, 0, cuts[p], end) for p, (log, end) in enumerate(segments)],
+            [Written(p, log, cuts[p], end, end) for p, (log, end) in enumerate(segments)],
+        ]
+        rows = []
+        for name, session in (("driver", None), ("spark", spark)):
+            folder = str(tmp_path / f"{seed}-{name}")
+            nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=semantics)
+            tables_folder.create(folder, nothing, log_partitions=LOGS)
+            for number, written in enumerate(parts):
+                # Names of topic ids that only the stored groups have are asked for, too.
+                apply = start_apply(folder, spark=session, topic_names=_names)
+                apply.apply(micro_batch(written), number, "query")
+            rows.append(table_rows(folder))
+        assert list(differences(rows[1], rows[0])) == []
+        totals.update({name: found.total() for name, found in rows[0].items()})
+
+    totals = Counter[str]()
+    check()
+    assert min(totals[table.name] for table in TABLES) > 0
+
+
+def _names(topic_ids: Collection[str]) -> dict[str, str]:
+    return {topic_id: f"topic {topic_id}" for topic_id in topic_ids}
+
+
+def test_a_commit_of_maintenance_in_between_is_no_failure(
+    spark: SparkSession, tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance compacts a table between the read and the commit of a MERGE and an append."""
+    apply = start_apply(tables, spark=spark)
+    apply_next(apply)
+    apply_next(apply)
+    merge = SparkWrites._merge
+    compacted: list[object] = []
+
+    def compacting(writes: SparkWrites, session: SparkSession, table: object, rows: object) -> None:
+        if table is GROUPS and not compacted:
+            compacted.append(table)
+            for one in (GROUPS, OFFSET_COMMITS):
+                DeltaTable(one.path(tables)).optimize.compact()
+        merge(writes, session, table, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SparkWrites, "_merge", compacting)
+    apply_next(apply)
+    assert compacted
+    assert_undisturbed(tables)
+
+
+def test_a_run_of_the_other_engine_takes_over(spark: SparkSession, tables: str) -> None:
+    newer = []
+
+    def take_over() -> None:
+        newer.append(start_apply(tables))
+        apply_next(newer[0])
+
+    older = start_apply(tables, spark=spark, fault=GROUPS.name, happens=take_over)
+    with pytest.raises(WriterFenced, match="has taken over"):
+        apply_next(older)
+    with pytest.raises(WriterFenced, match="has taken over"):
+        apply_next(older)
+    last = start_apply(tables, spark=spark)
+    with pytest.raises(WriterFenced, match="has taken over"):
+        apply_next(newer[0])
+    apply_next(last)
+    assert micro_batches(tables) == 2
+    assert_undisturbed(tables)
+
+
+def test_nothing_is_left_but_the_tables(spark: SparkSession, tables: str) -> None:
+    """Rows that another process staged are deleted at the start; no file has a hidden checksum."""
+    staged = Path(tables, "staged")
+    (staged / "17").mkdir(parents=True)
+    apply = start_apply(tables, spark=spark)
+    assert not staged.exists()
+    apply_next(apply)
+    assert list(staged.iterdir()) == []
+    assert list(Path(tables).rglob("*.crc")) == []

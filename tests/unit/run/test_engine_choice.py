@@ -1,0 +1,40 @@
+"""The engine of a run, by its master and its tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.run.engine_choice import choose_engine
+from streaming.run.settings import EngineOption
+
+CLUSTER = "spark://master:7077"
+
+
+@pytest.mark.parametrize(
+    ("master", "tables", "engine"),
+    [
+        ("local[2]", "tables", "driver"),
+        ("local[*]", "hdfs://nn/tables", "driver"),
+        (CLUSTER, "/data/tables", "driver"),
+        (CLUSTER, "file:///data/tables", "driver"),
+        (CLUSTER, "s3a://lake/tables", "driver"),
+        (CLUSTER, "hdfs://nn/tables", "spark"),
+        ("yarn", "abfss://c@account.dfs.core.windows.net/tables", "spark"),
+    ],
+)
+def test_auto_is_spark_where_every_executor_can_write(
+    master: str, tables: str, engine: str
+) -> None:
+    assert choose_engine("auto", master=master, tables=tables).engine == engine
+
+
+@pytest.mark.parametrize("engine", ["driver", "spark"])
+def test_a_named_engine_is_used(engine: EngineOption) -> None:
+    assert choose_engine(engine, master="local[2]", tables="tables").engine == engine
+
+
+@pytest.mark.parametrize("tables", ["s3://lake/tables", "s3a://lake/tables"])
+def test_the_engine_spark_refuses_s3(tables: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--engine spark cannot write s3"):
+        choose_engine("spark", master=CLUSTER, tables=tables)
