@@ -32,11 +32,14 @@ def files_of(
     tables: str,
     table: Table,
     pruned: list[tuple[str, str, Any]] | None = None,
+    paths: Sequence[str] | None = None,
 ) -> Dataset:
     """The files of a table as an Arrow dataset; a file is opened when it is read.
 
     delta-rs's own dataset converts the statistics of each file for Arrow, which takes some
     milliseconds per file. Tables with an append each second have many files.
+
+    `paths` are the files to read, in this order; if None, those that `pruned` leaves, in any order.
 
     Raises:
         ConfigurationError: the table needs a newer reader than that of the plain protocol.
@@ -48,9 +51,11 @@ def files_of(
         )
     # The path of a file begins with the folders of its partition values.
     depth = 1 + len(table.partition_by)
-    uris = opened.file_uris(file_pruning_predicate=pruned)
+    if paths is None:
+        uris = opened.file_uris(file_pruning_predicate=pruned)
+        paths = ["/".join(uri.split("/")[-depth:]) for uri in uris]
     return dataset(
-        ["/".join(uri.split("/")[-depth:]) for uri in uris],
+        list(paths),
         schema=table.schema,
         format="parquet",
         filesystem=file_system(table.path(tables)),
@@ -68,6 +73,7 @@ def rows_of(
     *,
     where: pc.Expression | None = None,
     pruned: list[tuple[str, str, Any]] | None = None,
+    paths: Sequence[str] | None = None,
 ) -> pa.Table:
     """Rows with the types of the table's schema; delta-rs may return other widths.
 
@@ -78,6 +84,7 @@ def rows_of(
         columns: the columns to read; all if None.
         where: the filter of rows; all rows if None.
         pruned: conditions on statistics and partition values that exclude whole files.
+        paths: the files to read, in this order; all that `pruned` leaves if None.
 
     Raises:
         ConfigurationError: the rows cannot be read.
@@ -85,7 +92,7 @@ def rows_of(
     columns = table.schema.names if columns is None else list(columns)
     # VACUUM may have deleted a file, or the store may be unreachable.
     with reading(table.path(tables)):
-        files = files_of(opened, tables, table, pruned)
+        files = files_of(opened, tables, table, pruned, paths)
         try:
             found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:

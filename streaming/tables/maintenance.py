@@ -1,15 +1,15 @@
 """Maintenance of a tables folder: deletion of old files and days, and compaction of small files.
 
-Each micro-batch replaces all files of a table of keys that it changes, and adds a file to a table
-of history. After a week with one micro-batch per second that is 600,000 files per table. Therefore
+Each micro-batch replaces files of a table of keys that it changes, and adds a file to a table of
+history. After a week with one micro-batch per second that is 600,000 files per table. Therefore
 maintenance
 
 * makes a base from time to time, from which later moments are rebuilt (`base_maintenance`);
 * deletes files that only snapshots older than the snapshot retention need, and the entries of the
   Delta log that lead to them;
 * deletes days of history that are older than the history retention;
-* compacts small files, those of history by day. delta-rs's MERGE, which writes the change data
-  feed, writes small files as well.
+* compacts small files of history by day, and those of tables of keys with a change data feed,
+  because delta-rs's MERGE writes small files.
 
 It keeps the files of the newest snapshot, however old they are: a query that was stopped for long,
 or was killed in a micro-batch, continues from it. delta-rs's own log clean-up with each checkpoint
@@ -199,7 +199,10 @@ def _maintain_table(
 
     if _DAY in table.partition_by:
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
-    step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
+    if table not in KEY_TABLES or delta.has_change_data_feed(DeltaTable(path)):
+        # In other tables the writer limits the number of files (`replacing`). Compaction would put
+        # rows that change each second among all others.
+        step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
     # Cleaned at the pinned version: the entries that lead to it stay.
     step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))

@@ -74,6 +74,8 @@ class Table:
     key: tuple[str, ...]
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
+    time: str | None = None
+    """The column with the time of a row's last change. It is never null."""
 
     def path(self, tables: str) -> str:
         """The path of the table in a tables folder."""
@@ -84,6 +86,7 @@ GROUP_OFFSETS = Table(
     name="group_offsets",
     key=("log_partition", "group_id", "topic", "partition"),
     schema=schema_of(CommittedOffsetRow),
+    time="commit_timestamp",
 )
 
 PENDING_OFFSETS = Table(

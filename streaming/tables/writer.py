@@ -15,14 +15,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_state.apply.columns import columns_of
-from coordinator_state.apply.merge import merged
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows
+from streaming.tables.replacing import replacement
 from streaming.tables.schemas import LOST, LOST_REASON_PREFIX, Table
 from streaming.tables.writer_epoch import NUMBER_BITS, WRITER, WriterEpoch, committed
 
@@ -88,14 +87,15 @@ class Writer:
                     opened, table, source, guard, deletes, replaced, keys, properties=properties
                 )
                 return
-            target = self._rows(opened, table)
-            if replaced:
-                is_replaced = pc.is_in(target["log_partition"], pa.array(replaced, pa.int32()))
-                target = target.filter(pc.invert(is_replaced))
-            # The MERGE of delta-rs 1.6 writes strings as views, and pyarrow 26 cannot filter by
-            # views.
-            rows = merged(target, source, key=table.key, guard=guard, deletes=deletes)
-            write_deltalake(opened, rows, mode="overwrite", commit_properties=properties)
+            new = replacement(opened, self.tables, table, source, guard, deletes, replaced)
+            write_deltalake(
+                opened,
+                new.rows,
+                mode="overwrite",
+                predicate=new.predicate,
+                target_file_size=new.file_bytes,
+                commit_properties=properties,
+            )
 
         return self._commit(table, action)
 

@@ -1,0 +1,231 @@
+"""MERGE into a large table: the files that it rewrites, and what others read meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from coordinator_state.apply.columns import columns_of
+from streaming.errors import WriterFenced
+from streaming.tables import delta, maintenance, replacing
+from streaming.tables import writer as writer_module
+from streaming.tables.creation import create_tables
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS
+from streaming.tables.writer import Writer
+from streaming.tables.writer_epoch import WriterEpoch
+
+KEYS, GROUPS = 100_000, 1_000
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+def rows_of(groups: npt.NDArray[np.int64], step: int) -> pa.Table:
+    """Commits of all keys of some groups; the rows of a group are not side by side."""
+    keys = (groups[None, :] + GROUPS * np.arange(KEYS // GROUPS)[:, None]).ravel()
+    random = np.random.default_rng(step)
+    columns = {
+        "group_id": [f"group-{key % GROUPS * 7919 % 1000:04d}" for key in keys.tolist()],
+        "topic": [f"topic-{key // GROUPS % 10}" for key in keys.tolist()],
+        "partition": keys // GROUPS // 10,
+        "log_partition": keys % GROUPS % 50,
+        "committed_offset": random.integers(0, 1 << 40, len(keys)),
+        "metadata": [""] * len(keys),
+        "commit_timestamp": [NOW + timedelta(seconds=step)] * len(keys),
+        "record_offset": 1_000_000 * step + np.arange(len(keys)),
+    }
+    schema = pa.schema([GROUP_OFFSETS.schema.field(name) for name in columns])
+    return columns_of(pa.table(columns).cast(schema), GROUP_OFFSETS.schema)
+
+
+class LargeTable:
+    """`group_offsets` as a table that is large by a smaller limit."""
+
+    def __init__(self, tables: str) -> None:
+        self.tables, self.path = tables, GROUP_OFFSETS.path(tables)
+        create_tables(tables, {})
+        self.writer = Writer.of(WriterEpoch.take(tables, "test", GROUP_OFFSETS))
+        self.writer.append(GROUP_OFFSETS, rows_of(np.arange(GROUPS), 0))
+        self.step = 0
+
+    def merge(self, groups: npt.NDArray[np.int64]) -> float:
+        """Let all keys of some groups commit; return the share of the table that was written."""
+        self.step += 1
+        source = rows_of(groups, self.step)
+        version = self.writer.merge(GROUP_OFFSETS, source, guard="record_offset")
+        entry = Path(self.path, "_delta_log", f"{version:020}.json").read_text()
+        actions = [json.loads(line) for line in entry.splitlines()]
+        written = sum(action["add"]["size"] for action in actions if "add" in action)
+        return float(written / sum(file["size_bytes"] for file in self.files()))
+
+    def files(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = pa.table(
+            DeltaTable(self.path).get_add_actions(flatten=True)
+        ).to_pylist()
+        return found
+
+    def check(self) -> None:
+        """Each key is there once, with its newest commit."""
+        found = delta.read(self.tables, GROUP_OFFSETS)
+        assert found.num_rows == KEYS
+        assert found.group_by(list(GROUP_OFFSETS.key)).aggregate([]).num_rows == KEYS
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LargeTable]:
+    monkeypatch.setattr(replacing, "SMALL_BYTES", 100_000)
+    found = LargeTable(str(tmp_path))
+    yield found
+    found.check()
+
+
+HUNDREDTH = np.arange(0, GROUPS, 100)
+
+
+def test_the_same_groups_rewrite_only_their_file(large: LargeTable) -> None:
+    assert large.merge(HUNDREDTH) == 1.0
+    assert max(large.merge(HUNDREDTH) for _ in range(5)) <= 0.15
+
+
+def test_a_group_that_commits_seldom_rewrites_one_file_more(large: LargeTable) -> None:
+    for _ in range(2):
+        large.merge(HUNDREDTH)
+    shares = [large.merge(np.append(HUNDREDTH, 1 + other)) for other in range(10)]
+    assert np.mean(shares) <= 0.25
+
+
+def test_groups_that_commit_in_turn_gather_in_few_files(large: LargeTable) -> None:
+    for _ in range(2):
+        for first in range(10):
+            large.merge(HUNDREDTH + first)
+    assert np.mean([large.merge(HUNDREDTH + first) for first in range(10)]) <= 0.4
+
+
+def test_files_do_not_become_many_nor_small(large: LargeTable) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        large.merge(random.choice(GROUPS, 2, replace=False))
+    assert len(large.files()) <= replacing._MOST_FILES + 10
+
+
+def test_new_keys_add_a_file_and_old_rows_stay(large: LargeTable) -> None:
+    large.merge(HUNDREDTH)
+    before = {file["path"] for file in large.files()}
+    rows = rows_of(HUNDREDTH, 5)
+    column = rows.schema.get_field_index("topic")
+    new = rows.set_column(column, rows.schema.field(column), pa.array(["new"] * rows.num_rows))
+    new = new.filter(pc.equal(new["partition"], 0))
+    new = new.group_by(list(GROUP_OFFSETS.key)).aggregate([]).join(new, list(GROUP_OFFSETS.key))
+    new = columns_of(new, GROUP_OFFSETS.schema)
+    new = new.take(np.unique(new["group_id"].to_numpy(), return_index=True)[1])
+    large.writer.merge(GROUP_OFFSETS, new, guard="record_offset")
+    after = {file["path"] for file in large.files()}
+    assert before < after
+    deleting = new.append_column("deletes", pa.array([True] * new.num_rows))
+    large.writer.merge(GROUP_OFFSETS, deleting, guard="record_offset", deletes="deletes")
+    assert {file["path"] for file in large.files()} == before
+
+
+def test_others_can_filter_the_rewritten_files(large: LargeTable) -> None:
+    for _ in range(3):
+        share = large.merge(HUNDREDTH)
+    assert share < 0.5
+    opened = DeltaTable(large.path)
+    for uri in opened.file_uris():
+        fields = pq.read_schema(uri.removeprefix("file://"))
+        assert not [field for field in fields if "view" in str(field.type)]
+    of_group = opened.to_pyarrow_dataset().to_table(filter=pc.field("group_id") == "group-0000")
+    assert of_group.num_rows == KEYS // GROUPS
+    assert duckdb.read_parquet(opened.file_uris()).to_arrow_table().num_rows == KEYS
+
+
+def test_nested_columns_and_bytes_are_rewritten_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replacing, "SMALL_BYTES", 0)
+    monkeypatch.setattr(replacing, "_MOST_SHARE", 1)
+    tables = str(tmp_path)
+    create_tables(tables, {})
+    writer = Writer.of(WriterEpoch.take(tables, "test", GROUP_MEMBERS))
+
+    def member(group_id: str, record_offset: int) -> dict[str, Any]:
+        owned = [{"topic": "t", "topic_id": None, "partition": 1}]
+        return {
+            **{"group_id": group_id, "member_id": "m", "log_partition": 0, "client_id": "c"},
+            **{"client_host": "h", "assignment": owned, "subscription_bytes": b"\x00\xff"},
+            **{"subscribed_topics": ["t", "u"], "record_offset": record_offset},
+        }
+
+    rows = [member("a", 1), member("b", 2)]
+    writer.append(GROUP_MEMBERS, pa.Table.from_pylist(rows, schema=GROUP_MEMBERS.schema))
+    source = pa.Table.from_pylist([member("b", 3)], schema=GROUP_MEMBERS.schema)
+    writer.merge(GROUP_MEMBERS, source, guard="record_offset")
+    opened = DeltaTable(GROUP_MEMBERS.path(tables))
+    assert "predicate" in opened.history(1)[0]["operationParameters"]
+    found = delta.read(tables, GROUP_MEMBERS).to_pylist()
+    names = GROUP_MEMBERS.schema.names
+    expected = [dict.fromkeys(names) | member("a", 1), dict.fromkeys(names) | member("b", 3)]
+    assert sorted(found, key=lambda row: row["group_id"]) == expected
+    (uri,) = opened.file_uris()
+    types = [str(field.type) for field in pq.read_schema(uri.removeprefix("file://"))]
+    assert not [name for name in types if "view" in name]
+
+
+def test_maintenance_leaves_the_files_as_they_are(large: LargeTable) -> None:
+    for _ in range(2):
+        large.merge(HUNDREDTH)
+    before = {file["path"] for file in large.files()}
+    version = delta.current_version(large.tables, GROUP_OFFSETS)
+    done = maintenance._maintain_table(large.writer.epoch, GROUP_OFFSETS, version, NOW)
+    assert (done.files_compacted, done.error) == (0, "")
+    assert len(before) > maintenance.MOST_SMALL_FILES
+    assert {file["path"] for file in large.files()} == before
+    assert large.merge(HUNDREDTH) <= 0.15
+
+
+def test_a_compaction_meanwhile_is_a_conflict_that_is_retried(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        large.merge(HUNDREDTH)
+
+    def compacting_first(opened: DeltaTable, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(writer_module, "write_deltalake", write_deltalake)
+        other = DeltaTable(large.path)
+        other.optimize.compact(commit_properties=large.writer.epoch.maintenance(other))
+        write_deltalake(opened, *arguments, **options)
+
+    monkeypatch.setattr(writer_module, "write_deltalake", compacting_first)
+    large.merge(HUNDREDTH)
+    rows = delta.read(large.tables, GROUP_OFFSETS, ["commit_timestamp"])
+    newest = pc.equal(rows["commit_timestamp"], NOW + timedelta(seconds=large.step))
+    assert pc.sum(newest).as_py() == KEYS // 100
+
+
+def test_an_older_writer_is_fenced_between_its_read_and_its_commit(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        large.merge(HUNDREDTH)
+    before = large.files()
+
+    def overtaken(opened: DeltaTable, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(writer_module, "write_deltalake", write_deltalake)
+        assert options["predicate"] is not None
+        WriterEpoch.take(large.tables, "newer", GROUP_OFFSETS)
+        write_deltalake(opened, *arguments, **options)
+
+    monkeypatch.setattr(writer_module, "write_deltalake", overtaken)
+    with pytest.raises(WriterFenced):
+        large.merge(HUNDREDTH)
+    assert large.files() == before
