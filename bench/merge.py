@@ -1,64 +1,153 @@
-"""`python -m bench.merge`: how long a MERGE into a table of keys takes, in both ways there are."""
+"""`python -m bench.merge`: how long a MERGE into a table of keys takes, and the bytes it writes.
+
+The keys belong to 10,000 groups. "whole table" is the way of small tables, and of every table
+before parts of large ones were replaced.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import click
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from deltalake import DeltaTable
 
+from streaming.tables import replacing
 from streaming.tables.creation import create_tables
 from streaming.tables.schemas import GROUP_OFFSETS
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 from streaming.views.output import output_of
 
-_ROWS = 1_000
+_Keys = npt.NDArray[np.int64]
+
+_GROUPS = 10_000
 _KEYS = (100_000, 1_000_000)
-_WAYS = {"merged in Arrow and replaced": False, "delta-rs's MERGE, with change data feed": True}
+_FIRST_MS = 1_790_000_000_000
+_WARM_UP = 2
+"""The first MERGE sorts the table, and the second one finds the groups of the first together."""
+
+
+class _Way(NamedTuple):
+    name: str
+    change_data_feed: bool
+    patch: Callable[[], AbstractContextManager[object]]
+
+
+_WAYS = (
+    _Way("whole table", False, lambda: mock.patch.object(replacing, "SMALL_BYTES", 1 << 60)),
+    _Way("parts of a large table", False, nullcontext),
+    _Way("delta-rs's MERGE, with change data feed", True, nullcontext),
+)
+
+
+class _Merged(NamedTuple):
+    seconds: float
+    written_bytes: int
+    table_bytes: int
+
+
+def _of_groups(groups: _Keys, keys: int) -> _Keys:
+    return (groups[:, None] + np.arange(0, keys, _GROUPS)[None, :]).ravel()
+
+
+def _same_groups(_choose: np.random.Generator, keys: int) -> _Keys:
+    return _of_groups(np.arange(0, _GROUPS, 100), keys)
+
+
+def _other_groups(choose: np.random.Generator, keys: int) -> _Keys:
+    return _of_groups(choose.choice(_GROUPS, _GROUPS // 100, replace=False), keys)
+
+
+def _random_rows(choose: np.random.Generator, keys: int) -> _Keys:
+    return choose.choice(keys, 1_000, replace=False)
+
+
+_SOURCES = {
+    "all keys of the same 1 % of the groups": _same_groups,
+    "all keys of another 1 % each time": _other_groups,
+    "1,000 random keys": _random_rows,
+}
 
 
 @click.command()
-@click.option("--runs", default=5, show_default=True, help="Of which the fastest is told.")
+@click.option("--runs", default=7, show_default=True, help="Number of MERGEs of each kind.")
 def bench(runs: int) -> None:
-    """Merge 1,000 rows into `group_offsets`."""
+    """Merge rows into `group_offsets`."""
     rows = []
-    for way, change_data_feed in _WAYS.items():
-        for keys in _KEYS:
-            seconds = min(_seconds(keys, runs, change_data_feed=change_data_feed))
-            rows.append({"way": way, "keys": keys, "seconds": round(seconds, 3)})
-    output_of("text").rows(rows, ["way", "keys", "seconds"])
+    for keys in _KEYS:
+        for source, choose in _SOURCES.items():
+            for way in _WAYS:
+                found = _merges(way, choose, keys, runs)
+                rows.append(
+                    {
+                        "keys": keys,
+                        "rows": source,
+                        "way": way.name,
+                        "p50_s": round(statistics.median(one.seconds for one in found), 3),
+                        "mb": round(statistics.mean(one.written_bytes for one in found) / 1e6, 2),
+                        "percent": round(
+                            100 * statistics.mean(o.written_bytes / o.table_bytes for o in found), 1
+                        ),
+                    }
+                )
+    output_of("text").rows(rows, ["keys", "rows", "way", "p50_s", "mb", "percent"])
 
 
-def _seconds(keys: int, runs: int, *, change_data_feed: bool) -> list[float]:
-    choose = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables:
-        create_tables(tables, {}, change_data_feed=change_data_feed)
+def _merges(
+    way: _Way, choose: Callable[[np.random.Generator, int], _Keys], keys: int, runs: int
+) -> list[_Merged]:
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as tables, way.patch():
+        create_tables(tables, {}, change_data_feed=way.change_data_feed)
         writer = Writer.of(WriterEpoch.take(tables, "bench", GROUP_OFFSETS))
-        writer.append(GROUP_OFFSETS, _rows(np.arange(keys), 0))
-        found = []
-        for run in range(runs):
-            source = _rows(choose.choice(keys, _ROWS, replace=False), run + 1)
-            began = time.perf_counter()
-            writer.merge(GROUP_OFFSETS, source, guard="record_offset")
-            found.append(time.perf_counter() - began)
-        return found
+        writer.append(GROUP_OFFSETS, _rows(random.permutation(keys), 0))
+        merges = range(1, 1 + _WARM_UP + runs)
+        found = [_merge(writer, _rows(choose(random, keys), number)) for number in merges]
+        return found[_WARM_UP:]
 
 
-def _rows(keys: npt.NDArray[np.int64], record_offset: int) -> pa.Table:
-    times = np.full(len(keys), record_offset, dtype="datetime64[us]")
+def _merge(writer: Writer, source: pa.Table) -> _Merged:
+    began = time.perf_counter()
+    version = writer.merge(GROUP_OFFSETS, source, guard="record_offset")
+    seconds = time.perf_counter() - began
+    path = GROUP_OFFSETS.path(writer.tables)
+    entry = Path(path, "_delta_log", f"{version:020}.json").read_text()
+    actions = [json.loads(line) for line in entry.splitlines()]
+    files = pa.table(DeltaTable(path).get_add_actions(flatten=True))["size_bytes"].to_pylist()
+    return _Merged(
+        seconds=seconds,
+        written_bytes=sum(action["add"]["size"] for action in actions if "add" in action),
+        table_bytes=sum(files),
+    )
+
+
+def _rows(keys: _Keys, number: int) -> pa.Table:
+    """Commits of the keys, at the second `number`."""
+    random = np.random.default_rng(number)
+    groups = keys % _GROUPS
+    ids = np.array([hashlib.sha256(b"%d" % group).hexdigest()[:24] for group in range(_GROUPS)])
+    times = _FIRST_MS + 1_000 * number + random.integers(0, 1_000, len(keys))
     columns = {
-        "group_id": [f"group-{key // 10:06d}" for key in keys.tolist()],
-        "topic": [f"topic-{key // 10 % 200:03d}" for key in keys.tolist()],
-        "partition": keys % 10,
-        "log_partition": keys // 10 % 50,
-        "committed_offset": np.full(len(keys), record_offset),
+        "group_id": ids[groups],
+        "topic": [f"topic-{topic:03d}" for topic in (groups % 200).tolist()],
+        "partition": keys // _GROUPS,
+        "log_partition": groups % 50,
+        "committed_offset": random.integers(0, 1 << 40, len(keys)),
         "metadata": [""] * len(keys),
-        "commit_timestamp": pa.array(times).cast(pa.timestamp("us", tz="UTC")),
-        "record_offset": np.full(len(keys), record_offset),
+        "commit_timestamp": pa.array(times).cast(pa.timestamp("ms", tz="UTC")),
+        "record_offset": number * (1 << 32) + np.arange(len(keys)),
     }
     schema = pa.schema([GROUP_OFFSETS.schema.field(name) for name in columns])
     return pa.table(columns).cast(schema)

@@ -35,6 +35,8 @@ _MOST_FILES: Final = 48
 """A table with more files is replaced as a whole."""
 _MOST_SHARE: Final = 1 / 2
 """If the touched files have a larger share of the bytes, the table is replaced as a whole."""
+_SEARCHED: Final = 1 / 8
+"""After this share of the bytes, the search for keys stops if they are spread over all files."""
 _MOST_GROUPS: Final = 1_000
 """The commit info in Delta's log contains the predicate; the id of a group has some 30 bytes."""
 _MOST_RUNS: Final = 2
@@ -175,14 +177,23 @@ def _earliest(
     for path, rows in _rows_by_file(opened, tables, table, [*key, *times], groups, files):
         if rows.num_rows:
             touched_bytes += files.sizes[path]
-            if touched_bytes > _MOST_SHARE * files.size_bytes:
-                raise _TooManyTouched
             earliest = _min(rows.join(wanted, key, join_type="left semi"), times, earliest)
             wanted = wanted.join(rows.select(key), key, join_type="left anti")
+            found = 1 - wanted.num_rows / source.num_rows
+            if _is_too_much(touched_bytes / files.size_bytes, found):
+                raise _TooManyTouched
         if times and not wanted.num_rows:
             # The other files have no row with one of the keys.
             break
     return None if earliest is None or _us(earliest) < 0 else earliest
+
+
+def _is_too_much(touched: float, found: float) -> bool:
+    """Whether to replace the whole table, from the shares of the bytes touched and the keys found.
+
+    If the first files have few of the keys, the others have the rest: this saves their search.
+    """
+    return touched > _MOST_SHARE or (touched > _SEARCHED and found < 2 * touched)
 
 
 def _min(rows: pa.Table, times: list[str], earliest: pa.Scalar | None) -> pa.Scalar | None:

@@ -119,7 +119,9 @@ class Replacing:
 def test_a_part_is_replaced_as_the_whole_table_would_be(
     table: Table, files: list[dict[Any, Any]], steps: list[Any], most_share: float
 ) -> None:
-    large = mock.patch.multiple(replacing, SMALL_BYTES=0, _MOST_SHARE=most_share)
+    large = mock.patch.multiple(
+        replacing, SMALL_BYTES=0, _MOST_SHARE=most_share, _SEARCHED=most_share
+    )
     with tempfile.TemporaryDirectory() as tables, large:
         replaced = Replacing(tables, table)
         replaced.begin(files)
