@@ -35,8 +35,8 @@ _Keys = npt.NDArray[np.int64]
 _GROUPS = 10_000
 _KEYS = (100_000, 1_000_000)
 _FIRST_MS = 1_790_000_000_000
-_WARM_UP = 2
-"""The first MERGE sorts the table, and the second one finds the groups of the first together."""
+_WARM_UP = 17
+"""After this number, one MERGE has written the table to many files (`replacing._TRIAL`)."""
 
 
 class _Way(NamedTuple):

@@ -30,11 +30,13 @@ from streaming.tables.schemas import Table
 SMALL_BYTES: Final = 4 * 1024 * 1024
 """A table below this size is replaced as a whole: that is simpler and as fast."""
 _FILES: Final = 16
-"""A large table has about this number of files."""
+"""A large table that is split has about this number of files."""
 _MOST_FILES: Final = 48
 """A table with more files is replaced as a whole."""
 _MOST_SHARE: Final = 1 / 2
 """If the touched files have a larger share of the bytes, the table is replaced as a whole."""
+_TRIAL: Final = 16
+"""One of this number of versions that replace the whole table has many files."""
 _SEARCHED: Final = 1 / 8
 """After this share of the bytes, the search for keys stops if they are spread over all files."""
 _MOST_GROUPS: Final = 1_000
@@ -83,8 +85,20 @@ def replacement(
     return Replacement(
         rows=rows,
         predicate=None if part is None else part.predicate,
-        file_bytes=files.size_bytes // _FILES if is_large else None,
+        file_bytes=files.size_bytes // _FILES if is_large and (part or _splits(opened)) else None,
     )
+
+
+def _splits(opened: DeltaTable) -> bool:
+    """Whether to write a whole table to many files.
+
+    If each MERGE touches all files, many files only make the Delta log longer. So this is tried
+    from time to time. If the next MERGE replaces a part of the table, the table stays split.
+    """
+    if opened.version() % _TRIAL == 0:
+        return True
+    (last,) = opened.history(1)
+    return "predicate" in last.get("operationParameters", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +145,7 @@ def _part(
     """
     groups = pc.unique(source["group_id"])
     if (
-        len(files.sizes) > _MOST_FILES
+        not 1 < len(files.sizes) <= _MOST_FILES
         or not 0 < len(groups) <= _MOST_GROUPS
         or source.num_rows > _MOST_SHARE * files.rows
     ):
