@@ -45,6 +45,8 @@ _MOST_GROUPS: Final = 1_000
 """The commit info in Delta's log contains the predicate; the id of a group has some 30 bytes."""
 _MOST_RUNS: Final = 2
 """If the rows of a group are at more places than this on average, the table is sorted."""
+_MOST_SORTED_BYTES: Final = 1 << 31
+"""Arrow's strings have offsets of 32 bits, so a sort of more text may fail."""
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -243,7 +245,7 @@ def _by_group(rows: pa.Table) -> pa.Table:
 
     The order is kept if most groups are side by side: a sort takes long for a large table.
     """
-    if not rows.num_rows:
+    if not 0 < rows.nbytes < _MOST_SORTED_BYTES:
         return rows
     groups = rows["group_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     runs = 1 + np.count_nonzero(groups[1:] != groups[:-1])
