@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
+
 from streaming.errors import ConfigurationError
-from streaming.run.settings import EngineOption
+from streaming.run.settings import EngineOption, RunSettings
+from streaming.run.spark_errors import java_reasons
 from streaming.tables.locations import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
@@ -48,3 +57,37 @@ def choose_engine(engine: EngineOption, *, master: str, tables: str) -> EngineCh
     if is_s3:
         return EngineChoice("driver", "on S3, Delta Lake on Spark is not safe beside other writers")
     return EngineChoice("spark", "the master is a cluster")
+
+
+def reachable_engine(
+    choice: EngineChoice, settings: RunSettings, session: SparkSession
+) -> EngineChoice:
+    """The engine that a run uses: `driver` if Spark cannot open the store and no one named `spark`.
+
+    The run asks before it takes over as the writer, so an older run goes on if this one ends here.
+
+    Raises:
+        ConfigurationError: `--engine spark` is named, but Spark cannot open the store.
+    """
+    if choice.engine == "spark" and (reason := _unreachable(settings.tables, session)) is not None:
+        if settings.engine == "spark":
+            raise ConfigurationError(
+                f"Spark cannot open {settings.tables}: {reason}; add the store's Hadoop connector "
+                "to spark-defaults.conf, or use --engine driver"
+            )
+        choice = EngineChoice("driver", f"Spark cannot open the store: {reason}")
+    logger.info("engine %(engine)s: %(reason)s", choice._asdict())
+    return choice
+
+
+def _unreachable(tables: str, session: SparkSession) -> str | None:
+    """Why Hadoop cannot open the store of a tables folder; None if it can."""
+    if local_path(tables) is not None:
+        return None
+    context: Any = session.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(tables)
+    try:
+        path.getFileSystem(context._jsc.hadoopConfiguration()).exists(path)
+    except Py4JJavaError as error:
+        return next(iter(java_reasons(error.java_exception)))
+    return None

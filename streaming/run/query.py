@@ -19,13 +19,13 @@ from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.engine.spark.spark_engine import SparkEngine
-from streaming.errors import LogChanged
+from streaming.errors import LogChanged, TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
-from streaming.run.engine_choice import EngineChoice, choose_engine
+from streaming.run.engine_choice import EngineChoice, choose_engine, reachable_engine
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
 from streaming.run.log_watch import LogWatch
@@ -35,7 +35,7 @@ from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.offsets_topic import await_log, find_log
 from streaming.run.session import build_session
 from streaming.run.settings import RunSettings
-from streaming.run.spark_errors import disk_full, living_jvm, own_error
+from streaming.run.spark_errors import disk_full, java_reasons, living_jvm, own_error
 from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
@@ -126,9 +126,6 @@ def run_query(
                 "semantics": settings.semantics,
             },
         )
-        logger.info(
-            "engine %(engine)s: %(reason)s", {"engine": choice.engine, "reason": choice.reason}
-        )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
         own_session = session is None
         session = session or build_session(
@@ -138,6 +135,7 @@ def run_query(
             with_hive=settings.catalog is not None,
         )
         try:
+            choice = reachable_engine(choice, settings, session)
             # After Spark has started, so an older run keeps writing until this one is able to.
             start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
@@ -281,6 +279,10 @@ class _Queries:
             except Py4JJavaError as error:
                 if (is_full := disk_full(str(error))) is not None:
                     raise is_full from error
+                if self.choice.engine == "spark":
+                    # A lost executor or an unreachable store may come back.
+                    reasons = "; caused by ".join(java_reasons(error.java_exception))
+                    raise TablesUnavailable(f"Spark cannot write: {reasons}") from error
                 raise
             if self.writer.epoch.is_fenced.is_set():
                 self.writer.epoch.require_current()

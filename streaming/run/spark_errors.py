@@ -40,7 +40,7 @@ def living_jvm(session: SparkSession) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise SparkError("; caused by ".join(_reasons(error.java_exception))) from error
+        raise SparkError("; caused by ".join(java_reasons(error.java_exception))) from error
     except (Py4JError, ConnectionError) as error:
         if type(error) is Py4JError and not _has_ended(session):
             raise
@@ -64,7 +64,7 @@ def _has_ended(session: SparkSession) -> bool:
     return jvm.returncode is not None
 
 
-def _reasons(exception: Any) -> Iterator[str]:
+def java_reasons(exception: Any) -> Iterator[str]:
     """Yield the first line of a Java exception, and of each cause with another text."""
     previous = ""
     while exception is not None:

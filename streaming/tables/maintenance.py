@@ -43,6 +43,7 @@ from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path, sync_file
 from streaming.tables.reader import TableReader
 from streaming.tables.removed_files import removed_before
+from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
@@ -199,15 +200,23 @@ def _maintain_table(
 
     if _DAY in table.partition_by:
         step("days_deleted", lambda: _delete_days(epoch, DeltaTable(path), kept_since))
-    if table not in KEY_TABLES or delta.has_change_data_feed(DeltaTable(path)):
-        # In other tables the writer limits the number of files (`replacing`). Compaction would put
-        # rows that change each second among all others.
+    if _is_compacted(table, DeltaTable(path)):
         step("files_compacted", lambda: _compact(epoch, DeltaTable(path)))
     step("files_deleted", lambda: _delete_files(epoch, DeltaTable(path), pinned))
     # Cleaned at the pinned version: the entries that lead to it stay.
     step("log_cleaned", lambda: clean_log(path, DeltaTable(path, version=pinned)))
     done.pop("log_cleaned", None)
     return TableMaintenance(table=table.name, error="; ".join(errors), **done)
+
+
+def _is_compacted(table: Table, opened: DeltaTable) -> bool:
+    """Whether maintenance compacts a table.
+
+    The engine `driver` limits the files of a table of keys itself (`replacing`): compaction would
+    put rows that change each second among all others. The engine `spark` leaves more files.
+    """
+    is_limited = table in KEY_TABLES and not delta.has_change_data_feed(opened)
+    return not is_limited or len(opened.file_uris()) > MOST_FILES
 
 
 def clean_log(path: str, opened: DeltaTable) -> None:

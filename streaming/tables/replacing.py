@@ -33,7 +33,7 @@ SMALL_BYTES: Final = 4 * 1024 * 1024
 """A table below this size is replaced as a whole: that is simpler and as fast."""
 _FILES: Final = 16
 """A large table that is split has about this number of files."""
-_MOST_FILES: Final = 48
+MOST_FILES: Final = 48
 """A table with more files is replaced as a whole."""
 _MOST_SHARE: Final = 1 / 2
 """If the touched files have a larger share of the bytes, the table is replaced as a whole."""
@@ -42,7 +42,8 @@ _TRIAL: Final = 16
 _SEARCHED: Final = 1 / 8
 """After this share of the bytes, the search for keys stops if they are spread over all files."""
 _MOST_GROUPS: Final = 1_000
-"""The commit info in Delta's log contains the predicate; the id of a group has some 30 bytes."""
+_MOST_GROUP_BYTES: Final = 100_000
+"""The commit info in Delta's log contains the ids of the groups."""
 _MOST_RUNS: Final = 2
 """If the rows of a group are at more places than this on average, the table is sorted."""
 _MOST_SORTED_BYTES: Final = 1 << 31
@@ -149,8 +150,9 @@ def _part(
     """
     groups = pc.unique(source["group_id"])
     if (
-        not 1 < len(files.sizes) <= _MOST_FILES
+        not 1 < len(files.sizes) <= MOST_FILES
         or not 0 < len(groups) <= _MOST_GROUPS
+        or pc.sum(pc.binary_length(groups)).as_py() > _MOST_GROUP_BYTES
         or source.num_rows > _MOST_SHARE * files.rows
     ):
         return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
@@ -20,7 +21,7 @@ from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.errors import WriterFenced
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import GROUPS, OFFSET_COMMITS, TABLES
+from streaming.tables.schemas import GROUPS, TABLES, Table
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.every_table import (
@@ -33,7 +34,7 @@ from tests.support.tables.tables_folder import start_apply
 from tests.support.tables.undisturbed import differences, table_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -91,26 +92,38 @@ def _names(topic_ids: Collection[str]) -> dict[str, str]:
     return {topic_id: f"topic {topic_id}" for topic_id in topic_ids}
 
 
-def test_a_commit_of_maintenance_in_between_is_no_failure(
+def test_a_write_that_conflicts_is_repeated(
     spark: SparkSession, tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Maintenance compacts a table between the read and the commit of a MERGE and an append."""
+    """A property of a table changes while a MERGE reads its source, as upkeep may do."""
     apply = start_apply(tables, spark=spark)
     apply_next(apply)
-    apply_next(apply)
     merge = SparkWrites._merge
-    compacted: list[object] = []
+    attempts: list[Table] = []
+    groups = GROUPS.path(tables)
 
-    def compacting(writes: SparkWrites, session: SparkSession, table: object, rows: object) -> None:
-        if table is GROUPS and not compacted:
-            compacted.append(table)
-            for one in (GROUPS, OFFSET_COMMITS):
-                DeltaTable(one.path(tables)).optimize.compact()
-        merge(writes, session, table, rows)  # type: ignore[arg-type]
+    def change(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = DeltaTable(groups)
+        if "delta.appendOnly" not in table.metadata().configuration:
+            table.alter.set_table_properties({"delta.appendOnly": "false"})
+        yield from batches
 
-    monkeypatch.setattr(SparkWrites, "_merge", compacting)
+    def merging(
+        writes: SparkWrites,
+        session: SparkSession,
+        table: Table,
+        planned: Callable[[SparkSession], DataFrame],
+    ) -> None:
+        def rows_meanwhile(session: SparkSession) -> DataFrame:
+            attempts.append(table)
+            rows = planned(session)
+            return rows.mapInArrow(change, rows.schema)
+
+        merge(writes, session, table, rows_meanwhile if table is GROUPS else planned)
+
+    monkeypatch.setattr(SparkWrites, "_merge", merging)
     apply_next(apply)
-    assert compacted
+    assert attempts == [GROUPS, GROUPS]
     assert_undisturbed(tables)
 
 
@@ -135,11 +148,13 @@ def test_a_run_of_the_other_engine_takes_over(spark: SparkSession, tables: str) 
 
 
 def test_nothing_is_left_but_the_tables(spark: SparkSession, tables: str) -> None:
-    """Rows that another process staged are deleted at the start; no file has a hidden checksum."""
+    """The rows that an earlier writer staged are deleted; no file has a hidden checksum."""
     staged = Path(tables, "staged")
-    (staged / "17").mkdir(parents=True)
+    newer = str(1 << 60)
+    for name in ("17", newer):
+        (staged / name).mkdir(parents=True)
     apply = start_apply(tables, spark=spark)
-    assert not staged.exists()
+    assert [one.name for one in staged.iterdir()] == [newer]
     apply_next(apply)
-    assert list(staged.iterdir()) == []
+    assert [one.name for one in staged.iterdir()] == [newer]
     assert list(Path(tables).rglob("*.crc")) == []

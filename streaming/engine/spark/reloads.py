@@ -1,4 +1,4 @@
-"""Reloads under the engine `spark`: their rows are staged as files until the log is read.
+"""Reloads under the engine `spark`: their staged rows are kept until the log is read to its end.
 
 Until then the tables keep the old rows, and `load_progress` says `loading`. The staged rows are
 discarded when the process stops; the next run then restarts the reload.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from streaming.engine.read_ranges import Report, joined
+from streaming.engine.spark.locations import StagingFolder
 from streaming.tables.load_progress import LoadProgress
 
 if TYPE_CHECKING:
@@ -23,9 +25,9 @@ class ReadyFrame:
     """The rows of a micro-batch that can be applied now (`KEYED_SCHEMA`).
 
     `touched` are the groups that they are about, with duplicates; there are at most
-    `touched_at_most`. `replaced` maps each log partition whose reload is
-    complete to the first record offset that the tables of history lack; `rows` then has all rows of
-    its log. `reports` has one report for each of the log partitions.
+    `touched_at_most`. `replaced` maps each log partition whose reload is complete to the first
+    record offset that the tables of history lack; `rows` then has all rows of its log. `reports`
+    has one report for each of the log partitions.
     """
 
     rows: DataFrame
@@ -42,15 +44,21 @@ class ReadyFrame:
 
 @dataclass(slots=True)
 class Reloads:
-    """Stages the rows of reloads in a folder."""
+    """Keeps the folders with staged rows of unfinished reloads."""
 
-    folder: str
+    staging: StagingFolder
+    _folders: list[str] = field(default_factory=list)
     _reports: defaultdict[int, list[Report]] = field(default_factory=lambda: defaultdict(list))
 
-    def ready_rows(self, keyed: DataFrame, progress: LoadProgress) -> ReadyFrame:
-        """Stage the rows of unfinished reloads; return the others (`KEYED_SCHEMA`).
+    def ready_rows(self, keyed: DataFrame, staged: str, progress: LoadProgress) -> ReadyFrame:
+        """Hold the rows of unfinished reloads back; return the others.
 
         Sets the high watermarks of reloading log partitions in `progress`.
+
+        Args:
+            keyed: the rows of the micro-batch (`KEYED_SCHEMA`).
+            staged: the folder that they are in.
+            progress: the progress before the micro-batch.
 
         Raises:
             ConfigurationError: the micro-batch starts after the next offset of a log partition.
@@ -66,14 +74,14 @@ class Reloads:
         progress.require_no_gap(reports.values())
         under_way = {p for p in reports if p in progress.rows and progress.rows[p].is_reloading}
         complete = {p for p in under_way if self._is_complete(p, reports[p], progress)}
-        rows = keyed
-        if held := under_way - complete:
-            staged = keyed.where(f.col("log_partition").isin(list(held)))
-            staged.write.format("delta").mode("append").save(self.folder)
-            rows = rows.where(~f.col("log_partition").isin(list(held)))
+        held = under_way - complete
+        rows = keyed.where(~f.col("log_partition").isin(list(held))) if held else keyed
         if earlier := [p for p in complete if len(self._reports[p]) > 1]:
-            stored = keyed.sparkSession.read.format("delta").load(self.folder)
-            rows = rows.unionByName(stored.where(f.col("log_partition").isin(earlier)))
+            frames = [keyed.sparkSession.read.format("delta").load(one) for one in self._folders]
+            frames = [frame.where(f.col("log_partition").isin(earlier)) for frame in frames]
+            rows = reduce(lambda one, other: one.unionByName(other), frames, rows)
+        if held:
+            self._folders.append(staged)
         return ReadyFrame(
             rows=rows,
             touched=rows.select("log_partition", f.explode("groups").alias("group_id")),
@@ -86,6 +94,17 @@ class Reloads:
             ],
             replaced={p: progress.rows[p].next_offset for p in complete},
         )
+
+    def needs(self, staged: str) -> bool:
+        """Whether a folder has rows of an unfinished reload."""
+        return staged in self._folders
+
+    def delete_unneeded(self) -> None:
+        """Delete the folders once no reload is under way."""
+        if not self._reports:
+            for folder in self._folders:
+                self.staging.delete(folder)
+            self._folders.clear()
 
     def _is_complete(self, log_partition: int, report: Report, progress: LoadProgress) -> bool:
         """Add a report of a reload; return whether the log is read to its end."""

@@ -1,19 +1,18 @@
 """The engine `spark`: the executors plan a micro-batch, and Delta Lake on Spark writes it.
 
-1. The rows of the source are keyed by log partition and kept by Spark.
+1. The rows of the source are keyed by log partition and staged as files.
 2. Each log partition is planned in a task, beside the stored rows of the groups that it touches.
    The planned rows of all tables are staged as files.
 3. The tables are written from the staged rows, several at the same time.
 
-The driver sees one row for each log partition, with numbers. The rows of a reload are staged as
-files until its log is read to the end.
+The driver sees one row for each log partition, with numbers. The staged rows of a reload are kept
+until its log is read to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,12 +71,12 @@ class SparkEngine:
 
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
-        self._staging = StagingFolder(self.session, self.writer.tables)
-        self._staging.delete_all()
+        self._staging = StagingFolder(self.session, self.writer)
+        self._staging.delete_earlier()
         self._sessions = {table.name: self.session.newSession() for table in PLANNED_TABLES}
         for session in self._sessions.values():
             configure(session)
-        self._reloads = Reloads(self._staging.of(self.writer.next_number()))
+        self._reloads = Reloads(self._staging)
 
     def rows_of(self, batch: DataFrame) -> DataFrame:
         """The micro-batch itself (`PACKED_ROW_SCHEMA`)."""
@@ -86,11 +85,11 @@ class SparkEngine:
     def apply(self, rows: DataFrame, progress: LoadProgress) -> Outcome:
         """Apply packed rows (`PACKED_ROW_SCHEMA`); see `Engine.apply`."""
         configure(rows.sparkSession)
-        staged = self._staging.of(self.writer.next_number())
+        staged_rows, staged = self._staging.new(), self._staging.new()
         try:
-            with _keyed(rows) as keyed:
-                ready = self._reloads.ready_rows(keyed, progress)
-                counts = self._planned(ready, progress, staged)
+            keyed = _keyed(rows, staged_rows)
+            ready = self._reloads.ready_rows(keyed, staged_rows, progress)
+            counts = self._planned(ready, progress, staged)
             versions = self._written(ready, counts, staged)
         except Exception:
             # A newer writer deletes the staged rows of this one.
@@ -98,6 +97,9 @@ class SparkEngine:
             raise
         finally:
             self._staging.delete(staged)
+            if not self._reloads.needs(staged_rows):
+                self._staging.delete(staged_rows)
+        self._reloads.delete_unneeded()
         progress.table_versions.update(versions)
         rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in PLANNED_TABLES}
         return Outcome(
@@ -202,15 +204,10 @@ def _staged_rows(session: SparkSession, staged: str, name: str) -> DataFrame:
     return rows.where(rows["table"] == name).select(f"{name}.*")
 
 
-@contextmanager
-def _keyed(rows: DataFrame) -> Iterator[DataFrame]:
-    """The rows of the source by log partition (`KEYED_SCHEMA`), which Spark keeps meanwhile."""
-    from pyspark import StorageLevel
+def _keyed(rows: DataFrame, staged: str) -> DataFrame:
+    """The rows of the source by log partition (`KEYED_SCHEMA`), staged as files."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     keyed = rows.mapInArrow(key_by_log_partition, from_arrow_schema(KEYED_SCHEMA))
-    keyed.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield keyed
-    finally:
-        keyed.unpersist()
+    keyed.write.format("delta").save(staged)
+    return rows.sparkSession.read.format("delta").load(staged)

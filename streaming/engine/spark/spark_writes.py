@@ -151,14 +151,25 @@ class SparkWrites:
             WriterFenced: a newer writer has taken over.
             TablesUnavailable: the table cannot be written.
         """
-        from delta.exceptions import DeltaConcurrentModificationException
+        from delta import exceptions
 
+        # delta-spark has no common class of them.
+        conflicts = (
+            exceptions.ConcurrentAppendException,
+            exceptions.ConcurrentDeleteDeleteException,
+            exceptions.ConcurrentDeleteReadException,
+            exceptions.ConcurrentTransactionException,
+            exceptions.ConcurrentWriteException,
+            exceptions.DeltaConcurrentModificationException,
+            exceptions.MetadataChangedException,
+            exceptions.ProtocolChangedException,
+        )
         number = self.writer.next_number()
         session = self.sessions[table.name]
         session.conf.set(_TRANSACTION, WRITER)
         session.conf.set(_TRANSACTION_VERSION, str(number))
         for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(DeltaConcurrentModificationException),
+            retry=tenacity.retry_if_exception_type(conflicts),
             stop=tenacity.stop_after_attempt(_ATTEMPTS),
             wait=tenacity.wait_random(max=_MOST_PAUSE_S),
             reraise=True,

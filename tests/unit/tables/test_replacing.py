@@ -132,7 +132,7 @@ def test_files_do_not_become_many_nor_small(large: LargeTable) -> None:
     random = np.random.default_rng(0)
     for _ in range(40):
         large.merge(random.choice(GROUPS, 2, replace=False))
-    assert len(large.files()) <= replacing._MOST_FILES + 10
+    assert len(large.files()) <= replacing.MOST_FILES + 10
 
 
 def test_new_keys_add_a_file_and_old_rows_stay(large: LargeTable) -> None:
