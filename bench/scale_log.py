@@ -68,7 +68,8 @@ class ScaleLog:
         rows = TableReader(tables).read("group_offsets", names)
         found = np.full(expected.size, -1, np.int64)
         found[_keys(rows)] = rows["committed_offset"].to_numpy()
-        return int(np.count_nonzero(found != expected)) + abs(int(rows.num_rows) - expected.size)
+        missing: int = abs(rows.num_rows - expected.size)
+        return int(np.count_nonzero(found != expected)) + missing
 
 
 def _micro_batches(log: PlainCommits, next_offsets: dict[int, int]) -> Iterator[pa.Table]:

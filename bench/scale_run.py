@@ -20,12 +20,11 @@ from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.spark.spark_engine import SparkEngine
-from streaming.run.session import build_session
+from streaming.run.session import EngineName, build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import KEY_TABLES
 
 _INTERVAL_S = 0.5
 
@@ -46,10 +45,10 @@ class _Peaks:
             time.sleep(_INTERVAL_S)
 
 
-def run(log: ScaleLog, tables: str, engine_name: str) -> None:
+def run(log: ScaleLog, tables: str, engine_name: EngineName) -> None:
     """Apply all micro-batches; the last one with a new engine, as after a restart."""
     peaks = _Peaks()
-    session = build_session(engine="spark" if engine_name == "spark" else "driver")
+    session = build_session(engine=engine_name)
     session.sparkContext.setLogLevel("ERROR")
     nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     tables_folder.create(tables, nothing, log_partitions=50)
@@ -77,14 +76,8 @@ def run(log: ScaleLog, tables: str, engine_name: str) -> None:
             seconds=round(time.monotonic() - began, 2),
             written_mb=_written_mb(before, _files(tables)),
         )
-    table_mb = sum(
-        size for file, size in _files(tables).items() if Path(file).parts[-2] in _KEY_NAMES
-    )
     session.stop()
-    _print(kind="total", peak_mb=peaks.mb, files_mb=round(table_mb / 1e6, 1))
-
-
-_KEY_NAMES = {table.name for table in KEY_TABLES}
+    _print(kind="total", peak_mb=peaks.mb)
 
 
 def _files(tables: str) -> dict[str, int]:
@@ -103,4 +96,5 @@ def _print(**found: Any) -> None:
 
 
 if __name__ == "__main__":
-    run(ScaleLog(Path(sys.argv[1])), sys.argv[2], sys.argv[3])
+    _, folder, tables_to_write, engine = sys.argv
+    run(ScaleLog(Path(folder)), tables_to_write, "spark" if engine == "spark" else "driver")

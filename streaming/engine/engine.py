@@ -1,4 +1,4 @@
-"""The two ways to execute a micro-batch: what they take, and what they return."""
+"""The interface of the engines, which execute micro-batches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.apply.state import ApplyContext
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.read_ranges import Report
@@ -38,6 +39,15 @@ class ApplyRules:
     def with_history(self) -> bool:
         """False for the history mode `off`."""
         return self.history_mode != HISTORY_OFF
+
+    def context(self, topic_names: Mapping[str, str]) -> ApplyContext:
+        """The rules of one micro-batch, with the known topic names by topic id."""
+        return ApplyContext(
+            semantics=self.semantics,
+            with_history=self.with_history,
+            offsets_retention_ms=self.offsets_retention_ms,
+            topic_names=topic_names,
+        )
 
     @property
     def compacts(self) -> bool:

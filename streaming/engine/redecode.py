@@ -32,10 +32,14 @@ from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.driver.table_writes import TableWrites
+from streaming.engine.written_tables import Merge
 from streaming.tables import delta
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
+    COORDINATOR_RECORDS,
+    GROUP_MEMBERS,
     GROUP_OFFSETS,
+    GROUPS,
     LOST_REASON_PREFIX,
     PENDING_OFFSETS,
     QUARANTINE,
@@ -92,7 +96,7 @@ def redecode_quarantine(
     offsets = collected.offsets.to_pylist()
     stored = GroupTables(tables)
     writes = TableWrites(writer, progress)
-    writes.records(record_rows(collected.group_records))
+    writes.merge(COORDINATOR_RECORDS, record_rows(collected.group_records))
     kept = stored.records(set(records.values()))
     places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
     applied = places & records.keys()
@@ -100,10 +104,11 @@ def redecode_quarantine(
     before = stored.groups(progress.table_versions)
     changes = _rebuilt(stored, groups, kept, progress.semantics)
     described = described_groups(changes, topic_names(_unnamed_topics(changes)))
-    writes.groups(group_rows(changes, described), member_rows(changes, described, before))
+    writes.merge(GROUPS, group_rows(changes, described))
+    writes.merge(GROUP_MEMBERS, member_rows(changes, described, before))
     moved = {*records, *_superseded(stored, offsets)}
     _account(progress, quarantined, moved, applied)
-    writes.merge(QUARANTINE, _places_table(moved), guard="record_offset", deletes="is_deleted")
+    writes.merge(QUARANTINE, _places_table(moved), Merge("record_offset", "is_deleted"))
     progress.write(writer)
     decoded = {*records, *map(_place, offsets)}
     return Redecoded(

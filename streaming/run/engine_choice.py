@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
 
+from streaming.engine.driver.driver_engine import DriverEngine
+from streaming.engine.engine import ApplyRules, Engine
+from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.errors import ConfigurationError
+from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
 from streaming.run.spark_errors import java_reasons
 from streaming.tables.locations import local_path
+from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +29,7 @@ _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 class EngineChoice(NamedTuple):
     """An engine, and the reason for it."""
 
-    engine: Literal["driver", "spark"]
+    engine: EngineName
     reason: str
 
 
@@ -78,6 +83,15 @@ def reachable_engine(
         choice = EngineChoice("driver", f"Spark cannot open the store: {reason}")
     logger.info("engine %(engine)s: %(reason)s", choice._asdict())
     return choice
+
+
+def engine_of(
+    choice: EngineChoice, writer: Writer, rules: ApplyRules, session: SparkSession
+) -> Engine[Any]:
+    """The chosen engine, for one query."""
+    if choice.engine == "spark":
+        return SparkEngine(writer, rules, session)
+    return DriverEngine(writer, rules)
 
 
 def _unreachable(tables: str, session: SparkSession) -> str | None:

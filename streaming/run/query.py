@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from streaming.engine.driver.driver_engine import DriverEngine
-from streaming.engine.engine import ApplyRules, Engine
+from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
-from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.errors import LogChanged, TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
-from streaming.run.engine_choice import EngineChoice, choose_engine, reachable_engine
+from streaming.run.engine_choice import EngineChoice, choose_engine, engine_of, reachable_engine
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
 from streaming.run.log_watch import LogWatch
@@ -258,13 +256,8 @@ class _Queries:
                 topic_names=topic_names,
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
-            engine: Engine[Any] = (
-                SparkEngine(self.writer, rules, self.session)
-                if self.choice.engine == "spark"
-                else DriverEngine(self.writer, rules)
-            )
             apply = MicroBatchApply(
-                engine,
+                engine_of(self.choice, self.writer, rules, self.session),
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )

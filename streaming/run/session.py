@@ -22,6 +22,8 @@ from streaming.run.stderr import log_format
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EngineName = Literal["driver", "spark"]
+
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -69,7 +71,7 @@ def build_session(
     *,
     master: str = "local[2]",
     warehouse: Path | None = None,
-    engine: Literal["driver", "spark"] = "driver",
+    engine: EngineName = "driver",
     with_delta: bool = False,
     with_hive: bool = False,
 ) -> SparkSession:

@@ -18,22 +18,15 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
 import click
 
-from coordinator_state.errors import DecodeError, UnknownRecordType
-from coordinator_state.log.record_batch import RecordBatch, read_record_batches
-from coordinator_state.records.record_types import OFFSET_COMMIT_TYPES
-from coordinator_state.records.serde import decode_key
-from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import Semantics
 from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
@@ -53,10 +46,15 @@ from tests.kills.fault_points import (
     POINTS_OF_SPARK,
     POINTS_OF_UPKEEP,
 )
-from tests.kills.killed_tables import KilledTables, is_kept
+from tests.kills.killed_tables import KilledTables
+from tests.kills.log_at_rest import (
+    differences_of_history,
+    differences_of_loaders,
+    loaded,
+    logs_at_rest,
+    places_of_history,
+)
 from tests.support.clients.odd_traffic import OddTraffic
-from tests.support.tables.loader_tables import differences as differences_from_loaders
-from tests.support.tables.loader_tables import rows_of
 from tests.support.tables.undisturbed import differences
 
 RANDOM_MOMENT: Final = "a random moment"
@@ -281,19 +279,19 @@ class _Killing:
             done.append(pool.submit(undisturbed.catch_up, undisturbed=True))
             for one in done:
                 one.result()
-        logs = dict(_logs(self._broker))
-        loaders = {p: _loaded(batches) for p, batches in logs.items()}
-        history = _places_of_history(logs, loaders)
+        logs = dict(logs_at_rest(self._broker))
+        loaders = {p: loaded(batches) for p, batches in logs.items()}
+        history = places_of_history(logs, loaders)
         expected = undisturbed.rows()
-        lines = _from_loaders(undisturbed.path, loaders)
+        lines = differences_of_loaders(undisturbed.path, loaders)
         for tables in self._tables:
             found = tables.rows()
             lines += (
                 f"{tables.folder.name}: {line}"
                 for line in (
                     *differences(found, expected),
-                    *_from_loaders(tables.path, loaders),
-                    *_differences_of_history(tables.path, history),
+                    *differences_of_loaders(tables.path, loaders),
+                    *differences_of_history(tables.path, history),
                     *tables.doubled_samples(),
                     *self._verified(tables),
                 )
@@ -314,66 +312,6 @@ class _Killing:
             )
         behind = [f"log partition {p}: {n} records are missing" for p, n in found.behind.items()]
         return [*behind, *map(str, found.differences)]
-
-
-def _from_loaders(tables: str, loaders: dict[int, ReferenceLoader]) -> list[str]:
-    return differences_from_loaders(rows_of(TableReader(tables)), loaders, of_cluster=True)
-
-
-_Log = list[RecordBatch]
-
-
-def _logs(broker: EmbeddedBroker) -> Iterator[tuple[int, _Log]]:
-    """What the broker has written, while nobody has it write."""
-    for folder in broker.log_dir.glob("__consumer_offsets-*"):
-        raw = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
-        batches = list(read_record_batches(raw))
-        sound = [batch for batch in batches if isinstance(batch, RecordBatch)]
-        if len(sound) < len(batches):
-            raise RuntimeError(f"{folder.name} cannot be read")
-        yield int(folder.name.rpartition("-")[2]), sound
-
-
-def _loaded(batches: Iterable[RecordBatch]) -> ReferenceLoader:
-    loader = ReferenceLoader(Semantics.COORDINATOR)
-    loader.load(batches)
-    return loader
-
-
-def _places_of_history(
-    logs: dict[int, _Log], loaders: dict[int, ReferenceLoader]
-) -> set[tuple[int, int]]:
-    """Of every commit and tombstone whose outcome is known, but for those of days that are over."""
-    waiting = {
-        (p, record.record_offset)
-        for p, loader in loaders.items()
-        for of_producer in loader.pending.values()
-        for record in of_producer.values()
-    }
-    return {
-        (p, record.record_offset)
-        for p, batches in logs.items()
-        for batch in batches
-        if not batch.is_control
-        for record in batch.records
-        if is_kept(datetime.fromtimestamp(record.timestamp_ms / 1000, timezone.utc).date())
-        and _is_of_offset(record.key)
-    } - waiting
-
-
-def _is_of_offset(key: bytes | None) -> bool:
-    try:
-        return key is not None and decode_key(key).record_type.id in OFFSET_COMMIT_TYPES
-    except (DecodeError, UnknownRecordType):
-        return False
-
-
-def _differences_of_history(tables: str, expected: set[tuple[int, int]]) -> Iterator[str]:
-    rows = TableReader(tables).read(OFFSET_COMMITS.name, ["log_partition", "record_offset", "day"])
-    kept = (row for row in rows.to_pylist() if is_kept(row["day"]))
-    found = {(row["log_partition"], row["record_offset"]) for row in kept}
-    yield from (f"history lacks {place}" for place in sorted(expected - found))
-    yield from (f"history has {place} from nowhere" for place in sorted(found - expected))
 
 
 @click.command()

@@ -7,6 +7,7 @@ The rows of a log partition in a reload are held in memory until its log is read
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,19 +17,19 @@ import pyarrow as pa
 
 from coordinator_state.apply.collected import collect
 from coordinator_state.apply.log_partitions import Applied, apply_collected
-from coordinator_state.apply.state import ApplyContext
 from coordinator_state.log.log_rows import unpack
 from streaming.engine.driver.reloading import ReadyRows, Reloading
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.driver.tables_state import TablesState
 from streaming.engine.engine import ApplyRules, Outcome
 from streaming.engine.known_topics import KnownTopics
-from streaming.engine.refused_records import log_refused
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -91,14 +92,18 @@ class DriverEngine:
         applied = apply_collected(
             collected,
             state.before(collected, ready.replaced),
-            ApplyContext(
-                semantics=self.rules.semantics,
-                with_history=self.rules.with_history,
-                offsets_retention_ms=self.rules.offsets_retention_ms,
-                topic_names=self._topics.naming(collected.topic_ids),
-            ),
+            self.rules.context(self._topics.naming(collected.topic_ids)),
         )
-        log_refused(applied.warnings)
+        for warning in applied.warnings:
+            logger.info(
+                "log partition %(log_partition)s: a broker would not load record offset "
+                "%(record_offset)s: %(reason)s",
+                {
+                    "log_partition": warning.log_partition,
+                    "record_offset": warning.record_offset,
+                    "reason": warning.reason,
+                },
+            )
         return applied
 
 

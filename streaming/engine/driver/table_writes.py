@@ -9,21 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.log_partitions import Applied
-from coordinator_state.apply.rows import GUARD_OFFSET
 from streaming.engine.read_ranges import is_below
+from streaming.engine.written_tables import HISTORY, MERGED, Merge
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import (
-    COORDINATOR_RECORDS,
-    GROUP_EVENTS,
-    GROUP_MEMBERS,
-    GROUP_OFFSETS,
-    GROUP_RECORDS,
-    GROUPS,
-    OFFSET_COMMITS,
-    PENDING_OFFSETS,
-    QUARANTINE,
-    Table,
-)
+from streaming.tables.schemas import PENDING_OFFSETS, QUARANTINE, Table
 from streaming.tables.writer import Writer
 
 
@@ -51,32 +40,19 @@ class TableWrites:
 
         `from_offsets` has the first record offset that was read of each log partition.
         """
-        changed = applied.group_offsets
-        self.merge(GROUP_OFFSETS, changed, guard=GUARD_OFFSET, deletes="is_tombstone")
-        self.records(applied.coordinator_records)
-        self.groups(applied.groups, applied.group_members)
-        self._history(OFFSET_COMMITS, applied.offset_commits, "outcome_record_offset")
-        self._history(GROUP_EVENTS, applied.group_events, "record_offset")
-        self._history(GROUP_RECORDS, applied.group_records, "record_offset")
+        for table in MERGED:
+            self.merge(table, getattr(applied, table.name))
+        for table, column in HISTORY.items():
+            self._history(table, getattr(applied, table.name), column)
         self._quarantine(applied.quarantine, from_offsets)
         if is_pending_changed or self.replaced:
             version = self.writer.overwrite(PENDING_OFFSETS, applied.pending_offsets)
             self._wrote(PENDING_OFFSETS, version, applied.pending_offsets.num_rows)
         self.fault(PENDING_OFFSETS.name)
 
-    def records(self, rows: pa.Table) -> None:
-        """MERGE the last record of each key into `coordinator_records`."""
-        self.merge(COORDINATOR_RECORDS, rows, guard="record_offset")
-
-    def groups(self, groups: pa.Table, members: pa.Table) -> None:
-        """MERGE the changes of groups into `groups` and `group_members`."""
-        self.merge(GROUPS, groups, guard=GUARD_OFFSET, deletes="is_deleted")
-        self.merge(GROUP_MEMBERS, members, guard="record_offset", deletes="is_deleted")
-
-    def merge(
-        self, table: Table, rows: pa.Table, *, guard: str, deletes: str | None = None
-    ) -> None:
-        """MERGE rows with times in milliseconds; see `Writer.merge`."""
+    def merge(self, table: Table, rows: pa.Table, columns: Merge | None = None) -> None:
+        """MERGE rows with times in milliseconds, by default as `MERGED` says."""
+        guard, deletes = columns or MERGED[table]
         if rows.num_rows or self.replaced:
             version = self.writer.merge(
                 table, rows, guard=guard, deletes=deletes, replaced=self.replaced

@@ -7,47 +7,25 @@ that is named after the table; the other structs are null.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import columns_of, nullable, stored_names
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.group_rows import MEMBER_STATE_COLUMNS, RAW_RECORD_COLUMNS
-from coordinator_state.apply.rows import GUARD_OFFSET
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from streaming.engine.written_tables import MERGED, WRITTEN_TABLES
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
-    GROUP_EVENTS,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
-    GROUP_RECORDS,
     GROUPS,
-    OFFSET_COMMITS,
     PENDING_OFFSETS,
-    QUARANTINE,
     Table,
 )
-
-PLANNED_TABLES = (
-    GROUP_OFFSETS,
-    COORDINATOR_RECORDS,
-    GROUPS,
-    GROUP_MEMBERS,
-    OFFSET_COMMITS,
-    GROUP_EVENTS,
-    GROUP_RECORDS,
-    QUARANTINE,
-    PENDING_OFFSETS,
-)
-"""The tables that a micro-batch writes before `load_progress`."""
-
-_GUARD = pa.field(GUARD_OFFSET, pa.int64())
-_CHANGE_COLUMNS = {
-    GROUP_OFFSETS.name: [pa.field("is_tombstone", pa.bool_()), _GUARD],
-    GROUPS.name: [pa.field("is_deleted", pa.bool_()), _GUARD],
-    GROUP_MEMBERS.name: [pa.field("is_deleted", pa.bool_())],
-}
 
 STATE_COLUMNS: Mapping[Table, list[str]] = {
     GROUP_OFFSETS: stored_names(COMMITTED_SCHEMA),
@@ -75,17 +53,15 @@ KEYED_SCHEMA = pa.schema(
 """Packed rows of one log partition, the groups that they are about, and its `progress` row."""
 
 COUNTS = "counts"
+COUNTED = tuple(one.name for one in fields(RecordCounts))
 COUNTS_SCHEMA = pa.schema(
     [
         ("log_partition", pa.int32()),
-        *(
-            (name, pa.int64())
-            for name in ("rows", "pending", "applied", "superseded", "ignored", "quarantined")
-        ),
+        *((name, pa.int64()) for name in COUNTED),
         ("newest_timestamp", pa.timestamp("us", tz="UTC")),
         ("is_pending_changed", pa.bool_()),
         ("unnamed_topic_ids", pa.list_(pa.string())),
-        *((table.name, pa.int64()) for table in PLANNED_TABLES),
+        *((table.name, pa.int64()) for table in WRITTEN_TABLES),
     ]
 )
 """One row for each log partition: its records by outcome, and the number of rows by table."""
@@ -93,14 +69,18 @@ COUNTS_SCHEMA = pa.schema(
 
 def planned_columns(table: Table) -> pa.Schema:
     """The columns of a table's planned rows: its own, and those that guide a MERGE."""
-    return pa.schema([*nullable(table.schema), *_CHANGE_COLUMNS.get(table.name, [])])
+    merge = MERGED.get(table)
+    guiding = [] if merge is None else [(merge.guard, pa.int64()), (merge.deletes, pa.bool_())]
+    own = nullable(table.schema)
+    added = [pa.field(name, kind) for name, kind in guiding if name and name not in own.names]
+    return pa.schema([*own, *added])
 
 
 PLANNED_SCHEMA = pa.schema(
     [
         ("table", pa.string()),
         (COUNTS, pa.struct(list(COUNTS_SCHEMA))),
-        *((table.name, pa.struct(list(planned_columns(table)))) for table in PLANNED_TABLES),
+        *((table.name, pa.struct(list(planned_columns(table)))) for table in WRITTEN_TABLES),
     ]
 )
 

@@ -20,35 +20,25 @@ from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, pack, unpack
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.modern_groups import ModernGroup
 from streaming.engine.read_ranges import is_below
-from streaming.engine.refused_records import log_refused
 from streaming.engine.spark.planned_rows import (
+    COUNTED,
     COUNTS,
     COUNTS_SCHEMA,
     KEYED_SCHEMA,
     PLANNED_SCHEMA,
-    PLANNED_TABLES,
     REPORT_COLUMNS,
     in_struct,
     of_struct,
     planned_rows,
 )
+from streaming.engine.written_tables import HISTORY, WRITTEN_TABLES
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
-    GROUP_EVENTS,
     GROUP_MEMBERS,
     GROUP_OFFSETS,
-    GROUP_RECORDS,
     GROUPS,
-    OFFSET_COMMITS,
     PENDING_OFFSETS,
 )
-
-_HISTORY = {
-    OFFSET_COMMITS.name: "outcome_record_offset",
-    GROUP_EVENTS.name: "record_offset",
-    GROUP_RECORDS.name: "record_offset",
-}
-"""The column of each table of history that says whether a reloaded table has the row already."""
 
 
 def key_by_log_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,22 +98,18 @@ class LogPartitionPlan:
         collected = collect(rows)
         before = _state(stored, collected)
         applied = apply_collected(collected, before, self.context)
-        log_refused(applied.warnings)
-        tables = {table.name: getattr(applied, table.name) for table in PLANNED_TABLES}
-        for name, column in _HISTORY.items():
-            is_known = is_below(tables[name], column, self.replaced)
-            tables[name] = tables[name].filter(pc.invert(is_known))
-        planned = [planned_rows(table, tables[table.name]) for table in PLANNED_TABLES]
+        tables = {table.name: getattr(applied, table.name) for table in WRITTEN_TABLES}
+        for table, column in HISTORY.items():
+            is_known = is_below(tables[table.name], column, self.replaced)
+            tables[table.name] = tables[table.name].filter(pc.invert(is_known))
+        planned = [planned_rows(table, tables[table.name]) for table in WRITTEN_TABLES]
         counts = {
             "log_partition": log_partition,
             "newest_timestamp": applied.newest_timestamps.get(log_partition),
             "is_pending_changed": not _is_same(applied.pending_offsets, before.pending),
             "unnamed_topic_ids": sorted(self._unnamed(collected, before, applied)),
             **{name: rows.num_rows for name, rows in tables.items()},
-            **{
-                name: getattr(applied.counts, name).get(log_partition, 0)
-                for name in ("rows", "pending", "applied", "superseded", "ignored", "quarantined")
-            },
+            **{name: getattr(applied.counts, name).get(log_partition, 0) for name in COUNTED},
         }
         counted = pa.Table.from_pylist([counts], COUNTS_SCHEMA)
         return pa.concat_tables([in_struct(PLANNED_SCHEMA, COUNTS, counted), *planned])

@@ -18,21 +18,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator_state.apply.counts import RecordCounts
-from coordinator_state.apply.state import ApplyContext
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.engine import ApplyRules, Outcome
 from streaming.engine.known_topics import KnownTopics
 from streaming.engine.spark.locations import StagingFolder
 from streaming.engine.spark.planned_rows import (
+    COUNTED,
     COUNTS,
     KEYED_SCHEMA,
     PLANNED_SCHEMA,
-    PLANNED_TABLES,
 )
 from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
 from streaming.engine.spark.reloads import ReadyFrame, Reloads
 from streaming.engine.spark.spark_writes import SparkWrites, configure
 from streaming.engine.spark.stored_state import stored_state
+from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import PENDING_OFFSETS, Table
@@ -48,8 +48,6 @@ _MOST_BROADCAST_GROUPS = 50_000
 """Names of as many groups are sent to every executor."""
 _SIDE_BY_SIDE = 4
 """Writes at the same time. A small one waits for Spark's planning, not for the processors."""
-
-_COUNTED = ("rows", "pending", "applied", "superseded", "ignored", "quarantined")
 
 
 @dataclass(slots=True)
@@ -73,7 +71,7 @@ class SparkEngine:
         self._topics = KnownTopics(self.rules.topic_names)
         self._staging = StagingFolder(self.session, self.writer)
         self._staging.delete_earlier()
-        self._sessions = {table.name: self.session.newSession() for table in PLANNED_TABLES}
+        self._sessions = {table.name: self.session.newSession() for table in WRITTEN_TABLES}
         for session in self._sessions.values():
             configure(session)
         self._reloads = Reloads(self._staging)
@@ -101,12 +99,12 @@ class SparkEngine:
                 self._staging.delete(staged_rows)
         self._reloads.delete_unneeded()
         progress.table_versions.update(versions)
-        rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in PLANNED_TABLES}
+        rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in WRITTEN_TABLES}
         return Outcome(
             reports=ready.reports,
             replaced=frozenset(ready.replaced),
             counts=RecordCounts(
-                **{name: {row["log_partition"]: row[name] for row in counts} for name in _COUNTED}
+                **{name: {row["log_partition"]: row[name] for row in counts} for name in COUNTED}
             ),
             newest_timestamps={
                 row["log_partition"]: row["newest_timestamp"]
@@ -133,12 +131,7 @@ class SparkEngine:
         rows = ready.rows
         session = rows.sparkSession
         plan = LogPartitionPlan(
-            context=ApplyContext(
-                semantics=self.rules.semantics,
-                with_history=self.rules.with_history,
-                offsets_retention_ms=self.rules.offsets_retention_ms,
-                topic_names=dict(self._topics.names),
-            ),
+            context=self.rules.context(dict(self._topics.names)),
             next_offsets={p: row.next_offset for p, row in progress.rows.items()},
             replaced=ready.replaced,
         )
@@ -190,7 +183,7 @@ class SparkEngine:
             return version
 
         with ThreadPoolExecutor(_SIDE_BY_SIDE, "table-write") as pool:
-            futures = {table: pool.submit(write, table) for table in PLANNED_TABLES}
+            futures = {table: pool.submit(write, table) for table in WRITTEN_TABLES}
         errors = [error for one in futures.values() if (error := one.exception()) is not None]
         for error in sorted(errors, key=lambda error: not isinstance(error, WriterFenced)):
             raise error

@@ -6,23 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import tenacity
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from coordinator_state.apply.rows import GUARD_OFFSET
 from streaming.engine.spark.locations import spark_location
+from streaming.engine.written_tables import MERGED
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
-from streaming.tables.schemas import (
-    COORDINATOR_RECORDS,
-    GROUP_MEMBERS,
-    GROUP_OFFSETS,
-    GROUPS,
-    PENDING_OFFSETS,
-    QUARANTINE,
-    Table,
-)
+from streaming.tables.schemas import PENDING_OFFSETS, QUARANTINE, Table
 from streaming.tables.writer import Writer
-from streaming.tables.writer_epoch import WRITER
+from streaming.tables.writer_epoch import WRITER, committed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,16 +35,6 @@ _SETTINGS = {
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _TRANSACTION = "spark.databricks.delta.write.txnAppId"
 _TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
-_ATTEMPTS = 10
-_MOST_PAUSE_S = 1.0
-
-_MERGES: Mapping[Table, tuple[str, str | None]] = {
-    GROUP_OFFSETS: (GUARD_OFFSET, "is_tombstone"),
-    COORDINATOR_RECORDS: ("record_offset", None),
-    GROUPS: (GUARD_OFFSET, "is_deleted"),
-    GROUP_MEMBERS: ("record_offset", "is_deleted"),
-}
-"""The tables of keys: the guard offset of each row, and the column that says it only deletes."""
 
 
 def configure(session: SparkSession) -> None:
@@ -94,7 +77,7 @@ class SparkWrites:
             table: any table except `pending_offsets` and `load_progress`.
             planned: returns the rows (`planned_columns`) in a session.
         """
-        if table in _MERGES:
+        if table in MERGED:
             return self._commit(table, lambda session: self._merge(session, table, planned))
         if table is QUARANTINE and self.replaced:
             self.writer.delete_from(QUARANTINE, self.replaced_from)
@@ -116,9 +99,9 @@ class SparkWrites:
     def _merge(
         self, session: SparkSession, table: Table, planned: Callable[[SparkSession], DataFrame]
     ) -> None:
-        from delta.tables import DeltaTable
+        from delta.tables import DeltaTable as SparkDeltaTable
 
-        guard, deletes = _MERGES[table]
+        guard, deletes = MERGED[table]
         values: dict[str, str | Column] = {name: f"s.{name}" for name in table.schema.names}
         deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
         is_replaced = _is_in("t.log_partition", self.replaced)
@@ -127,7 +110,7 @@ class SparkWrites:
         is_same = [_is_in("t.log_partition", self.log_partitions)]
         is_same += [f"t.{name} = s.{name}" for name in table.key]
         merging = (
-            DeltaTable.forPath(session, self._location(table))
+            SparkDeltaTable.forPath(session, self._location(table))
             .alias("t")
             .merge(planned(session).alias("s"), " AND ".join(is_same))
             .whenMatchedDelete(f"{deletes_row} AND {is_newer}")
@@ -164,27 +147,24 @@ class SparkWrites:
             exceptions.MetadataChangedException,
             exceptions.ProtocolChangedException,
         )
-        number = self.writer.next_number()
+        tables, epoch, number = self.writer.tables, self.writer.epoch, self.writer.next_number()
         session = self.sessions[table.name]
         session.conf.set(_TRANSACTION, WRITER)
         session.conf.set(_TRANSACTION_VERSION, str(number))
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(conflicts),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random(max=_MOST_PAUSE_S),
-            reraise=True,
-        ):
-            with attempt:
-                if self._last_write(table) < number:
+
+        def write_once(opened: DeltaTable) -> None:
+            if epoch.last_write(opened) < number:
+                try:
                     action(session)
-        path = table.path(self.writer.tables)
-        opened = delta.open_table(self.writer.tables, table)
-        if self.writer.epoch.last_write(opened) < number:
+                except conflicts as error:
+                    raise CommitFailedError(str(error)) from error
+
+        committed(tables, table, write_once)
+        opened = delta.open_table(tables, table)
+        if epoch.last_write(opened) < number:
+            path = table.path(tables)
             raise TablesUnavailable(f"cannot write {path}: the commit of Spark is not in its log")
         return opened.version()
-
-    def _last_write(self, table: Table) -> int:
-        return self.writer.epoch.last_write(delta.open_table(self.writer.tables, table))
 
     def _location(self, table: Table) -> str:
         return table.path(spark_location(self.writer.tables))
