@@ -31,7 +31,7 @@ from streaming.jvm.java import find_java
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.simulation.tables import simulated_tables
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import Filters, TableReader
 from streaming.views.explanation import explained
 from tests.support.eventually import Eventually
 
@@ -98,11 +98,12 @@ def test_the_lines_find_the_transaction_and_end_it(
 ) -> None:
     group = topic = f"hanging-{uuid4()}"
     log_partition = partition_for(group, LOG_PARTITIONS)
+    of_group = _of(group)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
     with _hanging(broker, group, topic):
         reader = _tables(broker, log_partition, tmp_path / "open")
-        ((transaction, (row,)),) = open_transactions(reader)
+        ((transaction, (row,)),) = open_transactions(reader, of_group)
         commands = _commands(transaction, broker)
         assert (row["committed_offset"], row["client_id"]) == (6, "fraud")
         assert transaction.first_record_offset < row["record_offset"], "the first is superseded"
@@ -119,8 +120,8 @@ def test_the_lines_find_the_transaction_and_end_it(
 
         eventually(is_ended)
         after = _tables(broker, log_partition, tmp_path / "ended")
-        assert open_transactions(after) == []
-        outcomes = after.read("offset_commits")["outcome"].to_pylist()
+        assert open_transactions(after, of_group) == []
+        outcomes = after.read("offset_commits", filters=of_group)["outcome"].to_pylist()
         assert outcomes == ["superseded", "aborted"]
 
 
@@ -131,7 +132,7 @@ def test_the_explanation_has_the_lines(broker: EmbeddedBroker, tmp_path: Path) -
     with _hanging(broker, group, topic):
         log_partition = partition_for(group, LOG_PARTITIONS)
         reader = _tables(broker, log_partition, tmp_path / "tables")
-        ((transaction, _),) = open_transactions(reader)
+        ((transaction, _),) = open_transactions(reader, _of(group))
         found = explained(reader, group, at=transaction.since + timedelta(minutes=5))
     assert found is not None
     first = found.evidence[0]
@@ -139,6 +140,11 @@ def test_the_explanation_has_the_lines(broker: EmbeddedBroker, tmp_path: Path) -
     assert "client fraud at /127.0.0.1" in first.text
     expected = transaction_commands(log_partition, transaction.first_record_offset)
     assert tuple(first.commands) == expected.lines
+
+
+def _of(group: str) -> Filters:
+    """A filter for the group's rows: groups of other tests may be in its log partition."""
+    return [("group_id", "=", group)]
 
 
 def _commands(transaction: OpenTransaction, broker: EmbeddedBroker) -> TransactionCommands:
