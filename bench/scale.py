@@ -32,12 +32,13 @@ _HEAP = "2g"
     "--engine",
     "engines",
     multiple=True,
-    type=click.Choice(["driver", "spark"]),
+    type=click.Choice(["driver", "spark", "spark-dv"]),
     default=("driver", "spark"),
     show_default=True,
+    help="spark-dv is the engine spark with deletion vectors.",
 )
 def scale(keys: tuple[int, ...], engines: tuple[str, ...]) -> None:
-    """Load a first commit of every key, then commits of few groups, and restart.
+    """Load members and a first commit of every key, then commits of few groups, and restart.
 
     The tables are compared with the last commit of each key. The heap of the JVM is 2 GB.
     """
@@ -56,7 +57,7 @@ def scale(keys: tuple[int, ...], engines: tuple[str, ...]) -> None:
                 rows += _summary(engine, count, found[:-1])
                 memory.append({"engine": engine, "keys": count, **found[-1]["peak_mb"]})
                 differing = log.differences(tables)
-                write_note(f"{differing} committed offsets differ")
+                write_note(f"{differing} committed offsets or members differ")
                 different += differing
     output = output_of("text")
     output.rows(rows, _COLUMNS)

@@ -20,6 +20,7 @@ from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.spark.spark_engine import SparkEngine
+from streaming.engine.spark.upkeep import enable_deletion_vectors
 from streaming.run.session import EngineName, build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
@@ -45,7 +46,7 @@ class _Peaks:
             time.sleep(_INTERVAL_S)
 
 
-def run(log: ScaleLog, tables: str, engine_name: EngineName) -> None:
+def run(log: ScaleLog, tables: str, engine_name: EngineName, *, deletion_vectors: bool) -> None:
     """Apply all micro-batches; the last one with a new engine, as after a restart."""
     peaks = _Peaks()
     session = build_session(engine=engine_name)
@@ -59,6 +60,8 @@ def run(log: ScaleLog, tables: str, engine_name: EngineName) -> None:
         engine: Engine[Any] = DriverEngine(writer, rules)
         if engine_name == "spark":
             engine = SparkEngine(writer, rules, session)
+            if deletion_vectors:
+                enable_deletion_vectors(session, tables)
         return MicroBatchApply(engine, LoadProgress.read(TableReader(tables)))
 
     apply = started()
@@ -97,4 +100,9 @@ def _print(**found: Any) -> None:
 
 if __name__ == "__main__":
     _, folder, tables_to_write, engine = sys.argv
-    run(ScaleLog(Path(folder)), tables_to_write, "spark" if engine == "spark" else "driver")
+    run(
+        ScaleLog(Path(folder)),
+        tables_to_write,
+        "driver" if engine == "driver" else "spark",
+        deletion_vectors=engine == "spark-dv",
+    )
