@@ -59,8 +59,9 @@ def make_base(epoch: WriterEpoch, reader: TableReader) -> None:
     """
     with _ONE_AT_A_TIME:
         if reader.history_mode != HISTORY_OFF and _is_due(reader):
-            rows = {table: reader.read(table.name) for table in (*KEY_TABLES, LOAD_PROGRESS)}
-            write_base(epoch, reader.written_at, rows, reader.properties)
+            rows = {table: reader.dataset(table.name) for table in KEY_TABLES}
+            progress = reader.read(LOAD_PROGRESS.name)
+            write_base(epoch, reader.written_at, rows, progress, reader.properties)
 
 
 def _is_due(reader: TableReader) -> bool:

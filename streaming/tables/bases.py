@@ -18,6 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
+from pyarrow.dataset import Dataset
 from pyarrow.fs import FileSelector, FileType
 
 from streaming.errors import TablesUnavailable
@@ -132,15 +133,17 @@ def can_be_base(progress: pa.Table) -> bool:
 def write_base(
     epoch: WriterEpoch,
     moment: datetime,
-    rows: Mapping[Table, pa.Table],
+    rows: Mapping[Table, Dataset],
+    progress: pa.Table,
     properties: Mapping[str, str],
 ) -> BasePlace:
-    """Write a base.
+    """Write a base, table by table; rows pass through the memory in batches.
 
     Args:
         epoch: the writer epoch of the tables folder.
         moment: the moment of the snapshot.
-        rows: the rows of `KEY_TABLES` and of `load_progress`.
+        rows: the rows of `KEY_TABLES`.
+        progress: the rows of `load_progress`.
         properties: the properties of `load_progress`.
 
     Raises:
@@ -149,15 +152,17 @@ def write_base(
     """
     base = BasePlace(moment, epoch.tables)
     try:
-        versions = [(table.name, _write(base, table, rows[table], {})) for table in KEY_TABLES]
-        progress = rows[LOAD_PROGRESS]
+        versions = [
+            (table.name, _write(base, table, rows[table].scanner().to_reader(), {}))
+            for table in KEY_TABLES
+        ]
         index = progress.schema.get_field_index("table_versions")
         column = pa.array([versions] * progress.num_rows, LOAD_PROGRESS.schema.field(index).type)
         progress = progress.set_column(index, LOAD_PROGRESS.schema.field(index), column)
         # After a power loss, a base with `load_progress` must be whole.
         _sync(base)
         epoch.require_current()
-        _write(base, LOAD_PROGRESS, progress, properties)
+        _write(base, LOAD_PROGRESS, progress.to_reader(), properties)
         _sync(base)
     except TablesUnavailable:
         # A full disk needs the space.
@@ -208,7 +213,9 @@ def _written_at(base: BasePlace) -> datetime:
     return max((time.astimezone(timezone.utc) for time in times), default=base.moment)
 
 
-def _write(base: BasePlace, table: Table, rows: pa.Table, properties: Mapping[str, str]) -> int:
+def _write(
+    base: BasePlace, table: Table, rows: pa.RecordBatchReader, properties: Mapping[str, str]
+) -> int:
     """Replace the rows of a table; return the version with them."""
     path = table.path(base.path)
     create_table(base.path, table, properties)
