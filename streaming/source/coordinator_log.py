@@ -46,7 +46,7 @@ from streaming.kafka.fetch import (
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
 from streaming.source.kernel_cache import ensure_kernel_cache
 from streaming.source.log_range import LogRange, read_ranges
-from streaming.source.log_sample import offsets_that_fit
+from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
 
@@ -334,7 +334,11 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         client = self._connected()
         if options.max_records_per_trigger is None:
             fitting = offsets_that_fit(
-                client, next_offsets, left, is_compacted=options.history != "all"
+                client,
+                next_offsets,
+                left,
+                is_compacted=options.history != "all",
+                most_bytes=options.planning_tasks * MOST_STAYING_BYTES,
             )
             offsets = min(offsets, fitting)
         if options.max_bytes_per_trigger is not None:

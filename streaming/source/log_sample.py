@@ -1,7 +1,8 @@
 """An estimate of how much of the log fits in a micro-batch, from a sample of the unread log.
 
 All transactional commits, tombstones and group records stay in the micro-batch and go through the
-memory of the driver, group records with their keys and values. Of plain commits, only the first and
+memory of the process that plans it, group records with their keys and values. With the engine
+`driver` that is one process; with the engine `spark` all tasks share the rows. Of plain commits, only the first and
 the last of each key stay. So a micro-batch may span many commits if they have few keys.
 
 The number of keys is estimated by capture and recapture (Chapman's estimator), from the number of
@@ -26,7 +27,8 @@ from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_range import Fetcher
 
 MOST_STAYING_BYTES: Final = 128 << 20
-"""The most bytes of rows; transactional commits become Python objects, ten times as large."""
+"""The most bytes of rows of a process; transactional commits become Python objects, ten times as
+large."""
 PLAIN_COMMIT_WEIGHT: Final = 0.25
 """The weight of a byte of a plain commit, whose rows never become Python objects."""
 # For so few offsets no sample is fetched.
@@ -91,6 +93,7 @@ def offsets_that_fit(
     left: Mapping[int, int],
     *,
     is_compacted: bool,
+    most_bytes: int = MOST_STAYING_BYTES,
 ) -> int:
     """The number of offsets that a micro-batch may span if its rows have to fit in memory.
 
@@ -102,6 +105,7 @@ def offsets_that_fit(
         next_offsets: the next offset of each log partition.
         left: the number of unread offsets of each log partition.
         is_compacted: whether superseded plain commits are dropped.
+        most_bytes: the most bytes of rows in all processes.
     """
     total = sum(left.values())
     if total <= _FEW_OFFSETS:
@@ -112,9 +116,7 @@ def offsets_that_fit(
     estimate = _estimate({p: sample for p, sample in samples.items() if sample.records}, left)
     return max(
         1,
-        bisect_right(
-            range(MOST_RECORDS_PER_TRIGGER), MOST_STAYING_BYTES, key=estimate.weighted_bytes
-        ),
+        bisect_right(range(MOST_RECORDS_PER_TRIGGER), most_bytes, key=estimate.weighted_bytes),
     )
 
 

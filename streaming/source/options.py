@@ -26,6 +26,7 @@ _OPTIONS: Final = (
     "max_bytes_per_trigger",
     "max_records_per_trigger",
     "packed",
+    "planning_tasks",
     "retry_timeout_ms",
     "start_offsets",
     "tasks",
@@ -48,6 +49,8 @@ class SourceOptions:
         packed: whether rows have `PACKED_ROW_SCHEMA`.
         history: with `all` the source returns every commit, even superseded ones.
         tasks: the most tasks of a micro-batch.
+        planning_tasks: the tasks that share the rows of a micro-batch, and the memory for them;
+            by default 1, because the driver has all rows.
         log_partitions: the log partitions to read; all if empty.
         start_offsets: log partition -> offset, or [offset, leader epoch under which it was seen];
             records below it are neither returned nor counted.
@@ -64,6 +67,7 @@ class SourceOptions:
     packed: bool = False
     history: str = _DEFAULT_HISTORY
     tasks: int = _DEFAULT_TASKS
+    planning_tasks: int = 1
     log_partitions: tuple[int, ...] = ()
     start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
     long_poll_ms: int = _DEFAULT_LONG_POLL_MS
@@ -105,6 +109,7 @@ class SourceOptions:
             packed=_boolean(own, "packed"),
             history=history,
             tasks=_whole(own, "tasks", _DEFAULT_TASKS),
+            planning_tasks=_whole(own, "planning_tasks", 1),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
             start_offsets=_start_offsets(own.get("start_offsets", "{}")),
             retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),

@@ -69,6 +69,19 @@ def test_records_of_groups_stay_with_all_their_bytes(size_bytes: int) -> None:
     assert found == pytest.approx(MOST_STAYING_BYTES / (size_bytes + 205), rel=0.01)
 
 
+@pytest.mark.parametrize("tasks", [2, 8])
+def test_tasks_that_share_the_rows_take_more(plain: MemoryLog, tasks: int) -> None:
+    client = MemoryLogClient({0: plain})
+
+    def fitting_for(most_bytes: int) -> int:
+        return offsets_that_fit(
+            client, {0: 0}, {0: MANY}, is_compacted=False, most_bytes=most_bytes
+        )
+
+    one = fitting_for(MOST_STAYING_BYTES)
+    assert fitting_for(tasks * MOST_STAYING_BYTES) == pytest.approx(tasks * one, rel=0.01)
+
+
 def many_keys(keys: int, *, repeats: int = 1, log_partitions: int = 50) -> dict[int, MemoryLog]:
     """Logs of random keys, each some times in a row, at the two places that are looked at."""
     rng = random.Random(7)
