@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.spark.spark_engine import SparkEngine
+from streaming.engine.spark.upkeep import enable_deletion_vectors
 from streaming.errors import ConfigurationError
 from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
@@ -72,7 +73,7 @@ def reachable_engine(
     The run asks before it takes over as the writer, so an older run goes on if this one ends here.
 
     Raises:
-        ConfigurationError: `--engine spark` is named, but Spark cannot open the store.
+        ConfigurationError: the options need the engine `spark`, but it cannot be used.
     """
     if choice.engine == "spark" and (reason := _unreachable(settings.tables, session)) is not None:
         if settings.engine == "spark":
@@ -81,15 +82,26 @@ def reachable_engine(
                 "to spark-defaults.conf, or use --engine driver"
             )
         choice = EngineChoice("driver", f"Spark cannot open the store: {reason}")
+    if choice.engine == "driver" and settings.deletion_vectors:
+        raise ConfigurationError(
+            f"--deletion-vectors needs the engine spark, and this is the engine driver: "
+            f"{choice.reason}; add --engine spark, or leave --deletion-vectors out"
+        )
     logger.info("engine %(engine)s: %(reason)s", choice._asdict())
     return choice
 
 
 def engine_of(
-    choice: EngineChoice, writer: Writer, rules: ApplyRules, session: SparkSession
+    choice: EngineChoice,
+    settings: RunSettings,
+    writer: Writer,
+    rules: ApplyRules,
+    session: SparkSession,
 ) -> Engine[Any]:
     """The chosen engine, for one query."""
     if choice.engine == "spark":
+        if settings.deletion_vectors:
+            enable_deletion_vectors(session, writer.tables)
         return SparkEngine(writer, rules, session)
     return DriverEngine(writer, rules)
 

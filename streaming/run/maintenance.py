@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from streaming.engine.spark.upkeep import delete_deletion_vectors
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
@@ -16,6 +17,9 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
 from streaming.tables.writer_epoch import WriterEpoch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _BESIDE_RUN: Final = (
     "it maintains the tables itself, unless it has --upkeep-interval off; stop it to maintain them "
@@ -63,10 +67,12 @@ def maintain(
         raise ConfigurationError("; ".join(errors))
 
 
-def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> bool:
+def maintain_beside_query(
+    epoch: WriterEpoch, history_retention: timedelta, spark: SparkSession | None = None
+) -> bool:
     """Maintain a folder beside the query that writes it; return whether all tables succeeded.
 
-    Failures are logged and retried in the next round.
+    Failures are logged and retried in the next round. `spark` is the session of the engine `spark`.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -83,6 +89,8 @@ def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> b
                     "%(files_deleted)s files deleted, %(files_compacted)s files compacted",
                     asdict(done),
                 )
+        if spark is not None:
+            delete_deletion_vectors(spark, epoch.tables)
     except WriterFenced:
         raise
     except ConfigurationError as error:

@@ -217,7 +217,10 @@ class _Queries:
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
-            jobs = background_jobs(settings, self.writer, self.kafka_config, opened, self.monitor)
+            spark = self.session if self.choice.engine == "spark" else None
+            jobs = background_jobs(
+                settings, self.writer, self.kafka_config, opened, self.monitor, spark
+            )
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:
@@ -257,7 +260,7 @@ class _Queries:
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
             apply = MicroBatchApply(
-                engine_of(self.choice, self.writer, rules, self.session),
+                engine_of(self.choice, self.settings, self.writer, rules, self.session),
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )

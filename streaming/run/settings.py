@@ -214,6 +214,11 @@ class RunSettings(BaseModel):
         "delta-rs), spark (the executors, with Delta Lake on Spark), or auto, which chooses by "
         "master and tables.",
     )
+    deletion_vectors: bool = Field(
+        default=False,
+        description="Let the engine spark mark rows as deleted instead of rewriting their files: "
+        "writes are faster, and fewer programs can read the tables.",
+    )
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="before")

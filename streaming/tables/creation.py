@@ -9,7 +9,7 @@ from datetime import timedelta
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from streaming.tables import delta
+from streaming.tables import deletion_vectors, delta
 from streaming.tables.schemas import (
     ALL_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
@@ -20,7 +20,7 @@ from streaming.tables.writer_epoch import WriterEpoch, committed
 
 _PROPERTIES = {
     # Readers of the plain protocol do not support deletion vectors.
-    "delta.enableDeletionVectors": "false",
+    deletion_vectors.PROPERTY: "false",
     # Each entry after the last checkpoint costs every reader and writer 0.3 ms; a checkpoint takes
     # about 5 ms.
     "delta.checkpointInterval": "10",

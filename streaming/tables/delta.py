@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,12 +16,16 @@ from pyarrow.dataset import Dataset, Scanner, dataset, partitioning
 from pyarrow.parquet import filters_to_expression
 
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.tables import deletion_vectors
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path
 from streaming.tables.schemas import Table
 
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _READER_VERSION = 1
+_SUPPORTED_FEATURES = {deletion_vectors.FEATURE, "variantType"}
+"""Of tables with a newer reader version. No table has a column of the type variant, but delta-rs
+(1.6) adds the feature when it sets a property of such a table."""
 _COLOUR = re.compile(r"\x1b\[\d*m")
 _CAUSE = "↳"
 _MISSING = re.compile(r"(?:Kernel error: File not found: |Failed to open local file ')([^']+)")
@@ -36,19 +40,24 @@ def files_of(
 ) -> Dataset:
     """The files of a table as an Arrow dataset; a file is opened when it is read.
 
+    A file may have rows that a deletion vector has deleted from the table.
+
     delta-rs's own dataset converts the statistics of each file for Arrow, which takes some
     milliseconds per file. Tables with an append each second have many files.
 
     `paths` are the files to read, in this order; if None, those that `pruned` leaves, in any order.
 
     Raises:
-        ConfigurationError: the table needs a newer reader than that of the plain protocol.
+        ConfigurationError: readers of the table need a feature that this program does not support.
     """
-    if opened.protocol().min_reader_version > _READER_VERSION:
-        raise ConfigurationError(
-            f"{table.path(tables)} has Delta features that this program does not support, such as "
-            "deletion vectors: create the table again without them"
-        )
+    protocol = opened.protocol()
+    if protocol.min_reader_version > _READER_VERSION:
+        unsupported = set(protocol.reader_features or ["columnMapping"]) - _SUPPORTED_FEATURES
+        if unsupported:
+            raise ConfigurationError(
+                f"{table.path(tables)} has Delta features that this program does not support "
+                f"({', '.join(sorted(unsupported))}): create the table again without them"
+            )
     # The path of a file begins with the folders of its partition values.
     depth = 1 + len(table.partition_by)
     if paths is None:
@@ -93,16 +102,22 @@ def rows_of(
     # VACUUM may have deleted a file, or the store may be unreachable.
     with reading(table.path(tables)):
         files = files_of(opened, tables, table, pruned, paths)
+        kept = deletion_vectors.kept_rows(opened)
+        needed = None
+        if where is None or pruned is not None:
+            filtered = {name for name, _, _ in pruned or ()}
+            needed = [n for n in table.schema.names if n in filtered or n in columns]
         try:
-            found = files.to_table(columns=columns, filter=where)
+            if kept:
+                found = _kept_rows(files, kept, needed, where).select(columns)
+            else:
+                found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
             # In files that MERGE or DELETE of delta-rs wrote, strings are views. pyarrow (up to 26)
             # cannot push a filter by text down to views and fails, so it filters the rows it read.
             pushed = [one for one in pruned or () if not _is_text(table, one[0])]
-            needed = None if pruned is None else {*columns, *(name for name, _, _ in pruned)}
             rows = files.scanner(
-                columns=None if needed is None else [n for n in table.schema.names if n in needed],
-                filter=filters_to_expression(pushed) if pushed else None,
+                columns=needed, filter=filters_to_expression(pushed) if pushed else None
             )
             scanner = Scanner.from_batches(rows.to_reader(), columns=columns, filter=where)
             found = scanner.to_table()
@@ -113,6 +128,24 @@ def rows_of(
 
 def _is_text(table: Table, column: str) -> bool:
     return bool(pa.types.is_string(table.schema.field(column).type))
+
+
+def _kept_rows(
+    files: Dataset,
+    kept: Mapping[str, pa.BooleanArray],
+    columns: list[str] | None,
+    where: pc.Expression | None,
+) -> pa.Table:
+    """The rows of files with deletion vectors, read first and then filtered."""
+    names = files.schema.names if columns is None else columns
+    schema = pa.schema([files.schema.field(name) for name in names])
+    batches = (
+        batch.cast(schema)
+        for file in files.get_fragments()
+        for batch in deletion_vectors.batches_of(file, files.schema, names, kept)
+    )
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    return Scanner.from_batches(reader, filter=where).to_table()
 
 
 def read(
@@ -156,6 +189,11 @@ def open_version(path: str, tables: str, version: int | None = None) -> DeltaTab
         raise ConfigurationError(message) from error
     except (DeltaError, OSError) as error:
         raise ConfigurationError(f"cannot read {path}: {error_text(error)}") from error
+
+
+def has_plain_files(opened: DeltaTable) -> bool:
+    """Whether Arrow can read and filter the files of a table without `rows_of`."""
+    return not (has_change_data_feed(opened) or deletion_vectors.may_have_deletion_vectors(opened))
 
 
 def has_change_data_feed(opened: DeltaTable) -> bool:

@@ -35,7 +35,7 @@ from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
 from streaming.errors import TablesUnavailable
-from streaming.tables import delta
+from streaming.tables import deletion_vectors, delta
 from streaming.tables.base_maintenance import maintain_bases, make_base
 from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
@@ -295,14 +295,20 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
     are already deleted.
     """
-    hours = math.ceil(max(_retention(opened), UNREFERENCED_KEPT) / timedelta(hours=1))
     unreferenced = opened.vacuum(
         full=True,
         keep_versions=[pinned],
-        retention_hours=hours,
+        retention_hours=math.ceil(kept_for(opened) / timedelta(hours=1)),
         enforce_retention_duration=False,
     )
-    return _delete_expired(epoch, opened, pinned) + _delete(opened, set(unreferenced))
+    # delta-rs lists all files with deletion vectors, also those that the table needs.
+    files = {file for file in unreferenced if not file.endswith(deletion_vectors.SUFFIX)}
+    return _delete_expired(epoch, opened, pinned) + _delete(opened, files)
+
+
+def kept_for(opened: DeltaTable) -> timedelta:
+    """How long files of a table are kept after no version needs them."""
+    return max(_retention(opened), UNREFERENCED_KEPT)
 
 
 def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
@@ -310,8 +316,10 @@ def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     epoch.last_write(opened)
     expired = datetime.now(timezone.utc) - _retention(opened)
     removed = removed_before(opened.table_uri, opened.version(), expired)
-    # A rollback may name a version whose files were removed since.
-    kept = DeltaTable(opened.table_uri, version=pinned).file_uris() if removed else []
+    # A rollback may name a version whose files were removed since. A new deletion vector removes a
+    # file and adds it again in one commit.
+    kept = opened.file_uris() if removed else []
+    kept += DeltaTable(opened.table_uri, version=pinned).file_uris() if removed else []
     return _delete(opened, {file for file in removed if not _is_among(file, kept)})
 
 

@@ -268,7 +268,7 @@ class TableReader(TableProperties):
         table = _TABLES[name]
         is_in_memory = table is LOAD_PROGRESS or (self._rebuilt and name in self._rebuilt.rows)
         opened = None if is_in_memory else self._opened(table)
-        if opened is None or delta.has_change_data_feed(opened):
+        if opened is None or not delta.has_plain_files(opened):
             return dataset(self.read(name))
         files = delta.files_of(opened, self.tables, table)
         until = self._until(table)

@@ -27,6 +27,7 @@ from deltalake import DeltaTable
 from coordinator_state.apply.columns import columns_of, nullable
 from coordinator_state.apply.merge import merged
 from streaming.tables import delta
+from streaming.tables.deletion_vectors import batches_of, kept_rows
 from streaming.tables.schemas import Table
 
 SMALL_BYTES: Final = 4 * 1024 * 1024
@@ -237,9 +238,14 @@ def _rows_by_file(
     """The rows of some groups, file by file, beginning with the latest rows."""
     with delta.reading(table.path(tables)):
         found = delta.files_of(opened, tables, table, paths=list(reversed(files.sizes)))
+        kept = kept_rows(opened)
+        is_in = pc.field("group_id").isin(groups)
         for file in found.get_fragments():
-            is_in = pc.field("group_id").isin(groups)
-            yield file.path, file.to_table(schema=table.schema, columns=columns, filter=is_in)
+            if kept:
+                batches = batches_of(file, table.schema, columns, kept)
+                yield file.path, pa.Table.from_batches(batches).filter(is_in)
+            else:
+                yield file.path, file.to_table(schema=table.schema, columns=columns, filter=is_in)
 
 
 def _by_group(rows: pa.Table) -> pa.Table:

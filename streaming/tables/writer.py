@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_state.apply.columns import columns_of
-from streaming.tables import delta
+from streaming.tables import deletion_vectors, delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows
 from streaming.tables.replacing import replacement
@@ -127,7 +127,11 @@ class Writer:
         )
 
     def restore(self, table: Table, version: int) -> int:
-        """Restore the rows that a table had at a version; its current properties stay."""
+        """Restore the rows that a table had at a version; its current properties stay.
+
+        The property for deletion vectors is that of the version. `run --deletion-vectors` sets it
+        again at its start; delta-rs would add a feature to the protocol that no reader needs.
+        """
         kept: dict[str, str] = {}
 
         def action(opened: DeltaTable, properties: CommitProperties) -> None:
@@ -136,6 +140,7 @@ class Writer:
 
         version = self._commit(table, action)
         found = properties_of(self.tables, table)
+        kept.pop(deletion_vectors.PROPERTY, None)
         changed = {name: value for name, value in kept.items() if found.get(name) != value}
         return set_properties(self.epoch, table, changed) if changed else version
 

@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 def spark_location(tables: str) -> str:
     """The address of a tables folder for Spark, which would look for a path on its own store."""
     path = local_path(tables)
-    return tables.rstrip("/") if path is None else path.as_uri()
+    # Not `as_uri`: Hadoop takes an address literally, without percent-encoding.
+    return tables.rstrip("/") if path is None else f"file://{path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from streaming.engine.spark.locations import spark_location
+from streaming.engine.spark.upkeep import compact, needs_compaction
 from streaming.engine.written_tables import MERGED
 from streaming.errors import TablesUnavailable
 from streaming.tables import delta
@@ -164,6 +166,11 @@ class SparkWrites:
         if epoch.last_write(opened) < number:
             path = table.path(tables)
             raise TablesUnavailable(f"cannot write {path}: the commit of Spark is not in its log")
+        if table in MERGED and needs_compaction(opened):
+            with suppress(*conflicts):
+                # After a conflict, the next micro-batch compacts the table.
+                compact(session, self._location(table), opened)
+            opened.update_incremental()
         return opened.version()
 
     def _location(self, table: Table) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.run.engine_choice import choose_engine
-from streaming.run.settings import EngineOption
+from streaming.run.engine_choice import choose_engine, reachable_engine
+from streaming.run.settings import EngineOption, RunSettings
 
 CLUSTER = "spark://master:7077"
 
@@ -38,3 +40,12 @@ def test_a_named_engine_is_used(engine: EngineOption) -> None:
 def test_the_engine_spark_refuses_s3(tables: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^--engine spark cannot write s3"):
         choose_engine("spark", master=CLUSTER, tables=tables)
+
+
+def test_deletion_vectors_need_the_engine_spark() -> None:
+    settings = RunSettings.checked(
+        bootstrap_servers="broker:9092", tables="tables", deletion_vectors=True
+    )
+    choice = choose_engine("auto", master=settings.master, tables=settings.tables)
+    with pytest.raises(ConfigurationError, match=r"^--deletion-vectors needs the engine spark"):
+        reachable_engine(choice, settings, Mock())

@@ -189,13 +189,20 @@ def test_tables_by_an_address_are_the_same(tmp_path: Path) -> None:
     assert reader.read("groups").equals(TableReader(tables).read("groups"))
 
 
-def test_a_table_with_features_of_a_later_reader_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("feature", "named"),
+    [
+        (TableFeatures.ColumnMapping, "columnMapping"),
+        (TableFeatures.V2Checkpoint, "v2Checkpoint"),
+    ],
+)
+def test_a_table_with_features_of_a_later_reader_is_refused(
+    tmp_path: Path, feature: TableFeatures, named: str
+) -> None:
     tables = create_tables(tmp_path)
     apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
-    DeltaTable(f"{tables}/groups").alter.add_feature(
-        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
-    )
+    DeltaTable(f"{tables}/groups").alter.add_feature(feature, allow_protocol_versions_increase=True)
     write_rows(tables, "load_progress", [{"table_versions": [("groups", 2)]}])
 
-    with pytest.raises(ConfigurationError, match=r"groups has Delta features .* deletion vectors"):
+    with pytest.raises(ConfigurationError, match=rf"groups has Delta features .*{named}"):
         TableReader(tables).read("groups")

@@ -1,0 +1,100 @@
+"""Upkeep of the tables that the engine `spark` changes by MERGE, with Delta Lake on Spark.
+
+`streaming.tables.maintenance` does the rest with delta-rs, for both engines.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from py4j.protocol import Py4JError
+
+from streaming.engine.spark.locations import spark_location
+from streaming.engine.written_tables import MERGED
+from streaming.errors import TablesUnavailable
+from streaming.tables import deletion_vectors, delta
+from streaming.tables.maintenance import kept_for
+from streaming.tables.replacing import MOST_FILES, SMALL_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILES = 16
+"""Compaction leaves about this number of files."""
+_SETTING = "spark.databricks.delta"
+
+
+def enable_deletion_vectors(session: SparkSession, tables: str) -> None:
+    """Set the table property for deletion vectors where it is not set.
+
+    Raises:
+        TablesUnavailable: a table cannot be read.
+    """
+    for table in MERGED:
+        found = delta.open_table(tables, table).metadata().configuration
+        if found.get(deletion_vectors.PROPERTY) != "true":
+            name = _in_sql(table.path(spark_location(tables)))
+            session.sql(
+                f"ALTER TABLE {name} SET TBLPROPERTIES ('{deletion_vectors.PROPERTY}' = 'true')"
+            )
+
+
+def needs_compaction(opened: DeltaTable) -> bool:
+    """Whether a table has too many files."""
+    return len(opened.file_uris()) > MOST_FILES
+
+
+def compact(session: SparkSession, location: str, opened: DeltaTable) -> None:
+    """Compact the small files of a table, and those with many deleted rows.
+
+    It runs between two commits of the query: beside them, one of the two would always conflict.
+
+    Args:
+        session: a session for this table alone; the sizes of files are settings of it.
+        location: the table as Spark names it.
+        opened: the table at its newest version.
+    """
+    sizes = pc.sum(pa.table(opened.get_add_actions())["size_bytes"]).as_py() or 0
+    largest = max(SMALL_BYTES, sizes // _FILES)
+    session.conf.set(f"{_SETTING}.optimize.maxFileSize", str(largest))
+    session.conf.set(f"{_SETTING}.optimize.minFileSize", str(largest // 2))
+    session.sql(f"OPTIMIZE {_in_sql(location)}")
+
+
+def delete_deletion_vectors(session: SparkSession, tables: str) -> None:
+    """Delete the files with deletion vectors, and other files, that no kept version needs.
+
+    `streaming.tables.maintenance` leaves these files: delta-rs does not know which of them a table
+    needs.
+
+    Raises:
+        TablesUnavailable: a table cannot be read, or Spark cannot delete the files.
+    """
+    from pyspark.errors import PySparkException
+
+    own = session.newSession()
+    own.conf.set(f"{_SETTING}.retentionDurationCheck.enabled", "false")
+    own.conf.set(f"{_SETTING}.vacuum.logging.enabled", "false")
+    for table in MERGED:
+        opened = delta.open_table(tables, table)
+        if deletion_vectors.may_have_deletion_vectors(opened):
+            hours = math.ceil(kept_for(opened) / timedelta(hours=1))
+            try:
+                own.sql(
+                    f"VACUUM {_in_sql(table.path(spark_location(tables)))} RETAIN {hours} HOURS"
+                )
+            except (PySparkException, Py4JError) as error:
+                first, *_ = str(error).splitlines()
+                path = table.path(tables)
+                raise TablesUnavailable(f"cannot delete old files of {path}: {first}") from error
+
+
+def _in_sql(location: str) -> str:
+    """A table in SQL. `delta.tables.DeltaTable` (4.4) does not escape backticks."""
+    escaped = location.replace("`", "``")
+    return f"delta.`{escaped}`"

@@ -1,0 +1,105 @@
+"""Tables with deletion vectors: the same rows, for every reader and writer of the project."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.engine.spark import upkeep
+from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
+from streaming.tables.deletion_vectors import SUFFIX, kept_rows
+from streaming.tables.maintenance import maintain_tables
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import GROUP_OFFSETS, GROUPS, KEY_TABLES
+from streaming.tables.writer_epoch import WriterEpoch
+from tests.support.tables.every_table import apply_next, assert_undisturbed, create
+from tests.support.tables.tables_folder import Crash, start_apply
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> str:
+    """A folder with deletion vectors in use."""
+    folder = str(tmp_path / "tables `1`")
+    create(folder)
+    apply = start_apply(folder, spark=spark)
+    enable_deletion_vectors(spark, folder)
+    for _ in range(3):
+        apply_next(apply)
+    assert kept_rows(DeltaTable(GROUP_OFFSETS.path(folder)))
+    return folder
+
+
+def test_readers_see_no_deleted_row(spark: SparkSession, tables: str) -> None:
+    assert_undisturbed(tables)
+    reader = TableReader(tables)
+    for table in KEY_TABLES:
+        rows = reader.read(table.name)
+        of_spark = spark.read.format("delta").load(table.path(tables))
+        assert reader.dataset(table.name).to_table().num_rows == rows.num_rows == of_spark.count()
+        assert set(of_spark.columns) == set(rows.column_names)
+    topics = reader.read(GROUP_OFFSETS.name, ["topic"])["topic"].to_pylist()
+    for topic in set(topics):
+        found = reader.read(GROUP_OFFSETS.name, ["partition"], [("topic", "=", topic)])
+        assert found.num_rows == topics.count(topic)
+
+
+def test_the_other_engine_goes_on(spark: SparkSession, tables: str) -> None:
+    apply_next(start_apply(tables))
+    assert_undisturbed(tables)
+    apply = start_apply(tables, spark=spark, fault=GROUPS.name)
+    with pytest.raises(Crash):
+        apply_next(apply)
+    # The tables are rolled back to the snapshot.
+    for session in (None, spark, None):
+        apply_next(start_apply(tables, spark=session))
+        assert_undisturbed(tables)
+
+
+def test_upkeep_keeps_the_vectors_in_use(
+    spark: SparkSession, tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(GROUP_OFFSETS.path(tables))
+
+    def vectors() -> set[Path]:
+        return set(folder.rglob(f"*{SUFFIX}"))
+
+    # Compaction makes the vectors superfluous, the next micro-batch adds others.
+    monkeypatch.setattr(upkeep, "MOST_FILES", 1)
+    apply = start_apply(tables, spark=spark)
+    apply_next(apply)
+    assert len(DeltaTable(str(folder)).file_uris()) == 1
+    assert_undisturbed(tables)
+    monkeypatch.undo()
+    apply_next(apply)
+    assert kept_rows(DeltaTable(str(folder)))
+
+    day = timedelta(days=1)
+    _age(folder, 3 * day)
+    before = vectors()
+    epoch = WriterEpoch.current(tables)
+    done = list(maintain_tables(epoch, day, now=datetime.now(timezone.utc)))
+    assert [one.error for one in done if one.error] == []
+    assert vectors() == before
+    assert_undisturbed(tables)
+    delete_deletion_vectors(spark, tables)
+    assert len(vectors()) < len(before)
+    assert_undisturbed(tables)
+
+
+def _age(folder: Path, age: timedelta) -> None:
+    """Let all files be as old as if nothing had been written for a time."""
+    then = time.time() - age.total_seconds()
+    for file in folder.rglob("*"):
+        if "_delta_log" not in file.parts:
+            os.utime(file, (then, then))
