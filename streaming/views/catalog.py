@@ -1,4 +1,4 @@
-"""Registers the tables in a Spark catalog, for a Thrift server, a notebook or a BI tool."""
+"""The tables in a Spark catalog, for a Thrift server, a notebook or a BI tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(session: SparkSession, tables: str, database: str) -> None:
+def schema_location(session: SparkSession, schema: str) -> str:
+    """The location of a schema `CATALOG.SCHEMA`, which is created if it is missing.
+
+    Raises:
+        ConfigurationError: the catalog fails, or the schema has no location.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        _create_database(session, schema)
+        location: str | None = session.catalog.getDatabase(schema).locationUri
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"--tables {schema}: {first_line(error)}; for a folder of this name, pass ./{schema}"
+        ) from error
+    if not location:
+        raise ConfigurationError(
+            f"--tables {schema}: the catalog has no location for this schema: create the schema "
+            "with one, or pass a folder and --catalog"
+        )
+    return location
+
+
+def register(session: SparkSession, tables: str, database: str) -> str:
     """Register every table, and each view that is a SELECT, in a database of Spark's catalog.
 
     The catalog stores only the address of each table; no data moves. It cannot hold computed views
@@ -27,17 +50,18 @@ def register(session: SparkSession, tables: str, database: str) -> None:
         tables: the tables folder.
         database: `DATABASE` or `CATALOG.DATABASE`; created if it is missing.
 
+    Returns:
+        The database with its catalog, as in a statement of SQL.
+
     Raises:
         ConfigurationError: the catalog fails, or the database has tables of another folder.
     """
     from pyspark.errors import PySparkException
 
-    name = ".".join(_quoted(part) for part in database.split("."))
     try:
-        # Without this check Hive's metastore logs an error for an existing database.
-        if not session.catalog.databaseExists(database):
-            session.sql(f"CREATE DATABASE IF NOT EXISTS {name}")
-        with _using(session, name):
+        _create_database(session, database)
+        with _using(session, _name(database)):
+            catalog = session.catalog.currentCatalog()
             for table in ALL_TABLES:
                 _register_table(session, table, tables)
             if DeltaTable.is_deltatable(ALERTS.path(tables)):
@@ -46,7 +70,16 @@ def register(session: SparkSession, tables: str, database: str) -> None:
                 in_spark = select.replace("moment()", "current_timestamp()")
                 session.sql(f"CREATE OR REPLACE VIEW {view} AS {in_spark}")
     except PySparkException as error:
-        raise ConfigurationError(f"--catalog {database}: {first_line(error)}") from error
+        raise ConfigurationError(
+            f"cannot register the tables in {database}: {first_line(error)}"
+        ) from error
+    return _name(f"{catalog}.{database.rpartition('.')[2]}")
+
+
+def _create_database(session: SparkSession, database: str) -> None:
+    # Without this check Hive's metastore logs an error for an existing database.
+    if not session.catalog.databaseExists(database):
+        session.sql(f"CREATE DATABASE IF NOT EXISTS {_name(database)}")
 
 
 @contextmanager
@@ -70,9 +103,13 @@ def _register_table(session: SparkSession, table: Table, tables: str) -> None:
     )
     if registered != own:
         raise ConfigurationError(
-            f"--catalog: table {table.name} is already registered at {location}, not at {path}: "
-            "choose another database, or drop that table"
+            f"table {table.name} in the catalog is already registered at {location}, not at "
+            f"{path}: choose another database, or drop that table"
         )
+
+
+def _name(database: str) -> str:
+    return ".".join(_quoted(part) for part in database.split("."))
 
 
 def _quoted(name: str) -> str:

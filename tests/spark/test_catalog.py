@@ -12,7 +12,7 @@ import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from streaming.views.catalog import register
+from streaming.views.catalog import register, schema_location
 from streaming.views.definitions import SELECTS
 from streaming.views.snapshot import Snapshot
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
@@ -91,8 +91,22 @@ def test_tables_of_another_folder_stay(session: SparkSession, tmp_path: Path) ->
         register(session, tables_of(tmp_path / "others"), DATABASE)
 
 
+def test_a_schema_is_made_once_and_has_a_location(session: SparkSession) -> None:
+    found = [schema_location(session, f"spark_catalog.{DATABASE}") for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0].endswith(f"/{DATABASE}.db")
+
+
+def test_a_schema_of_a_catalog_that_there_is_not(session: SparkSession) -> None:
+    message = r"^--tables nowhere.kafka: \[.*; for a folder of this name, pass ./nowhere.kafka$"
+    with pytest.raises(ConfigurationError, match=message):
+        schema_location(session, "nowhere.kafka")
+
+
 def test_a_catalog_that_there_is_not(session: SparkSession, tmp_path: Path) -> None:
     tables = tables_of(tmp_path / "tables")
-    with pytest.raises(ConfigurationError, match=r"^--catalog nowhere.monitoring: \[") as refused:
+    with pytest.raises(
+        ConfigurationError, match=r"^cannot register .* in nowhere.monitoring: \["
+    ) as refused:
         register(session, tables, "nowhere.monitoring")
     assert "\n" not in str(refused.value)

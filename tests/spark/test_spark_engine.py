@@ -13,15 +13,18 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.replay.offsets import Semantics
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.errors import WriterFenced
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import GROUPS, TABLES, Table
+from streaming.views.catalog import register
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.every_table import (
@@ -145,6 +148,28 @@ def test_a_run_of_the_other_engine_takes_over(spark: SparkSession, tables: str) 
     apply_next(last)
     assert micro_batches(tables) == 2
     assert_undisturbed(tables)
+
+
+def test_tables_in_a_catalog_are_read_and_written_by_name(spark: SparkSession, tables: str) -> None:
+    """The catalog's access rules hold only for names."""
+    try:
+        schema = register(spark, tables, "written")
+        for _ in range(2):
+            apply_next(start_apply(tables, spark=spark, schema=schema))
+        assert_undisturbed(tables)
+        spark.sql(f"DROP TABLE {schema}.{GROUPS.name}")
+        rows, named = SparkTables(tables).read(spark, GROUPS), SparkTables(tables, schema)
+        for access in (
+            lambda: named.read(spark, GROUPS),
+            lambda: named.opened(spark, GROUPS),
+            lambda: named.append(rows, GROUPS),
+            lambda: named.replace(rows, GROUPS, "true"),
+        ):
+            with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND|MISSING"):
+                access()
+        assert_undisturbed(tables)
+    finally:
+        spark.sql("DROP SCHEMA IF EXISTS written CASCADE")
 
 
 def test_nothing_is_left_but_the_tables(spark: SparkSession, tables: str) -> None:

@@ -30,6 +30,7 @@ from streaming.engine.spark.planned_rows import (
 )
 from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
 from streaming.engine.spark.reloads import ReadyFrame, Reloads
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.spark_writes import SparkWrites, configure
 from streaming.engine.spark.stored_state import stored_state
 from streaming.engine.written_tables import WRITTEN_TABLES
@@ -54,6 +55,7 @@ _SIDE_BY_SIDE = 4
 class SparkEngine:
     """Plans micro-batches in Spark's Python workers, and writes them with Delta Lake on Spark.
 
+    `schema` is the schema of the tables in a catalog, as in a statement of SQL, if they have one.
     `fault` is called with the name of each table right after its write, from the thread that wrote
     it; tests crash there.
     """
@@ -62,6 +64,7 @@ class SparkEngine:
     rules: ApplyRules
     session: SparkSession
     fault: Callable[[str], None] = lambda _table: None
+    schema: str | None = None
     _topics: KnownTopics = field(init=False)
     _staging: StagingFolder = field(init=False)
     _reloads: Reloads = field(init=False)
@@ -114,6 +117,10 @@ class SparkEngine:
             rows={name: rows for name, rows in rows_by_table.items() if rows},
         )
 
+    @property
+    def _tables(self) -> SparkTables:
+        return SparkTables(self.writer.tables, self.schema)
+
     def _planned(self, ready: ReadyFrame, progress: LoadProgress, staged: str) -> Counts:
         """Plan the changes of all tables, stage them, and return their numbers."""
         counts = self._plan(ready, progress, staged)
@@ -138,7 +145,7 @@ class SparkEngine:
         pending = sum(row.records_pending for row in progress.rows.values())
         state = stored_state(
             session,
-            self.writer.tables,
+            self._tables,
             [p for p in ready.log_partitions if p not in ready.replaced],
             ready.touched,
             with_committed=self.rules.with_history or self.rules.semantics is Semantics.SCALA,
@@ -159,6 +166,7 @@ class SparkEngine:
         """Write the staged rows, several tables at the same time; return the new versions."""
         writes = SparkWrites(
             writer=self.writer,
+            tables=self._tables,
             sessions=self._sessions,
             log_partitions=ready.log_partitions,
             replaced=ready.replaced,

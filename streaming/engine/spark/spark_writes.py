@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from streaming.engine.spark.locations import spark_location
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.upkeep import compact, needs_compaction
 from streaming.engine.written_tables import MERGED
 from streaming.errors import TablesUnavailable
@@ -58,6 +58,7 @@ class SparkWrites:
 
     Attributes:
         writer: the writer of the folder.
+        tables: the tables of the folder.
         sessions: a session for each table, by its name. The id of a write is a setting of its
             session.
         log_partitions: the log partitions of the micro-batch.
@@ -67,6 +68,7 @@ class SparkWrites:
     """
 
     writer: Writer
+    tables: SparkTables
     sessions: Mapping[str, SparkSession]
     log_partitions: Collection[int]
     replaced: Mapping[int, int]
@@ -92,17 +94,13 @@ class SparkWrites:
         is_theirs = _is_in("log_partition", log_partitions)
 
         def action(session: SparkSession) -> None:
-            rows = planned(session).where(is_theirs)
-            writer = rows.write.format("delta").mode("overwrite")
-            writer.option("replaceWhere", is_theirs).save(self._location(PENDING_OFFSETS))
+            self.tables.replace(planned(session).where(is_theirs), PENDING_OFFSETS, is_theirs)
 
         return self._commit(PENDING_OFFSETS, action)
 
     def _merge(
         self, session: SparkSession, table: Table, planned: Callable[[SparkSession], DataFrame]
     ) -> None:
-        from delta.tables import DeltaTable as SparkDeltaTable
-
         guard, deletes = MERGED[table]
         values: dict[str, str | Column] = {name: f"s.{name}" for name in table.schema.names}
         deletes_row = "false" if deletes is None else f"coalesce(s.{deletes}, false)"
@@ -112,7 +110,7 @@ class SparkWrites:
         is_same = [_is_in("t.log_partition", self.log_partitions)]
         is_same += [f"t.{name} = s.{name}" for name in table.key]
         merging = (
-            SparkDeltaTable.forPath(session, self._location(table))
+            self.tables.opened(session, table)
             .alias("t")
             .merge(planned(session).alias("s"), " AND ".join(is_same))
             .whenMatchedDelete(f"{deletes_row} AND {is_newer}")
@@ -126,8 +124,7 @@ class SparkWrites:
     def _append(
         self, session: SparkSession, table: Table, planned: Callable[[SparkSession], DataFrame]
     ) -> None:
-        rows = planned(session).select(table.schema.names)
-        rows.write.format("delta").mode("append").save(self._location(table))
+        self.tables.append(planned(session).select(table.schema.names), table)
 
     def _commit(self, table: Table, action: Callable[[SparkSession], None]) -> int:
         """Commit a write exactly once; a conflict with maintenance is retried.
@@ -169,12 +166,9 @@ class SparkWrites:
         if table in MERGED and needs_compaction(opened):
             with suppress(*conflicts):
                 # After a conflict, the next micro-batch compacts the table.
-                compact(session, self._location(table), opened)
+                compact(session, self.tables.in_sql(table), opened)
             opened.update_incremental()
         return opened.version()
-
-    def _location(self, table: Table) -> str:
-        return table.path(spark_location(self.writer.tables))
 
 
 def _is_in(column: str, log_partitions: Collection[int]) -> str:

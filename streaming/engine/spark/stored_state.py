@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streaming.engine.spark.locations import spark_location
 from streaming.engine.spark.planned_rows import STATE_COLUMNS
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS, Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _GROUP = ["log_partition", "group_id"]
 
 def stored_state(
     session: SparkSession,
-    tables: str,
+    tables: SparkTables,
     log_partitions: Collection[int],
     touched: DataFrame,
     *,
@@ -34,7 +34,7 @@ def stored_state(
 
     Args:
         session: the session of the micro-batch.
-        tables: the tables folder.
+        tables: the tables of the folder.
         log_partitions: the log partitions whose rows are not replaced.
         touched: the groups that the micro-batch has records of: log partition and group id.
         with_committed: whether committed offsets are needed.
@@ -47,7 +47,7 @@ def stored_state(
     from pyspark.sql import functions as f
 
     def rows_of(table: Table) -> DataFrame:
-        rows = session.read.format("delta").load(table.path(spark_location(tables)))
+        rows = tables.read(session, table)
         own = rows.where(f.col("log_partition").isin(list(log_partitions)))
         is_needed = with_committed or table is not GROUP_OFFSETS
         return own if is_needed else own.where(f.lit(False))

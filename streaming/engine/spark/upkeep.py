@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 
-from streaming.engine.spark.locations import spark_location
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.written_tables import MERGED
 from streaming.errors import TablesUnavailable
 from streaming.tables import deletion_vectors, delta
@@ -29,18 +29,18 @@ _FILES = 16
 _SETTING = "spark.databricks.delta"
 
 
-def enable_deletion_vectors(session: SparkSession, tables: str) -> None:
+def enable_deletion_vectors(session: SparkSession, tables: SparkTables) -> None:
     """Set the table property for deletion vectors where it is not set.
 
     Raises:
         TablesUnavailable: a table cannot be read.
     """
     for table in MERGED:
-        found = delta.open_table(tables, table).metadata().configuration
+        found = delta.open_table(tables.folder, table).metadata().configuration
         if found.get(deletion_vectors.PROPERTY) != "true":
-            name = _in_sql(table.path(spark_location(tables)))
             session.sql(
-                f"ALTER TABLE {name} SET TBLPROPERTIES ('{deletion_vectors.PROPERTY}' = 'true')"
+                f"ALTER TABLE {tables.in_sql(table)} "
+                f"SET TBLPROPERTIES ('{deletion_vectors.PROPERTY}' = 'true')"
             )
 
 
@@ -49,24 +49,24 @@ def needs_compaction(opened: DeltaTable) -> bool:
     return len(opened.file_uris()) > MOST_FILES
 
 
-def compact(session: SparkSession, location: str, opened: DeltaTable) -> None:
+def compact(session: SparkSession, table_in_sql: str, opened: DeltaTable) -> None:
     """Compact the small files of a table, and those with many deleted rows.
 
     It runs between two commits of the query: beside them, one of the two would always conflict.
 
     Args:
         session: a session for this table alone; the sizes of files are settings of it.
-        location: the table as Spark names it.
+        table_in_sql: the table in a statement of SQL.
         opened: the table at its newest version.
     """
     sizes = pc.sum(pa.table(opened.get_add_actions())["size_bytes"]).as_py() or 0
     largest = max(SMALL_BYTES, sizes // _FILES)
     session.conf.set(f"{_SETTING}.optimize.maxFileSize", str(largest))
     session.conf.set(f"{_SETTING}.optimize.minFileSize", str(largest // 2))
-    session.sql(f"OPTIMIZE {_in_sql(location)}")
+    session.sql(f"OPTIMIZE {table_in_sql}")
 
 
-def delete_deletion_vectors(session: SparkSession, tables: str) -> None:
+def delete_deletion_vectors(session: SparkSession, tables: SparkTables) -> None:
     """Delete the files with deletion vectors, and other files, that no kept version needs.
 
     `streaming.tables.maintenance` leaves these files: delta-rs does not know which of them a table
@@ -81,20 +81,12 @@ def delete_deletion_vectors(session: SparkSession, tables: str) -> None:
     own.conf.set(f"{_SETTING}.retentionDurationCheck.enabled", "false")
     own.conf.set(f"{_SETTING}.vacuum.logging.enabled", "false")
     for table in MERGED:
-        opened = delta.open_table(tables, table)
+        opened = delta.open_table(tables.folder, table)
         if deletion_vectors.may_have_deletion_vectors(opened):
             hours = math.ceil(kept_for(opened) / timedelta(hours=1))
             try:
-                own.sql(
-                    f"VACUUM {_in_sql(table.path(spark_location(tables)))} RETAIN {hours} HOURS"
-                )
+                own.sql(f"VACUUM {tables.in_sql(table)} RETAIN {hours} HOURS")
             except (PySparkException, Py4JError) as error:
                 first, *_ = str(error).splitlines()
-                path = table.path(tables)
+                path = table.path(tables.folder)
                 raise TablesUnavailable(f"cannot delete old files of {path}: {first}") from error
-
-
-def _in_sql(location: str) -> str:
-    """A table in SQL. `delta.tables.DeltaTable` (4.4) does not escape backticks."""
-    escaped = location.replace("`", "``")
-    return f"delta.`{escaped}`"

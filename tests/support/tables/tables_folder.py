@@ -57,11 +57,12 @@ def start_apply(
     happens: Callable[[], object] = _crash,
     on_progress: OnProgress | None = None,
     spark: SparkSession | None = None,
+    schema: str | None = None,
     **options: Any,
 ) -> MicroBatchApply[pa.Table]:
     """Open a folder as a start of `run` does; `happens` is called after it wrote `fault`.
 
-    With a session the engine is `spark`.
+    With a session the engine is `spark`; `schema` is that of the tables in a catalog.
     """
 
     def after(table: str) -> None:
@@ -73,7 +74,7 @@ def start_apply(
     rules = ApplyRules(semantics=progress.semantics, history_mode=history, **options)
     engine: Engine[pa.Table] = DriverEngine(writer, rules, after)
     if spark is not None:
-        engine = _OfArrow(writer, rules, spark, after)
+        engine = _OfArrow(writer, rules, spark, after, schema)
     return MicroBatchApply(engine, progress, on_progress=on_progress, fault=after)
 
 
