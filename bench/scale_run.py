@@ -20,6 +20,7 @@ from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.spark.spark_engine import SparkEngine
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.upkeep import enable_deletion_vectors
 from streaming.run.session import EngineName, build_session
 from streaming.tables import folder as tables_folder
@@ -61,7 +62,7 @@ def run(log: ScaleLog, tables: str, engine_name: EngineName, *, deletion_vectors
         if engine_name == "spark":
             engine = SparkEngine(writer, rules, session)
             if deletion_vectors:
-                enable_deletion_vectors(session, tables)
+                enable_deletion_vectors(session, SparkTables(tables))
         return MicroBatchApply(engine, LoadProgress.read(TableReader(tables)))
 
     apply = started()

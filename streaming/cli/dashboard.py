@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from streaming.cli.options import Duration, option, port_option
+from streaming.cli.options import Duration, option, port_option, require_location
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.tables.locations import local_path
@@ -16,9 +16,19 @@ DEFAULT_PORT = 8050
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
 
 
+def _require_locations(
+    ctx: click.Context, parameter: click.Parameter, folders: tuple[str, ...]
+) -> tuple[str, ...]:
+    for given in folders:
+        named = _NAMED.fullmatch(given)
+        require_location(ctx, parameter, named[2] if named else given)
+    return folders
+
+
 @click.command()
 @option(
     "--tables",
+    callback=_require_locations,
     type=click.Path(),
     multiple=True,
     required=True,

@@ -26,6 +26,7 @@ from streaming.tables.durations import (
     DURATION_FORM,
     parse_duration,
 )
+from streaming.tables.locations import is_schema_name
 from streaming.views.output import OUTPUTS
 
 ENVIRONMENT_PREFIX = "COORDINATOR_STATE_"
@@ -92,10 +93,26 @@ class Choice(click.Choice):
 
 option = partial(click.option, cls=StateOption)
 
+
+def require_location(
+    ctx: click.Context, parameter: click.Parameter, tables: str | None
+) -> str | None:
+    """Refuse the name of a schema: only `run` has a Spark session, which knows its location."""
+    if tables is not None and is_schema_name(tables):
+        raise click.BadParameter(
+            f"there is no folder {tables}; for a schema of a Spark catalog, pass its location, "
+            "which run logs at its start",
+            ctx=ctx,
+            param=parameter,
+        )
+    return tables
+
+
 tables_option = option(
     "--tables",
     metavar="DIR",
     required=True,
+    callback=require_location,
     help="Tables folder: a path, or the address of an object store.",
 )
 bootstrap_servers_option = option(

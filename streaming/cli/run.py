@@ -19,7 +19,6 @@ from streaming.cli.options import (
     log_partitions_option,
     option,
     source_of,
-    tables_option,
 )
 from streaming.run.settings import RunSettings
 from streaming.run.signals import stop_on_signals
@@ -27,9 +26,16 @@ from streaming.run.stderr import is_live, write_dated_note
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_tables_option = option(
+    "--tables",
+    metavar="DIR|CATALOG.SCHEMA",
+    required=True,
+    help="Tables folder: a path, or the address of an object store; or a schema of a Spark "
+    "catalog, which is created if it is missing.",
+)
 _OPTIONS_OF_OTHER_COMMANDS = {
     "bootstrap_servers": bootstrap_servers_option,
-    "tables": tables_option,
+    "tables": _tables_option,
     "history_retention": history_retention_option,
     "log_partitions": log_partitions_option,
     "kafka": kafka_option,

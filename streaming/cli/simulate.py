@@ -14,6 +14,7 @@ from streaming.cli.options import (
     option,
     optional_bootstrap_servers_option,
     output_option,
+    require_location,
 )
 from streaming.views.output import output_of
 
@@ -91,7 +92,12 @@ from streaming.views.output import output_of
     metavar="FILE",
     help="Write a log segment; with several log partitions, a folder like a broker's.",
 )
-@option("--tables", metavar="DIR", help="Write tables, without a broker or Spark.")
+@option(
+    "--tables",
+    metavar="DIR",
+    callback=require_location,
+    help="Write tables, without a broker or Spark.",
+)
 @optional_bootstrap_servers_option
 @kafka_option
 @output_option

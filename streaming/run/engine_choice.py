@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -11,7 +13,8 @@ from py4j.protocol import Py4JJavaError
 from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.spark.spark_engine import SparkEngine
-from streaming.engine.spark.upkeep import enable_deletion_vectors
+from streaming.engine.spark.spark_tables import SparkTables
+from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
 from streaming.errors import ConfigurationError
 from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
@@ -34,11 +37,14 @@ class EngineChoice(NamedTuple):
     reason: str
 
 
-def choose_engine(engine: EngineOption, *, master: str, tables: str) -> EngineChoice:
+def choose_engine(
+    engine: EngineOption, *, master: str, tables: str, in_catalog: bool = False
+) -> EngineChoice:
     """Choose the engine of a run.
 
     `auto` is `spark` only where every executor can write the tables: on a cluster, with tables in a
-    store.
+    store. It is also `spark` if `--tables` names a schema of a catalog, because delta-rs writes
+    without asking the catalog.
 
     >>> choose_engine("auto", master="local[2]", tables="tables")
     EngineChoice(engine='driver', reason='the master is local')
@@ -56,12 +62,15 @@ def choose_engine(engine: EngineOption, *, master: str, tables: str) -> EngineCh
         )
     if engine != "auto":
         return EngineChoice(engine, "--engine names it")
+    on_s3 = EngineChoice("driver", "on S3, Delta Lake on Spark is not safe beside other writers")
+    if in_catalog:
+        return on_s3 if is_s3 else EngineChoice("spark", "the tables are in a catalog")
     if master.startswith("local"):
         return EngineChoice("driver", "the master is local")
     if local_path(tables) is not None:
         return EngineChoice("driver", "executors may not have the local folder of the tables")
     if is_s3:
-        return EngineChoice("driver", "on S3, Delta Lake on Spark is not safe beside other writers")
+        return on_s3
     return EngineChoice("spark", "the master is a cluster")
 
 
@@ -97,13 +106,23 @@ def engine_of(
     writer: Writer,
     rules: ApplyRules,
     session: SparkSession,
+    schema: str | None,
 ) -> Engine[Any]:
-    """The chosen engine, for one query."""
+    """The chosen engine, for one query; `schema` is that of the tables in a catalog, if any."""
     if choice.engine == "spark":
         if settings.deletion_vectors:
-            enable_deletion_vectors(session, writer.tables)
-        return SparkEngine(writer, rules, session)
+            enable_deletion_vectors(session, SparkTables(writer.tables, schema))
+        return SparkEngine(writer, rules, session, schema=schema)
     return DriverEngine(writer, rules)
+
+
+def upkeep_of(
+    choice: EngineChoice, tables: str, session: SparkSession, schema: str | None
+) -> Callable[[], None]:
+    """The upkeep that only the chosen engine can do; see `upkeep.delete_deletion_vectors`."""
+    if choice.engine == "spark":
+        return partial(delete_deletion_vectors, session, SparkTables(tables, schema))
+    return lambda: None
 
 
 def _unreachable(tables: str, session: SparkSession) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.lag.sample_runs import SampleRuns
 from streaming.run.maintenance import maintain_beside_query
@@ -16,9 +16,6 @@ from streaming.run.settings import RunSettings
 from streaming.tables.durations import parse_duration
 from streaming.tables.maintenance import tidy_up
 from streaming.tables.writer import Writer
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TIDY_UP_EVERY: Final = timedelta(seconds=30)
 """A micro-batch a second adds a file a second to each table of history, and replaces tables."""
@@ -44,11 +41,11 @@ def background_jobs(
     kafka_config: dict[str, object],
     opened: ExitStack,
     monitor: RunMonitor,
-    spark: SparkSession | None,
+    upkeep: Callable[[], None],
 ) -> list[Job]:
     """Return the jobs that the settings enable; closing `opened` closes their resources.
 
-    `spark` is the session of the engine `spark`; None if the engine is `driver`.
+    `upkeep` is the upkeep of the engine.
     """
     jobs: list[Job] = []
     if settings.lag_interval != "off":
@@ -64,7 +61,7 @@ def background_jobs(
         retention = parse_duration(settings.history_retention)
 
         def maintain() -> None:
-            monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention, spark))
+            monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention, upkeep))
 
         interval = parse_duration(settings.upkeep_interval)
         jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))

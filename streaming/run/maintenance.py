@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from streaming.engine.spark.upkeep import delete_deletion_vectors
 from streaming.errors import ConfigurationError, WriterFenced
 from streaming.tables import folder
 from streaming.tables.creation import keep_snapshots
@@ -17,9 +16,6 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import FORMAT_VERSION
 from streaming.tables.writer_epoch import WriterEpoch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _BESIDE_RUN: Final = (
     "it maintains the tables itself, unless it has --upkeep-interval off; stop it to maintain them "
@@ -68,11 +64,11 @@ def maintain(
 
 
 def maintain_beside_query(
-    epoch: WriterEpoch, history_retention: timedelta, spark: SparkSession | None = None
+    epoch: WriterEpoch, history_retention: timedelta, upkeep: Callable[[], None] = lambda: None
 ) -> bool:
     """Maintain a folder beside the query that writes it; return whether all tables succeeded.
 
-    Failures are logged and retried in the next round. `spark` is the session of the engine `spark`.
+    Failures are logged and retried in the next round. `upkeep` is that of the engine.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -89,8 +85,7 @@ def maintain_beside_query(
                     "%(files_deleted)s files deleted, %(files_compacted)s files compacted",
                     asdict(done),
                 )
-        if spark is not None:
-            delete_deletion_vectors(spark, epoch.tables)
+        upkeep()
     except WriterFenced:
         raise
     except ConfigurationError as error:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
 from streaming.engine.engine import ApplyRules
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import LogChanged, TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.seen_log import NO_LEADER_EPOCH
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
@@ -31,16 +29,19 @@ from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.query_listener import listening
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.offsets_topic import await_log, find_log
-from streaming.run.session import build_session
+from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
+from streaming.run.source_options import source_options
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm, own_error
 from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
+from streaming.run.stderr import write_dated_note
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.locations import is_schema_name
 from streaming.tables.writer import Writer
-from streaming.views.catalog import register
+from streaming.views.catalog import register, schema_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,34 @@ def run_query(
             or a tables folder or checkpoint of another cluster.
     """
     stop = stop or threading.Event()
-    choice = choose_engine(settings.engine, master=settings.master, tables=settings.tables)
+    with ExitStack() as opened:
+        in_catalog = is_schema_name(settings.tables)
+        if in_catalog:
+            # Only the catalog knows the tables folder.
+            engine: EngineName = "driver" if settings.engine == "driver" else "spark"
+            session = opened.enter_context(
+                session_of(session, master=settings.master, engine=engine, with_catalog=True)
+            )
+            schema, folder = settings.tables, schema_location(session, settings.tables)
+            settings = settings.in_folder(folder)
+            write_dated_note(f"the tables of {schema} are in {settings.tables}")
+        choice = choose_engine(
+            settings.engine,
+            master=settings.master,
+            tables=settings.tables,
+            in_catalog=in_catalog,
+        )
+        _run(settings, choice, on_progress, stop, session)
+
+
+def _run(
+    settings: RunSettings,
+    choice: EngineChoice,
+    on_progress: OnProgress | None,
+    stop: threading.Event,
+    given: SparkSession | None,
+) -> None:
+    """Run the queries of a tables folder, in the given session or one of its own."""
     kafka_config = kafka_client_config(settings.kafka)
     log, cluster_id = find_log(settings, kafka_config)
     if settings.semantics == "auto":
@@ -125,27 +153,27 @@ def run_query(
             },
         )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
-        own_session = session is None
-        session = session or build_session(
+        with session_of(
+            given,
             master=settings.master,
             engine=choice.engine,
-            with_delta=settings.catalog is not None,
-            with_hive=settings.catalog is not None,
-        )
-        try:
+            with_catalog=settings.catalog is not None,
+        ) as session:
             choice = reachable_engine(choice, settings, session)
             # After Spark has started, so an older run keeps writing until this one is able to.
             start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
                 return
             with living_jvm(session):
+                schema = None
                 if settings.catalog is not None:
-                    register(session, settings.tables, settings.catalog)
+                    schema = register(session, settings.tables, settings.catalog)
                 _Queries(
                     session,
                     settings,
                     kafka_config,
                     choice,
+                    schema,
                     retentions,
                     start.writer,
                     start,
@@ -153,10 +181,6 @@ def run_query(
                     stop,
                     monitor,
                 ).run()
-        finally:
-            if own_session:
-                with suppress(Py4JError, ConnectionError):
-                    session.stop()
 
 
 def _first_start(
@@ -187,13 +211,15 @@ def _first_start(
 class _Queries:
     """The queries of one run, one after another; each starts at the next offsets of the tables.
 
-    `first` is the start of the first query; `finished` counts micro-batches.
+    `schema` is that of the tables in a catalog, if any; `first` is the start of the first query;
+    `finished` counts micro-batches.
     """
 
     session: SparkSession
     settings: RunSettings
     kafka_config: dict[str, object]
     choice: EngineChoice
+    schema: str | None
     retentions: Retentions
     writer: Writer
     first: Start | None
@@ -217,9 +243,9 @@ class _Queries:
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
-            spark = self.session if self.choice.engine == "spark" else None
+            upkeep = upkeep_of(self.choice, self.writer.tables, self.session, self.schema)
             jobs = background_jobs(
-                settings, self.writer, self.kafka_config, opened, self.monitor, spark
+                settings, self.writer, self.kafka_config, opened, self.monitor, upkeep
             )
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
@@ -260,7 +286,9 @@ class _Queries:
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
             )
             apply = MicroBatchApply(
-                engine_of(self.choice, self.settings, self.writer, rules, self.session),
+                engine_of(
+                    self.choice, self.settings, self.writer, rules, self.session, self.schema
+                ),
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )
@@ -331,7 +359,7 @@ def _start(
 
     session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())
-    for name, value in _source_options(settings, start, tasks).items():
+    for name, value in source_options(settings, start, tasks).items():
         reader = reader.option(name, value)
     logger.info("starting the query with up to %(tasks)s tasks per micro-batch", {"tasks": tasks})
     writer = (
@@ -344,32 +372,6 @@ def _start(
         return writer.trigger(availableNow=True).start()
     interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
     return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
-
-
-def _source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
-    options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
-    options["kafka.bootstrap.servers"] = settings.bootstrap_servers
-    options["history"] = settings.history
-    options["tasks"] = str(tasks)
-    options["start_offsets"] = json.dumps(
-        {
-            str(p): [
-                row.next_offset,
-                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
-            ]
-            for p, row in start.progress.rows.items()
-            if p in start.log_partitions and row.is_begun and not row.is_reloading
-        }
-    )
-    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
-    options["packed"] = "true"
-    retry_timeout = parse_duration(settings.retry_timeout)
-    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
-    if settings.max_records_per_trigger is not None:
-        options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
-    if settings.max_bytes_per_trigger is not None:
-        options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
-    return options
 
 
 def _wait(

@@ -10,10 +10,12 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from zipfile import ZIP_DEFLATED, ZipFile
+
+from py4j.protocol import Py4JError
 
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.java import find_java
@@ -129,6 +131,34 @@ def build_session(
         # Ships this program to the executors; its dependencies must be installed there.
         session.sparkContext.addPyFile(str(_program_as_archive()))
     return session
+
+
+@contextmanager
+def session_of(
+    given: SparkSession | None, *, master: str, engine: EngineName, with_catalog: bool
+) -> Iterator[SparkSession]:
+    """Yield the session that the caller of `run` passed in, or else one that is stopped at the end.
+
+    Args:
+        given: the caller's session; it is not stopped.
+        master: Spark's master URL.
+        engine: the engine of the query.
+        with_catalog: whether the tables are in a catalog; see `with_delta` and `with_hive`.
+
+    Raises:
+        ConfigurationError: see `build_session`.
+    """
+    if given is not None:
+        yield given
+        return
+    session = build_session(
+        master=master, engine=engine, with_delta=with_catalog, with_hive=with_catalog
+    )
+    try:
+        yield session
+    finally:
+        with suppress(Py4JError, ConnectionError):
+            session.stop()
 
 
 @contextmanager

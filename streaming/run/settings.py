@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -29,7 +30,7 @@ from streaming.tables.durations import (
     parse_duration,
     parse_history_retention,
 )
-from streaming.tables.locations import local_path
+from streaming.tables.locations import is_schema_name, local_path
 
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
@@ -230,18 +231,36 @@ class RunSettings(BaseModel):
 
     @field_validator("tables", "checkpoint")
     @classmethod
-    def _absolute(cls, folder: str) -> str:
+    def _absolute(cls, folder: str, info: ValidationInfo) -> str:
         """Make a path absolute, since Spark's processes have other working directories.
 
-        The address of a store is unchanged.
+        The address of a store and the name of a schema are unchanged.
         """
-        path = local_path(folder) if folder else None
+        is_name = info.field_name == "tables" and is_schema_name(folder)
+        path = local_path(folder) if folder and not is_name else None
         return folder if path is None else str(path)
 
+    @field_validator("catalog")
+    @classmethod
+    def _names_once(cls, database: str | None, info: ValidationInfo) -> str | None:
+        if database is not None and is_schema_name(info.data.get("tables", "")):
+            raise ValueError(
+                f"--tables {info.data['tables']} already names a schema for the tables"
+            )
+        return database
+
     def model_post_init(self, _context: Any) -> None:
-        """Set the default of `checkpoint`, which depends on another field."""
-        if not self.checkpoint:
+        """Set the default of `checkpoint`, which depends on another field.
+
+        It is unknown until the tables have a folder.
+        """
+        if not self.checkpoint and not is_schema_name(self.tables):
             object.__setattr__(self, "checkpoint", str(_default_checkpoint(self.tables)))
+
+    def in_folder(self, tables: str) -> RunSettings:
+        """These settings once the tables folder of the schema that `tables` names is known."""
+        known = {"tables": tables, "catalog": self.tables}
+        return RunSettings(**self.model_dump() | known)
 
     @classmethod
     def checked(

@@ -1,10 +1,16 @@
-"""The location of a tables folder: a path, a `file:` address, or the address of a store."""
+"""The location of a tables folder: a path, a `file:` address, or the address of a store.
+
+The command `run` also takes the name of a schema in a Spark catalog.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+_SCHEMA_NAME = re.compile(r"[a-z_]\w*\.[a-z_]\w*", re.ASCII | re.IGNORECASE)
 
 
 def local_path(location: str) -> Path | None:
@@ -16,6 +22,18 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location).absolute()
+
+
+def is_schema_name(tables: str) -> bool:
+    """Whether a text is the name of a schema, `CATALOG.SCHEMA`, instead of a location.
+
+    A name is two identifiers joined by a dot, unless there is a folder of that name: `./a.b` is
+    always a path.
+
+    >>> is_schema_name("spark_catalog.kafka"), is_schema_name("./a.b"), is_schema_name("tables")
+    (True, False, False)
+    """
+    return _SCHEMA_NAME.fullmatch(tables) is not None and not Path(tables).exists()
 
 
 def sync_file(file: Path) -> None:

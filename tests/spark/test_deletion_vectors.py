@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.engine.spark import upkeep
+from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
 from streaming.tables.deletion_vectors import SUFFIX, kept_rows
 from streaming.tables.maintenance import maintain_tables
@@ -33,7 +34,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> str:
     folder = str(tmp_path / "tables `1`")
     create(folder)
     apply = start_apply(folder, spark=spark)
-    enable_deletion_vectors(spark, folder)
+    enable_deletion_vectors(spark, SparkTables(folder))
     for _ in range(3):
         apply_next(apply)
     assert kept_rows(DeltaTable(GROUP_OFFSETS.path(folder)))
@@ -92,7 +93,7 @@ def test_upkeep_keeps_the_vectors_in_use(
     assert [one.error for one in done if one.error] == []
     assert vectors() == before
     assert_undisturbed(tables)
-    delete_deletion_vectors(spark, tables)
+    delete_deletion_vectors(spark, SparkTables(tables))
     assert len(vectors()) < len(before)
     assert_undisturbed(tables)
 

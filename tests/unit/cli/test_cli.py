@@ -130,6 +130,33 @@ class TestErrors:
         assert call(*RUN, "--silent", exit_code=exit_code).stderr == said
 
 
+class TestTheNameOfASchema:
+    """Only `run` has a Spark session, which knows where the tables of a schema are."""
+
+    OTHERS = tuple(
+        name
+        for name, command in COMMANDS.items()
+        if name != "run" and any(option.name == "tables" for option in command.params)
+    )
+
+    @pytest.mark.parametrize("name", OTHERS)
+    def test_other_commands_ask_for_its_location(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+
+        result = call(*name.split(), "--tables", "spark_catalog.kafka", exit_code=2)
+
+        assert "--tables: there is no folder spark_catalog.kafka; for a schema" in result.stderr
+        assert "pass its location, which run logs at its start" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+    def test_the_dashboard_has_names_for_clusters_too(self) -> None:
+        result = call("dashboard", "--tables", "prod=spark_catalog.kafka", exit_code=2)
+
+        assert "there is no folder spark_catalog.kafka;" in result.stderr
+
+
 class TestWithoutTheExtra:
     """The commands of the pure core need only what the wheel itself requires."""
 

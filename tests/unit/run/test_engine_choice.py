@@ -31,6 +31,17 @@ def test_auto_is_spark_where_every_executor_can_write(
     assert choose_engine("auto", master=master, tables=tables).engine == engine
 
 
+@pytest.mark.parametrize(
+    ("tables", "engine"),
+    [("/warehouse/kafka.db", "spark"), ("hdfs://nn/kafka.db", "spark"), ("s3a://lake/k", "driver")],
+)
+@pytest.mark.parametrize("master", ["local[2]", CLUSTER])
+def test_auto_is_spark_for_tables_in_a_catalog(master: str, tables: str, engine: str) -> None:
+    choice = choose_engine("auto", master=master, tables=tables, in_catalog=True)
+    assert choice.engine == engine
+    assert ("in a catalog" if engine == "spark" else "S3") in choice.reason
+
+
 @pytest.mark.parametrize("engine", ["driver", "spark"])
 def test_a_named_engine_is_used(engine: EngineOption) -> None:
     assert choose_engine(engine, master="local[2]", tables="tables").engine == engine

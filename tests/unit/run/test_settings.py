@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import pytest
@@ -99,6 +99,35 @@ def test_the_checkpoint_is_beside_the_tables_folder_and_both_are_absolute(
 
     assert settings.tables == str(tmp_path / tables)
     assert settings.checkpoint == str(tmp_path / checkpoint)
+
+
+class TestTablesInACatalog:
+    """`--tables` names a schema, whose location is found later."""
+
+    NAMED: ClassVar = NEEDED | {"tables": "spark_catalog.kafka"}
+
+    @pytest.fixture(autouse=True)
+    def _without_such_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_the_name_stays_until_the_folder_is_known(self) -> None:
+        settings = RunSettings(**self.NAMED, trigger="30s")
+        assert (settings.tables, settings.checkpoint) == ("spark_catalog.kafka", "")
+        assert settings.in_folder("file:/wh/kafka.db") == RunSettings(
+            **NEEDED | {"tables": "/wh/kafka.db"},
+            checkpoint="/wh/checkpoints/kafka.db",
+            catalog="spark_catalog.kafka",
+            trigger="30s",
+        )
+
+    def test_a_checkpoint_that_is_given_is_used(self, tmp_path: Path) -> None:
+        settings = RunSettings(**self.NAMED, checkpoint="c").in_folder("hdfs://nn/kafka.db")
+        assert settings.tables == "hdfs://nn/kafka.db"
+        assert settings.checkpoint == str(tmp_path / "c")
+
+    def test_the_tables_have_one_schema(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"^--catalog: --tables .* names a schema"):
+            RunSettings.checked(**self.NAMED, catalog="monitoring")
 
 
 class TestCheckpointOfAnEarlierRelease:

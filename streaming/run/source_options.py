@@ -1,0 +1,38 @@
+"""The options of the source, from the settings of a run and the start of a query."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+from streaming.kafka.seen_log import NO_LEADER_EPOCH
+from streaming.run.settings import RunSettings
+from streaming.run.start import Start
+from streaming.tables.durations import parse_duration
+
+
+def source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
+    """The options of a source that begins at the next offsets of the tables."""
+    options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
+    options["kafka.bootstrap.servers"] = settings.bootstrap_servers
+    options["history"] = settings.history
+    options["tasks"] = str(tasks)
+    options["start_offsets"] = json.dumps(
+        {
+            str(p): [
+                row.next_offset,
+                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
+            ]
+            for p, row in start.progress.rows.items()
+            if p in start.log_partitions and row.is_begun and not row.is_reloading
+        }
+    )
+    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
+    options["packed"] = "true"
+    retry_timeout = parse_duration(settings.retry_timeout)
+    options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
+    if settings.max_records_per_trigger is not None:
+        options["max_records_per_trigger"] = str(settings.max_records_per_trigger)
+    if settings.max_bytes_per_trigger is not None:
+        options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
+    return options
