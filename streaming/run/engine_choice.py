@@ -74,6 +74,11 @@ def choose_engine(
     return EngineChoice("spark", "the master is a cluster")
 
 
+def master_of(settings: RunSettings, session: SparkSession | None) -> str:
+    """The master of a run: that of the caller's session, or else the setting `master`."""
+    return settings.master if session is None else str(session.sparkContext.master)
+
+
 def reachable_engine(
     choice: EngineChoice, settings: RunSettings, session: SparkSession
 ) -> EngineChoice:

@@ -21,7 +21,13 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
-from streaming.run.engine_choice import EngineChoice, choose_engine, engine_of, reachable_engine
+from streaming.run.engine_choice import (
+    EngineChoice,
+    choose_engine,
+    engine_of,
+    master_of,
+    reachable_engine,
+)
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
 from streaming.run.log_watch import LogWatch
@@ -110,7 +116,7 @@ def run_query(
             write_dated_note(f"the tables of {schema} are in {settings.tables}")
         choice = choose_engine(
             settings.engine,
-            master=settings.master,
+            master=master_of(settings, session),
             tables=settings.tables,
             in_catalog=in_catalog,
         )

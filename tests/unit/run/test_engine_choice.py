@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.run.engine_choice import choose_engine, reachable_engine
+from streaming.run.engine_choice import choose_engine, master_of, reachable_engine
 from streaming.run.settings import EngineOption, RunSettings
 
 CLUSTER = "spark://master:7077"
@@ -60,3 +62,10 @@ def test_deletion_vectors_need_the_engine_spark() -> None:
     choice = choose_engine("auto", master=settings.master, tables=settings.tables)
     with pytest.raises(ConfigurationError, match=r"^--deletion-vectors needs the engine spark"):
         reachable_engine(choice, settings, Mock())
+
+
+def test_a_session_that_is_passed_in_has_the_master() -> None:
+    settings = RunSettings(bootstrap_servers="localhost:9092", tables="t", master="local[3]")
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=CLUSTER))
+    assert master_of(settings, session) == CLUSTER
+    assert master_of(settings, None) == "local[3]"
