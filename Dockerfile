@@ -19,7 +19,7 @@ COPY streaming streaming
 COPY pyspark_coordinator_state pyspark_coordinator_state
 RUN pip install --no-cache-dir --no-deps .
 
-# Delta's jars; `run --catalog` finds them here and asks no repository.
+# Delta's jars; `run` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
 RUN python -c "from streaming.jvm.jars import delta_jars; delta_jars()"
 

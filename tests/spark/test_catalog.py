@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.errors import ConfigurationError
+from streaming.tables.locations import local_path
 from streaming.tables.reader import TableReader
 from streaming.views.catalog import register, schema_location
 from streaming.views.definitions import SELECTS
@@ -95,6 +96,14 @@ def test_a_schema_is_made_once_and_has_a_location(session: SparkSession) -> None
     found = [schema_location(session, f"spark_catalog.{DATABASE}") for _ in range(2)]
     assert found[0] == found[1]
     assert found[0].endswith(f"/{DATABASE}.db")
+
+
+def test_a_schema_has_the_location_that_it_was_created_with(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    session.sql(f"CREATE SCHEMA {DATABASE} LOCATION '{tmp_path / 'tables'}'")
+    found = schema_location(session, f"spark_catalog.{DATABASE}")
+    assert local_path(found) == tmp_path / "tables"
 
 
 def test_a_schema_of_a_catalog_that_there_is_not(session: SparkSession) -> None:
