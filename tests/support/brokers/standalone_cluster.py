@@ -32,19 +32,23 @@ class StandaloneCluster:
 
 @contextmanager
 def standalone_cluster(
-    folder: Path, worker_cores: Sequence[int] = (1, 1)
+    folder: Path, worker_cores: Sequence[int] = (1, 1), *, own_hosts: bool = False
 ) -> Iterator[StandaloneCluster]:
-    """Start it with a worker of so many cores each, and end every process of it."""
+    """Start it with a worker of so many cores each, and end every process of it.
+
+    With `own_hosts` each worker has a loopback address of its own, as if it were on another machine
+    (Linux only).
+    """
     configure(folder / "conf", "org.apache.spark.deploy")
     environment = {**environment_of(folder / "conf"), "SPARK_LOCAL_IP": HOST}
     port = free_port()
     master = f"spark://{HOST}:{port}"
     worker_folders: list[Path] = []
 
-    def start(name: str, up: str, *arguments: str) -> None:
+    def start(name: str, up: str, *arguments: str, host: str = HOST) -> None:
         command = [
             *(str(SPARK_BIN / "spark-class"), f"org.apache.spark.deploy.{name}"),
-            *("--host", HOST, "--webui-port", "0", *arguments),
+            *("--host", host, "--webui-port", "0", *arguments),
         ]
         running.enter_context(daemon(command, up, env=environment, folder=folder))
 
@@ -54,6 +58,7 @@ def standalone_cluster(
             *("worker.Worker", "Successfully registered with master"),
             *("--cores", str(cores), "--memory", "1g", "--work-dir", str(worker_folders[-1])),
             master,
+            host=f"127.0.0.{len(worker_folders) + 1}" if own_hosts else HOST,
         )
 
     with ExitStack() as running:
