@@ -96,7 +96,8 @@ def run_query(
     """Replay `__consumer_offsets` into Delta tables until `stop` is set, or to its end.
 
     With `available_now` it ends at the high watermarks of the start. It does not stop a session
-    that the caller passed in.
+    that the caller passed in. If the setting `tables` names a schema of the session's catalog, the
+    tables folder is the location of the schema.
 
     Raises:
         ConfigurationError: an error that a user can correct: the address, the topic, missing ACLs,
