@@ -1,15 +1,15 @@
-"""Connects the source to the tables; the only module that starts a query."""
+"""Connects the source to the tables, query after query."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
@@ -27,6 +27,7 @@ from streaming.run.engine_choice import (
     engine_of,
     master_of,
     reachable_engine,
+    upkeep_of,
 )
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
@@ -38,52 +39,23 @@ from streaming.run.offsets_topic import await_log, find_log
 from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.source_options import source_options
-from streaming.run.spark_errors import disk_full, java_reasons, living_jvm, own_error
+from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
 from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.run.stderr import write_dated_note
+from streaming.run.streaming_query import StoppableApply, start_query, wait_for_end
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
-from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.locations import is_schema_name
 from streaming.tables.writer import Writer
 from streaming.views.catalog import register, schema_location
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
-QUERY_NAME = "coordinator-state"
-_POLL_S = 0.2
 _WATCH_INTERVAL = timedelta(seconds=10)
-
-
-class Stopped(Exception):
-    """Ends a micro-batch that began after the request to stop; the next start applies it."""
-
-
-@dataclass(slots=True)
-class _StoppableApply:
-    """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`."""
-
-    apply: MicroBatchApply[Any]
-    stop: threading.Event
-    lock: threading.Lock
-    is_ended: bool = False
-    error: BaseException | None = None
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        with self.lock:
-            if self.is_ended or self.stop.is_set():
-                raise Stopped
-            try:
-                self.apply(batch, batch_id)
-            except BaseException as error:
-                # Spark would replace it with a Java exception that has only its text.
-                self.error = error
-                raise
 
 
 def run_query(
@@ -299,11 +271,14 @@ class _Queries:
                 start.progress,
                 on_progress=partial(self._loaded, start.progress),
             )
-            stoppable = _StoppableApply(apply, self.stop, threading.Lock())
+            stoppable = StoppableApply(apply, self.stop, threading.Lock())
             try:
                 tasks = executors.begin(len(start.log_partitions))
-                query = _start(self.session, self.settings, start, tasks, stoppable)
-                _wait(query, stoppable, self.stop, (watch.restart, self.writer.epoch.is_fenced))
+                options = source_options(self.settings, start, tasks, self.choice.engine)
+                query = start_query(self.session, self.settings, options, stoppable)
+                wait_for_end(
+                    query, stoppable, self.stop, (watch.restart, self.writer.epoch.is_fenced)
+                )
             except LogChanged:
                 self.keep_checkpoint = False
                 raise
@@ -353,53 +328,3 @@ class _Queries:
 def _run_once(jobs: Iterable[Job]) -> None:
     for job in jobs:
         job.action()
-
-
-def _start(
-    session: SparkSession,
-    settings: RunSettings,
-    start: Start,
-    tasks: int,
-    stoppable: _StoppableApply,
-) -> StreamingQuery:
-    from streaming.source.coordinator_log import CoordinatorLogDataSource
-
-    session.dataSource.register(CoordinatorLogDataSource)
-    reader = session.readStream.format(CoordinatorLogDataSource.name())
-    for name, value in source_options(settings, start, tasks).items():
-        reader = reader.option(name, value)
-    logger.info("starting the query with up to %(tasks)s tasks per micro-batch", {"tasks": tasks})
-    writer = (
-        reader.load()
-        .writeStream.queryName(QUERY_NAME)
-        .option("checkpointLocation", settings.checkpoint)
-        .foreachBatch(stoppable)
-    )
-    if settings.available_now:
-        return writer.trigger(availableNow=True).start()
-    interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
-    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
-
-
-def _wait(
-    query: StreamingQuery,
-    stoppable: _StoppableApply,
-    stop: threading.Event,
-    others: Sequence[threading.Event],
-) -> None:
-    """Wait until the query ends or fails, or one of the events stops it after a micro-batch."""
-    events = (stop, *others)
-    try:
-        while query.isActive and not any(event.is_set() for event in events):
-            stop.wait(_POLL_S)
-        error = query.exception()
-    finally:
-        is_stopping = any(event.is_set() for event in events)
-        with stoppable.lock:
-            stoppable.is_ended = True
-        query.stop()
-    if stoppable.error is not None:
-        # A worker's error is raised in the driver where the micro-batch collects its rows.
-        raise own_error(str(stoppable.error)) or stoppable.error
-    if error is not None and not is_stopping:
-        raise own_error(str(error)) or disk_full(str(error)) or error

@@ -6,17 +6,21 @@ import json
 from datetime import timedelta
 
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
+from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.start import Start
 from streaming.tables.durations import parse_duration
 
 
-def source_options(settings: RunSettings, start: Start, tasks: int) -> dict[str, str]:
+def source_options(
+    settings: RunSettings, start: Start, tasks: int, engine: EngineName
+) -> dict[str, str]:
     """The options of a source that begins at the next offsets of the tables."""
     options = {f"kafka.{name}": value for name, value in settings.kafka.items()}
     options["kafka.bootstrap.servers"] = settings.bootstrap_servers
     options["history"] = settings.history
     options["tasks"] = str(tasks)
+    options["planning_tasks"] = str(tasks if engine == "spark" else 1)
     options["start_offsets"] = json.dumps(
         {
             str(p): [

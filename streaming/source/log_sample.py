@@ -2,8 +2,9 @@
 
 All transactional commits, tombstones and group records stay in the micro-batch and go through the
 memory of the process that plans it, group records with their keys and values. With the engine
-`driver` that is one process; with the engine `spark` all tasks share the rows. Of plain commits, only the first and
-the last of each key stay. So a micro-batch may span many commits if they have few keys.
+`driver` that is one process; with the engine `spark` all tasks share the rows. Of plain commits,
+only the first and the last of each key stay. So a micro-batch may span many commits if they have
+few keys.
 
 The number of keys is estimated by capture and recapture (Chapman's estimator), from the number of
 keys at one place of the log, at another place, and at both. Repetitions within a place do not

@@ -1,0 +1,102 @@
+"""A streaming query of Spark: its start, its `foreachBatch` function and its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from streaming.engine.micro_batch import MicroBatchApply
+from streaming.run.settings import RunSettings
+from streaming.run.spark_errors import disk_full, own_error
+from streaming.tables.durations import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+QUERY_NAME = "coordinator-state"
+_POLL_S = 0.2
+
+
+class Stopped(Exception):
+    """Ends a micro-batch that began after the request to stop; the next start applies it."""
+
+
+@dataclass(slots=True)
+class StoppableApply:
+    """A `foreachBatch` function that finishes its micro-batch, and starts none after `stop`."""
+
+    apply: MicroBatchApply[Any]
+    stop: threading.Event
+    lock: threading.Lock
+    is_ended: bool = False
+    error: BaseException | None = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self.lock:
+            if self.is_ended or self.stop.is_set():
+                raise Stopped
+            try:
+                self.apply(batch, batch_id)
+            except BaseException as error:
+                # Spark would replace it with a Java exception that has only its text.
+                self.error = error
+                raise
+
+
+def start_query(
+    session: SparkSession,
+    settings: RunSettings,
+    options: Mapping[str, str],
+    stoppable: StoppableApply,
+) -> StreamingQuery:
+    """Start the query; `options` are those of the source."""
+    from streaming.source.coordinator_log import CoordinatorLogDataSource
+
+    session.dataSource.register(CoordinatorLogDataSource)
+    reader = session.readStream.format(CoordinatorLogDataSource.name())
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    logger.info(
+        "starting the query with up to %(tasks)s tasks per micro-batch", {"tasks": options["tasks"]}
+    )
+    writer = (
+        reader.load()
+        .writeStream.queryName(QUERY_NAME)
+        .option("checkpointLocation", settings.checkpoint)
+        .foreachBatch(stoppable)
+    )
+    if settings.available_now:
+        return writer.trigger(availableNow=True).start()
+    interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
+    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+
+def wait_for_end(
+    query: StreamingQuery,
+    stoppable: StoppableApply,
+    stop: threading.Event,
+    others: Sequence[threading.Event],
+) -> None:
+    """Wait until the query ends or fails, or one of the events stops it after a micro-batch."""
+    events = (stop, *others)
+    try:
+        while query.isActive and not any(event.is_set() for event in events):
+            stop.wait(_POLL_S)
+        error = query.exception()
+    finally:
+        is_stopping = any(event.is_set() for event in events)
+        with stoppable.lock:
+            stoppable.is_ended = True
+        query.stop()
+    if stoppable.error is not None:
+        # A worker's error is raised in the driver where the micro-batch collects its rows.
+        raise own_error(str(stoppable.error)) or stoppable.error
+    if error is not None and not is_stopping:
+        raise own_error(str(error)) or disk_full(str(error)) or error
