@@ -10,6 +10,9 @@ from pathlib import Path
 from streaming.local.broker.configuration import HOST, free_port
 from tests.support.brokers.spark_daemon import SPARK_BIN, configure, daemon, environment_of
 
+# Two names of this machine: Spark runs no speculative twin of a task on the task's own host.
+_HOSTS = (HOST, "localhost")
+
 
 @dataclass(frozen=True)
 class StandaloneCluster:
@@ -32,13 +35,9 @@ class StandaloneCluster:
 
 @contextmanager
 def standalone_cluster(
-    folder: Path, worker_cores: Sequence[int] = (1, 1), *, own_hosts: bool = False
+    folder: Path, worker_cores: Sequence[int] = (1, 1)
 ) -> Iterator[StandaloneCluster]:
-    """Start it with a worker of so many cores each, and end every process of it.
-
-    With `own_hosts` each worker has a loopback address of its own, as if it were on another machine
-    (Linux only).
-    """
+    """Start it with a worker of so many cores each, and end every process of it."""
     configure(folder / "conf", "org.apache.spark.deploy")
     environment = {**environment_of(folder / "conf"), "SPARK_LOCAL_IP": HOST}
     port = free_port()
@@ -58,7 +57,7 @@ def standalone_cluster(
             *("worker.Worker", "Successfully registered with master"),
             *("--cores", str(cores), "--memory", "1g", "--work-dir", str(worker_folders[-1])),
             master,
-            host=f"127.0.0.{len(worker_folders) + 1}" if own_hosts else HOST,
+            host=_HOSTS[len(worker_folders) % 2],
         )
 
     with ExitStack() as running:

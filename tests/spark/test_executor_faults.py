@@ -1,0 +1,111 @@
+"""The engine `spark` on a cluster: tasks fail and have twins, and executors are lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.tables.schemas import GROUP_OFFSETS, OFFSET_COMMITS, TABLES
+from tests.support.brokers.standalone_cluster import standalone_cluster
+from tests.support.tables.executor_faults import (
+    Markers,
+    executor_is_killed,
+    load,
+    start_session,
+    task_fails,
+    task_waits_for_its_twin,
+)
+from tests.support.tables.undisturbed import Rows, differences, table_rows
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not Path("/proc/self/stat").exists(), reason="finds executors in the folder /proc of Linux"
+    ),
+]
+
+# A micro-batch is planned by two tasks, though it is small, and a slow one gets a twin.
+_SETTINGS = """\
+spark.sql.shuffle.partitions 2
+spark.sql.adaptive.coalescePartitions.enabled false
+spark.speculation true
+spark.speculation.interval 100ms
+spark.speculation.multiplier 1.1
+spark.speculation.quantile 0.5
+spark.speculation.minTaskRuntime 2s
+spark.driver.extraJavaOptions -XX:ReservedCodeCacheSize=240m
+spark.executor.extraJavaOptions -XX:ReservedCodeCacheSize=240m
+"""
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    """A process with a session on two executors: this one may have another session already."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with standalone_cluster(folder) as cluster:
+        (folder / "conf" / "spark-defaults.conf").write_text(_SETTINGS)
+        with ProcessPoolExecutor(
+            1,
+            multiprocessing.get_context("spawn"),
+            initializer=start_session,
+            initargs=(cluster.master, cluster.environment),
+        ) as process:
+            yield process
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables after the first of two micro-batches."""
+    tables = tmp_path_factory.mktemp("half") / "tables"
+    load(str(tables), 0)
+    return tables
+
+
+@pytest.fixture(scope="module")
+def expected(half: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """The rows after both micro-batches with the engine `driver`."""
+    tables = tmp_path_factory.mktemp("driver") / "tables"
+    shutil.copytree(half, tables)
+    load(str(tables), 1)
+    rows = table_rows(tables)
+    assert min(rows[table.name].total() for table in TABLES) > 0
+    return rows
+
+
+@pytest.fixture
+def load_with(
+    process: Executor, half: Path, expected: Rows, tmp_path: Path
+) -> Callable[..., Markers]:
+    """A function that applies the second micro-batch with a fault, and compares all rows."""
+
+    def load_with(**fault: Any) -> Markers:
+        tables = tmp_path / "tables"
+        shutil.copytree(half, tables)
+        markers = Markers(tmp_path / "markers")
+        markers.folder.mkdir()
+        process.submit(load, str(tables), 1, on_spark=True, markers=markers, **fault).result()
+        assert list(differences(table_rows(tables), expected)) == []
+        return markers
+
+    return load_with
+
+
+@pytest.mark.parametrize("fault", [task_fails, task_waits_for_its_twin, executor_is_killed])
+def test_a_task_that_plans_has_another_attempt(
+    load_with: Callable[..., Markers], fault: Callable[[Markers], None]
+) -> None:
+    markers = load_with(in_plan=fault)
+    assert len(markers.numbers("attempt")) > 1
+
+
+def test_executors_are_killed_while_tables_are_written(load_with: Callable[..., Markers]) -> None:
+    """One after a write of several at the same time, and later one in the middle of an append."""
+    markers = load_with(after=GROUP_OFFSETS, in_append=OFFSET_COMMITS)
+    assert len(markers.numbers("attempt")) > 1
