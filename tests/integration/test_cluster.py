@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +14,18 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 
 from coordinator_state.model.plain_commits import PlainCommits
+from streaming.kafka.fetch import LogClient
 from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topics
+from streaming.local.demo.traffic import Traffic
+from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
 from tests.support.brokers.standalone_cluster import standalone_cluster
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import command_of, run_command
+from tests.support.clients.odd_traffic import OddTraffic
 from tests.support.eventually import Eventually
+from tests.support.tables import undisturbed
 from tests.support.tables.equality import check_equality
 
 if TYPE_CHECKING:
@@ -63,6 +71,72 @@ def test_a_cluster_makes_the_same_tables(
     )
     assert equality.is_equal, equality.summary
     assert equality.records_read == COMMITS
+
+
+def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    """Of groups, transactions and odd records. A new worker comes in between."""
+    tables, log = tmp_path / "tables", tmp_path / "run.log"
+    with (
+        EmbeddedBroker(folder=tmp_path / "broker", properties=BROKER_PROPERTIES) as broker,
+        standalone_cluster(tmp_path / "cluster") as cluster,
+        OddTraffic(broker.bootstrap_servers) as odd,
+    ):
+        servers = broker.bootstrap_servers
+        broker.create_offsets_topic()
+        create_topics(Clients(servers))
+        with closing(Traffic(servers, step_interval_s=0.05)) as traffic:
+            traffic.start()
+            eventually(lambda: not traffic.not_demonstrated, 120)
+            traffic.stop(60)
+        odd.rest()
+        with closing(LogClient(servers)) as client:
+            records = sum(client.high_watermarks().values())
+        command = [
+            *undisturbed.run_command(servers, tables, "--lag-interval", "off", "--verbose"),
+            *("--max-records-per-trigger", str(records // 2 + 1), "--upkeep-interval", "off"),
+            *("--master", cluster.master, "--engine", "spark"),
+        ]
+
+        def states() -> set[str]:
+            return {state.state for state in TableReader(str(tables)).load_states.values()}
+
+        def micro_batches() -> int:
+            return log.read_text().count("micro-batch ")
+
+        def staged() -> int:
+            return len(list((tables / "staged").glob("*/_delta_log")))
+
+        with log.open("wb") as output:
+            run = subprocess.Popen(command, stdout=output, stderr=output, env=cluster.environment)
+        try:
+            eventually(lambda: (micro_batches() and staged()) or run.poll(), 180)
+            assert states() != {"current"}, "the load is over"
+            cluster.kill_worker(0)
+            eventually(lambda: states() == {"current"} or run.poll(), 180)
+            cluster.start_worker(1)
+            assert run_command("reload", "--tables", str(tables), "--all").returncode == 0
+            # The rows of a micro-batch of the reload are kept, and the next one is under way.
+            eventually(lambda: ("loading" in states() and staged() > 1) or run.poll(), 180)
+            cluster.kill_worker(1)
+            eventually(lambda: states() == {"current"} or run.poll(), 180)
+            assert run.poll() is None, log.read_text()[-2_000:]
+            run.send_signal(signal.SIGINT)
+            assert run.wait(120) == 0, log.read_text()[-2_000:]
+        finally:
+            if run.poll() is None:
+                run.kill()
+                run.wait()
+        undisturbed.load(servers, tmp_path / "driver")
+        of_driver = undisturbed.table_rows(tmp_path / "driver")
+        found = undisturbed.table_rows(tables)
+        assert list(undisturbed.differences(found, of_driver)) == []
+        verified = verify_cluster(servers, str(tables), timeout_s=120)
+        assert not verified.behind
+        assert list(verified.differences) == []
+    assert of_driver["group_members"].total() > 0
+    assert of_driver["group_events"].total() > 5
 
 
 def test_cores_that_are_registered_later_get_tasks(
