@@ -50,10 +50,10 @@ lint: venv ## ruff, mypy and the import contract
 	$(BIN)/lint-imports
 
 test-unit: venv ## Tests that need neither Spark nor a broker, and the doctests
-	$(PYTEST) coordinator_state streaming tests/unit tests/property tests/bench -m "not integration" $(PYTEST_ARGS)
+	$(PYTEST) coordinator_state streaming tests/unit tests/property tests/bench -m "not integration and not spark" $(PYTEST_ARGS)
 
 test-spark: check-java venv ## Tests that need a Spark session
-	$(PYTEST) tests/spark $(PYTEST_ARGS)
+	$(PYTEST) tests/spark tests/unit tests/property -m spark $(PYTEST_ARGS)
 
 test-integration: check-java venv ## Tests against a broker they start themselves
 	$(PYTEST) tests/integration tests/bench -m integration $(PYTEST_ARGS)

@@ -65,6 +65,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def engine_session(request: pytest.FixtureRequest) -> SparkSession | None:
+    """The session of the engine that the parameter names; None for the engine `driver`."""
+    if request.param == "driver":
+        return None
+    session: SparkSession = request.getfixturevalue("spark")
+    return session
+
+
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
     """A function that waits for a condition with a deadline."""

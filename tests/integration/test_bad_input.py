@@ -73,11 +73,13 @@ def _run(broker: EmbeddedBroker, tables: str, *options: str) -> CompletedProcess
     return run_command("run", "--available-now", "--silent", *address, "--tables", tables, *options)
 
 
+@pytest.mark.parametrize("engine", ["driver", "spark"])
 def test_every_bad_record_is_a_row_and_the_log_goes_on(
-    bad_broker: EmbeddedBroker, tmp_path: Path
+    bad_broker: EmbeddedBroker, tmp_path: Path, engine: str
 ) -> None:
     tables = str(tmp_path / "tables")
-    done = _run(bad_broker, tables, "--checkpoint", str(tmp_path / "checkpoint"))
+    checkpoint = str(tmp_path / "checkpoint")
+    done = _run(bad_broker, tables, "--checkpoint", checkpoint, "--engine", engine)
     assert done.returncode == 0, done.stderr
 
     reader = TableReader(tables)

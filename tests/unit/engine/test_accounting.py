@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -22,7 +22,11 @@ from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, table_of
+from tests.support.tables.engines import ENGINES, SPARK_ENGINE
 from tests.support.tables.tables_folder import Crash, start_apply
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
@@ -40,11 +44,19 @@ def tables(tmp_path: Path) -> str:
 
 
 def apply_rows(
-    tables: str, batch_id: int, from_offset: int, *rows: Row, fault: str = ""
+    tables: str,
+    batch_id: int,
+    from_offset: int,
+    *rows: Row,
+    fault: str = "",
+    spark: SparkSession | None = None,
 ) -> ProgressEvent | None:
-    """One micro-batch of a new process; `fault` is the table behind which it is killed."""
+    """One micro-batch of a new process; `fault` is the table behind which it is killed.
+
+    With a session the engine is `spark`.
+    """
     events: list[ProgressEvent] = []
-    apply = start_apply(tables, fault=fault, on_progress=events.append)
+    apply = start_apply(tables, fault=fault, on_progress=events.append, spark=spark)
     to_offset = from_offset + len(rows)
     report = {
         **{"row_kind": "progress", "log_partition": LOG_PARTITION, "record_offset": to_offset},
@@ -78,10 +90,14 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
 
 
-def test_what_is_counted_adds_up(tables: str, caplog: pytest.LogCaptureFixture) -> None:
-    apply_rows(tables, 0, 0, commit(0, 1), commit(1, 2, producer_id=9))
+@pytest.mark.parametrize("engine_session", ENGINES, indirect=True)
+def test_what_is_counted_adds_up(
+    tables: str, engine_session: SparkSession | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = commit(1, 2, producer_id=9)
+    apply_rows(tables, 0, 0, commit(0, 1), waiting, spark=engine_session)
     # What waited is counted with its end, not with the marker's micro-batch a second time.
-    event = apply_rows(tables, 1, 2, marker(2, 9), commit(3, None))
+    event = apply_rows(tables, 1, 2, marker(2, 9), commit(3, None), spark=engine_session)
 
     assert event is not None
     assert event.records_unaccounted_total == 0
@@ -91,17 +107,27 @@ def test_what_is_counted_adds_up(tables: str, caplog: pytest.LogCaptureFixture) 
     assert said(caplog) == []
 
 
-@pytest.mark.parametrize("fault", ["", PENDING_OFFSETS.name, LOAD_PROGRESS.name])
+@pytest.mark.parametrize(
+    ("engine_session", "fault"),
+    [
+        *(("driver", fault) for fault in ("", PENDING_OFFSETS.name, LOAD_PROGRESS.name)),
+        pytest.param("spark", PENDING_OFFSETS.name, marks=SPARK_ENGINE.marks),
+    ],
+    indirect=["engine_session"],
+)
 def test_a_record_that_nobody_counts_is_told_once_however_often_it_comes(
-    tables: str, fault: str, caplog: pytest.LogCaptureFixture
+    tables: str,
+    engine_session: SparkSession | None,
+    fault: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     lost = [commit(0, 1), {**commit(1, 2), "row_kind": LOST}]
     if fault:
-        apply_rows(tables, 0, 0, *lost, fault=fault)
+        apply_rows(tables, 0, 0, *lost, fault=fault, spark=engine_session)
         caplog.clear()
-    apply_rows(tables, 0, 0, *lost)
+    apply_rows(tables, 0, 0, *lost, spark=engine_session)
     # The stream goes on, and says no more of it.
-    event = apply_rows(tables, 1, 2, commit(2, 3))
+    event = apply_rows(tables, 1, 2, commit(2, 3), spark=engine_session)
 
     assert event is not None
     assert event.records_unaccounted_total == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -30,7 +30,11 @@ from streaming.tables.schemas import (
 from streaming.tables.writer import Writer
 from tests.support.logs.logs import Event, group_value, offset_key, offset_value, segment
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
+from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.tables_folder import Crash, start_apply
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
@@ -93,10 +97,14 @@ OLD_RELEASE_LATER = {len([*FIRST, *SECOND]) + index for index in range(3)}
 
 
 class Tables:
-    """Tables of one release, whose micro-batches are applied one by one."""
+    """Tables of one release, whose micro-batches are applied one by one.
 
-    def __init__(self, folder: Path) -> None:
+    With a session by the engine `spark`.
+    """
+
+    def __init__(self, folder: Path, spark: SparkSession | None = None) -> None:
         self.folder = str(folder)
+        self._spark = spark
         tables_folder.create(self.folder, LoadProgress.nothing(**IDENTITY), log_partitions=1)
         self.log: list[KeyAndValue] = []
 
@@ -119,7 +127,7 @@ class Tables:
             "bytes_read": 0,
         }
         batch = pa.Table.from_pylist([*rows, progress], schema=LOG_ROW_SCHEMA)
-        start_apply(self.folder).apply(batch, start, "query")
+        start_apply(self.folder, spark=self._spark).apply(batch, start, "query")
 
     def _row(self, row: dict[str, Any], undecodable: Collection[int]) -> dict[str, Any]:
         offset = row["record_offset"]
@@ -157,12 +165,21 @@ class Tables:
 
 
 @pytest.mark.parametrize(
-    "table", [COORDINATOR_RECORDS, GROUPS, QUARANTINE, LOAD_PROGRESS], ids=lambda table: table.name
+    ("engine_session", "table"),
+    [
+        *(("driver", table) for table in (COORDINATOR_RECORDS, GROUPS, QUARANTINE, LOAD_PROGRESS)),
+        pytest.param("spark", GROUPS, marks=SPARK_ENGINE.marks),
+    ],
+    indirect=["engine_session"],
+    ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_redecode_is_repeated_after_a_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine_session: SparkSession | None,
+    table: Table,
 ) -> None:
-    new, old = _of_two_releases(tmp_path)
+    new, old = _of_two_releases(tmp_path, engine_session)
     _, undisturbed = _of_two_releases(tmp_path / "undisturbed")
     _crash_before(table, old, monkeypatch)
     found = old.redecode()
@@ -180,11 +197,22 @@ def test_redecode_is_repeated_after_a_crash(
     assert old.redecode().applied == 0
 
 
-@pytest.mark.parametrize("table", [QUARANTINE, LOAD_PROGRESS], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    ("engine_session", "table"),
+    [
+        *(("driver", table) for table in (QUARANTINE, LOAD_PROGRESS)),
+        pytest.param("spark", QUARANTINE, marks=SPARK_ENGINE.marks),
+    ],
+    indirect=["engine_session"],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 def test_a_run_rolls_an_interrupted_redecode_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine_session: SparkSession | None,
+    table: Table,
 ) -> None:
-    new, old = _of_two_releases(tmp_path)
+    new, old = _of_two_releases(tmp_path, engine_session)
     before = old.rows()
     _crash_before(table, old, monkeypatch)
     assert old.rows() == before
@@ -209,9 +237,9 @@ def _crash_before(table: Table, tables: Tables, monkeypatch: pytest.MonkeyPatch)
             tables.redecode()
 
 
-def _of_two_releases(folder: Path) -> tuple[Tables, Tables]:
-    """What a release makes of the log that knows all, and an older one."""
-    new, old = Tables(folder / "new"), Tables(folder / "old")
+def _of_two_releases(folder: Path, spark: SparkSession | None = None) -> tuple[Tables, Tables]:
+    """What a release makes of the log that knows all, and an older one; this one with a session."""
+    new, old = Tables(folder / "new"), Tables(folder / "old", spark)
     new.apply([*FIRST, *SECOND], STAYS)
     old.apply([*FIRST, *SECOND], OLD_RELEASE | STAYS)
     return new, old

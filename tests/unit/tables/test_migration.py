@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -32,7 +32,11 @@ from streaming.tables.schemas import (
 )
 from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
+from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.tables_folder import start_apply
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ADDED: dict[int, dict[str, Collection[str]]] = {
     3: {"group_members": ("subscription_json", "assignment_json")},
@@ -78,7 +82,9 @@ def current(tmp_path_factory: pytest.TempPathFactory, log: tuple[Log, int]) -> t
     return found[0], found[1]
 
 
-def apply_micro_batch(tables: str, number: int, log: tuple[Log, int]) -> None:
+def apply_micro_batch(
+    tables: str, number: int, log: tuple[Log, int], spark: SparkSession | None = None
+) -> None:
     whole, middle = log
     start, end = ((0, middle), (middle, whole.next_offset))[number]
     decoded = decode_record_set(
@@ -89,7 +95,7 @@ def apply_micro_batch(tables: str, number: int, log: tuple[Log, int]) -> None:
         **{"high_watermark": end, "log_leader_epoch": 0, "records_read": decoded.records_read},
         **{"records_superseded": decoded.records_superseded, "bytes_read": 1},
     }
-    apply = start_apply(tables)
+    apply = start_apply(tables, spark=spark)
     rows = [decoded.rows, pa.RecordBatch.from_pylist([report], schema=LOG_ROW_SCHEMA)]
     apply.apply(pa.Table.from_batches(rows), number, "query")
 
@@ -162,9 +168,20 @@ def old_properties(version: int) -> dict[str, str]:
     return {f"coordinator_state.{name}": value for name, value in named.items()}
 
 
-@pytest.mark.parametrize("version", OLD)
+@pytest.mark.parametrize(
+    ("engine_session", "version"),
+    [
+        *(("driver", version) for version in OLD),
+        *(pytest.param("spark", version, marks=SPARK_ENGINE.marks) for version in (2, 6)),
+    ],
+    indirect=["engine_session"],
+)
 def test_what_is_migrated_goes_on_as_if_it_had_always_been(
-    tmp_path: Path, version: int, log: tuple[Log, int], current: tuple[Rows, Rows]
+    tmp_path: Path,
+    engine_session: SparkSession | None,
+    version: int,
+    log: tuple[Log, int],
+    current: tuple[Rows, Rows],
 ) -> None:
     tables = write_old(tmp_path, version, current[0])
     if version < 4:
@@ -187,7 +204,7 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
         protocol = opened.protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
-    apply_micro_batch(tables, 1, log)
+    apply_micro_batch(tables, 1, log, engine_session)
 
     after = rows_of(tables)
     for name in begins_with_it:
