@@ -7,27 +7,36 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from streaming.errors import ConfigurationError
 from streaming.jvm.jars import KAFKA_VERSION
+from streaming.run.session import EngineName, build_session
 from tests.differential.broker_round import BrokerRounds, RoundResult
 from tests.differential.log_file import read_kafka_version, read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round
 from tests.differential.shrink import shrunk
+from tests.differential.tables_of_round import TablesOfRound
 from tests.support.logs.logs import segment
 
 SHOWN_LINES = 10
 
 
 class _Differential:
-    """Rounds of one broker; what differs is shrunk and written to `found`."""
+    """Rounds of one broker; what differs is shrunk and written to `found`.
 
-    def __init__(self, rounds: BrokerRounds, found: Path, *, compacts: bool) -> None:
+    The broker is compared with `tables`, or else with the reference loader.
+    """
+
+    def __init__(
+        self, rounds: BrokerRounds, found: Path, *, compacts: bool, tables: TablesOfRound | None
+    ) -> None:
         self._rounds = rounds
         self._found = found
         self._compacts = compacts
+        self._tables = tables
 
     def judge(self, logs: Mapping[int, RoundLog]) -> RoundResult:
         """One round of drawn logs."""
@@ -35,7 +44,8 @@ class _Differential:
 
     def judge_raw(self, logs: Mapping[int, bytes]) -> RoundResult:
         """One round of logs as record batches."""
-        return self._rounds.run(self._rounds.compacted(logs) if self._compacts else logs)
+        logs = self._rounds.compacted(logs) if self._compacts else logs
+        return self._rounds.run(logs, self._tables)
 
     def keep(self, name: str, log: RoundLog) -> Path:
         """Shrink a log and write it to a file."""
@@ -59,6 +69,11 @@ class _Differential:
 @click.option("--rounds", default=10, show_default=True, help="Broker starts, 50 logs each.")
 @click.option("--seed", default=1, show_default=True, help="Of the first round.")
 @click.option("--compact", is_flag=True, help="Let the broker's cleaner go over the logs before.")
+@click.option(
+    "--engine",
+    type=click.Choice(get_args(EngineName)),
+    help="Compare the tables of this engine.  [default: the reference loader, without tables]",
+)
 @click.option("--replay", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--found",
@@ -68,7 +83,13 @@ class _Differential:
     help="Where logs that make a difference are written.",
 )
 def main(
-    version: str, rounds: int, seed: int, compact: bool, replay: Path | None, found: Path
+    version: str,
+    rounds: int,
+    seed: int,
+    compact: bool,
+    engine: EngineName | None,
+    replay: Path | None,
+    found: Path,
 ) -> None:
     """Put random logs of __consumer_offsets in front of a real broker and compare.
 
@@ -80,7 +101,11 @@ def main(
         if replay is not None:
             version = read_kafka_version(replay)
         broker = opened.enter_context(BrokerRounds(version, Path(folder) / "broker"))
-        differential = _Differential(broker, found, compacts=compact)
+        tables = None
+        if engine is not None:
+            tables = TablesOfRound(build_session(engine=engine), engine)
+            opened.callback(tables.session.stop)
+        differential = _Differential(broker, found, compacts=compact, tables=tables)
         if replay is not None:
             logs = read_logs(replay, broker.topics)
             _exit_with(differential.judge_raw({p: segment(log)[0] for p, log in logs.items()}))
