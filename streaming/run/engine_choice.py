@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 
 from streaming.engine.driver.driver_engine import DriverEngine
@@ -15,11 +17,13 @@ from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
 from streaming.run.spark_errors import java_reasons
+from streaming.tables import delta
 from streaming.tables.locations import local_path
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS
 from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_ROWS_OF_DRIVER: Final = 5_000_000
+"""Keys and members; docs/sizing.md has the memory that the engine `driver` needs for them."""
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 
@@ -38,13 +44,14 @@ class EngineChoice(NamedTuple):
 
 
 def choose_engine(
-    engine: EngineOption, *, master: str, tables: str, in_catalog: bool = False
+    engine: EngineOption, *, master: str, tables: str, in_catalog: bool = False, rows: int = 0
 ) -> EngineChoice:
-    """Choose the engine of a run.
+    """Choose the engine of a run; `rows` is the number of `stored_rows`.
 
     `auto` is `spark` only where every executor can write the tables: on a cluster, with tables in a
-    store. It is also `spark` if `--tables` names a schema of a catalog, because delta-rs writes
-    without asking the catalog.
+    store, and on a local master, if the driver engine would need too much memory. It is also
+    `spark` if `--tables` names a schema of a catalog, because delta-rs writes without asking the
+    catalog.
 
     >>> choose_engine("auto", master="local[2]", tables="tables")
     EngineChoice(engine='driver', reason='the master is local')
@@ -66,12 +73,29 @@ def choose_engine(
     if in_catalog:
         return on_s3 if is_s3 else EngineChoice("spark", "the tables are in a catalog")
     if master.startswith("local"):
+        if rows > MOST_ROWS_OF_DRIVER and not is_s3:
+            return EngineChoice("spark", f"the tables have {rows:,} keys and members")
         return EngineChoice("driver", "the master is local")
     if local_path(tables) is not None:
         return EngineChoice("driver", "executors may not have the local folder of the tables")
     if is_s3:
         return on_s3
     return EngineChoice("spark", "the master is a cluster")
+
+
+def stored_rows(tables: str) -> int:
+    """The number of keys and members in a tables folder; 0 if there are none or on a failure.
+
+    The start of the query repairs damaged tables, or reports the failure.
+    """
+    try:
+        return sum(
+            delta.counted_rows(delta.open_table(tables, table))
+            for table in (GROUP_OFFSETS, GROUP_MEMBERS)
+            if DeltaTable.is_deltatable(table.path(tables))
+        )
+    except (TablesUnavailable, OSError, DeltaError):
+        return 0
 
 
 def master_of(settings: RunSettings, session: SparkSession | None) -> str:

@@ -27,6 +27,7 @@ from streaming.run.engine_choice import (
     engine_of,
     master_of,
     reachable_engine,
+    stored_rows,
     upkeep_of,
 )
 from streaming.run.executors import ExecutorWatch, await_executors
@@ -92,6 +93,7 @@ def run_query(
             master=master_of(settings, session),
             tables=settings.tables,
             in_catalog=in_catalog,
+            rows=stored_rows(settings.tables) if settings.engine == "auto" else 0,
         )
         _run(settings, choice, on_progress, stop, session)
 

@@ -191,6 +191,12 @@ def open_version(path: str, tables: str, version: int | None = None) -> DeltaTab
         raise ConfigurationError(f"cannot read {path}: {error_text(error)}") from error
 
 
+def counted_rows(opened: DeltaTable) -> int:
+    """The number of rows of a table by the statistics of its files, which keep deleted rows."""
+    files = pa.table(opened.get_add_actions(flatten=True))
+    return int(pc.sum(files["num_records"]).as_py() or 0)
+
+
 def has_plain_files(opened: DeltaTable) -> bool:
     """Whether Arrow can read and filter the files of a table without `rows_of`."""
     return not (has_change_data_feed(opened) or deletion_vectors.may_have_deletion_vectors(opened))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -9,8 +10,17 @@ from unittest.mock import Mock
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.run.engine_choice import choose_engine, master_of, reachable_engine
+from streaming.run.engine_choice import (
+    MOST_ROWS_OF_DRIVER,
+    choose_engine,
+    master_of,
+    reachable_engine,
+    stored_rows,
+)
 from streaming.run.settings import EngineOption, RunSettings
+from streaming.tables.reader import TableReader
+from tests.support.tables.every_table import apply_next, create
+from tests.support.tables.tables_folder import start_apply
 
 CLUSTER = "spark://master:7077"
 
@@ -47,6 +57,31 @@ def test_auto_is_spark_for_tables_in_a_catalog(master: str, tables: str, engine:
 @pytest.mark.parametrize("engine", ["driver", "spark"])
 def test_a_named_engine_is_used(engine: EngineOption) -> None:
     assert choose_engine(engine, master="local[2]", tables="tables").engine == engine
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "engine"),
+    [
+        ("tables", MOST_ROWS_OF_DRIVER, "driver"),
+        ("tables", MOST_ROWS_OF_DRIVER + 1, "spark"),
+        ("s3://lake/tables", MOST_ROWS_OF_DRIVER + 1, "driver"),
+    ],
+)
+def test_auto_is_spark_where_one_process_holds_too_much(
+    tables: str, rows: int, engine: str
+) -> None:
+    assert choose_engine("auto", master="local[2]", tables=tables, rows=rows).engine == engine
+
+
+def test_keys_and_members_are_counted(tmp_path: Path) -> None:
+    tables = str(tmp_path / "tables")
+    assert stored_rows(tables) == 0
+    create(tables)
+    assert stored_rows(tables) == 0
+    apply_next(start_apply(tables))
+    reader = TableReader(tables)
+    offsets, members = (reader.read(name).num_rows for name in ("group_offsets", "group_members"))
+    assert stored_rows(tables) == offsets + members > 0
 
 
 @pytest.mark.parametrize("tables", ["s3://lake/tables", "s3a://lake/tables"])
