@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,7 +14,7 @@ from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules, Engine
 from streaming.engine.spark.spark_engine import SparkEngine
 from streaming.engine.spark.spark_tables import SparkTables
-from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
+from streaming.engine.spark.upkeep import enable_deletion_vectors
 from streaming.errors import ConfigurationError, TablesUnavailable
 from streaming.run.session import EngineName
 from streaming.run.settings import EngineOption, RunSettings
@@ -143,15 +141,6 @@ def engine_of(
             enable_deletion_vectors(session, SparkTables(writer.tables, schema))
         return SparkEngine(writer, rules, session, schema=schema)
     return DriverEngine(writer, rules)
-
-
-def upkeep_of(
-    choice: EngineChoice, tables: str, session: SparkSession, schema: str | None
-) -> Callable[[], None]:
-    """The upkeep that only the chosen engine can do; see `upkeep.delete_deletion_vectors`."""
-    if choice.engine == "spark":
-        return partial(delete_deletion_vectors, session, SparkTables(tables, schema))
-    return lambda: None
 
 
 def _unreachable(tables: str, session: SparkSession) -> str | None:

@@ -41,12 +41,8 @@ def background_jobs(
     kafka_config: dict[str, object],
     opened: ExitStack,
     monitor: RunMonitor,
-    upkeep: Callable[[], None],
 ) -> list[Job]:
-    """Return the jobs that the settings enable; closing `opened` closes their resources.
-
-    `upkeep` is the upkeep of the engine.
-    """
+    """Return the jobs that the settings enable; closing `opened` closes their resources."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
         # The sample after a single load is the last one, so it has unchanged logs, too.
@@ -61,7 +57,7 @@ def background_jobs(
         retention = parse_duration(settings.history_retention)
 
         def maintain() -> None:
-            monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention, upkeep))
+            monitor.metrics.maintained(maintain_beside_query(writer.epoch, retention))
 
         interval = parse_duration(settings.upkeep_interval)
         jobs.append(Job("maintenance", maintain, interval, min(interval, _MAINTENANCE_AFTER)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from typing import Final
@@ -63,12 +63,10 @@ def maintain(
         raise ConfigurationError("; ".join(errors))
 
 
-def maintain_beside_query(
-    epoch: WriterEpoch, history_retention: timedelta, upkeep: Callable[[], None] = lambda: None
-) -> bool:
+def maintain_beside_query(epoch: WriterEpoch, history_retention: timedelta) -> bool:
     """Maintain a folder beside the query that writes it; return whether all tables succeeded.
 
-    Failures are logged and retried in the next round. `upkeep` is that of the engine.
+    Failures are logged and retried in the next round.
 
     Raises:
         WriterFenced: a newer writer has taken over.
@@ -85,7 +83,6 @@ def maintain_beside_query(
                     "%(files_deleted)s files deleted, %(files_compacted)s files compacted",
                     asdict(done),
                 )
-        upkeep()
     except WriterFenced:
         raise
     except ConfigurationError as error:

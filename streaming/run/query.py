@@ -28,7 +28,6 @@ from streaming.run.engine_choice import (
     master_of,
     reachable_engine,
     stored_rows,
-    upkeep_of,
 )
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
@@ -224,10 +223,7 @@ class _Queries:
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
-            upkeep = upkeep_of(self.choice, self.writer.tables, self.session, self.schema)
-            jobs = background_jobs(
-                settings, self.writer, self.kafka_config, opened, self.monitor, upkeep
-            )
+            jobs = background_jobs(settings, self.writer, self.kafka_config, opened, self.monitor)
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:

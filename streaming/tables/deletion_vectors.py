@@ -19,8 +19,6 @@ from pyarrow.dataset import Fragment
 
 FEATURE = "deletionVectors"
 PROPERTY = "delta.enableDeletionVectors"
-SUFFIX = ".bin"
-"""Of the files with deletion vectors."""
 
 
 def may_have_deletion_vectors(opened: DeltaTable) -> bool:

@@ -41,8 +41,8 @@ from streaming.tables.bases import FOLDER
 from streaming.tables.creation import snapshot_retention
 from streaming.tables.file_systems import file_system
 from streaming.tables.locations import local_path, sync_file
+from streaming.tables.log_actions import deletion_vectors_since, removed_before
 from streaming.tables.reader import TableReader
-from streaming.tables.removed_files import removed_before
 from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
     ALL_TABLES,
@@ -293,22 +293,22 @@ def _delete_files(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:
     A file that the log does not name may belong to a commit in progress, which only the fence
     limits in time; it is kept for at least an hour. Such files come from killed writers, and from
     checkpoints of the Delta log, which omit expired removed files. delta-rs also lists files that
-    are already deleted.
+    are already deleted, and all files with deletion vectors.
     """
-    unreferenced = opened.vacuum(
-        full=True,
-        keep_versions=[pinned],
-        retention_hours=math.ceil(kept_for(opened) / timedelta(hours=1)),
-        enforce_retention_duration=False,
+    kept_for = max(_retention(opened), UNREFERENCED_KEPT)
+    unreferenced = set(
+        opened.vacuum(
+            full=True,
+            keep_versions=[pinned],
+            retention_hours=math.ceil(kept_for / timedelta(hours=1)),
+            enforce_retention_duration=False,
+        )
     )
-    # delta-rs lists all files with deletion vectors, also those that the table needs.
-    files = {file for file in unreferenced if not file.endswith(deletion_vectors.SUFFIX)}
-    return _delete_expired(epoch, opened, pinned) + _delete(opened, files)
-
-
-def kept_for(opened: DeltaTable) -> timedelta:
-    """How long files of a table are kept after no version needs them."""
-    return max(_retention(opened), UNREFERENCED_KEPT)
+    if deletion_vectors.may_have_deletion_vectors(opened):
+        since = datetime.now(timezone.utc) - kept_for
+        for version in (opened.version(), pinned):
+            unreferenced -= deletion_vectors_since(opened.table_uri, version, since)
+    return _delete_expired(epoch, opened, pinned) + _delete(opened, unreferenced)
 
 
 def _delete_expired(epoch: WriterEpoch, opened: DeltaTable, pinned: int) -> int:

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from streaming.engine.spark import upkeep
 from streaming.engine.spark.spark_tables import SparkTables
-from streaming.engine.spark.upkeep import delete_deletion_vectors, enable_deletion_vectors
-from streaming.tables.deletion_vectors import SUFFIX, kept_rows
+from streaming.engine.spark.upkeep import enable_deletion_vectors
+from streaming.tables import maintenance
+from streaming.tables.deletion_vectors import kept_rows
 from streaming.tables.maintenance import maintain_tables
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_OFFSETS, GROUPS, KEY_TABLES
@@ -25,7 +26,7 @@ from tests.support.tables.tables_folder import Crash, start_apply
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_upkeep_keeps_the_vectors_in_use(
     folder = Path(GROUP_OFFSETS.path(tables))
 
     def vectors() -> set[Path]:
-        return set(folder.rglob(f"*{SUFFIX}"))
+        return set(folder.rglob("deletion_vector_*.bin"))
 
     # Compaction makes the vectors superfluous, the next micro-batch adds others.
     monkeypatch.setattr(upkeep, "MOST_FILES", 1)
@@ -85,17 +86,22 @@ def test_upkeep_keeps_the_vectors_in_use(
     apply_next(apply)
     assert kept_rows(DeltaTable(str(folder)))
 
-    day = timedelta(days=1)
-    _age(folder, 3 * day)
     before = vectors()
-    epoch = WriterEpoch.current(tables)
-    done = list(maintain_tables(epoch, day, now=datetime.now(timezone.utc)))
-    assert [one.error for one in done if one.error] == []
-    assert vectors() == before
+    _age(folder, timedelta(days=3))
+    _maintain(tables)
+    assert vectors() == before, "versions of the last hour need them"
     assert_undisturbed(tables)
-    delete_deletion_vectors(spark, SparkTables(tables))
+    monkeypatch.setattr(maintenance, "UNREFERENCED_KEPT", timedelta(0))
+    monkeypatch.setattr(maintenance, "_retention", lambda _opened: timedelta(0))
+    _maintain(tables)
     assert len(vectors()) < len(before)
     assert_undisturbed(tables)
+
+
+def _maintain(tables: str) -> None:
+    epoch = WriterEpoch.current(tables)
+    done = list(maintain_tables(epoch, timedelta(days=1), now=datetime.now(timezone.utc)))
+    assert [one.error for one in done if one.error] == []
 
 
 def _age(folder: Path, age: timedelta) -> None:

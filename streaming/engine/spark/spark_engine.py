@@ -30,8 +30,9 @@ from streaming.engine.spark.planned_rows import (
 )
 from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
 from streaming.engine.spark.reloads import ReadyFrame, Reloads
+from streaming.engine.spark.sessions import configure
 from streaming.engine.spark.spark_tables import SparkTables
-from streaming.engine.spark.spark_writes import SparkWrites, configure
+from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.engine.spark.stored_state import stored_state
 from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced

@@ -22,31 +22,8 @@ from streaming.tables.writer_epoch import WRITER, committed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_SETTINGS = {
-    # delta-rs and DuckDB read Spark's older type without its time zone, and not all years of it.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Hostile input may have commit timestamps before 1900; they are stored unchanged.
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.session.timeZone": "UTC",
-    # The files of old versions are kept by maintenance, as long as a snapshot names them.
-    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
-    # Only Spark reads them, and maintenance does not know them.
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
-}
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _TRANSACTION = "spark.databricks.delta.write.txnAppId"
 _TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
-
-
-def configure(session: SparkSession) -> None:
-    """Configure a session that reads or writes the tables."""
-    for name, value in _SETTINGS.items():
-        session.conf.set(name, value)
-    context = session.sparkContext
-    if not context.getConf().contains(_SHUFFLE_PARTITIONS):
-        # Spark's default of 200 tasks is for far more rows.
-        session.conf.set(_SHUFFLE_PARTITIONS, str(context.defaultParallelism))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,20 +5,15 @@
 
 from __future__ import annotations
 
-import math
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from py4j.protocol import Py4JError
 
 from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.written_tables import MERGED
-from streaming.errors import TablesUnavailable
 from streaming.tables import deletion_vectors, delta
-from streaming.tables.maintenance import kept_for
 from streaming.tables.replacing import MOST_FILES, SMALL_BYTES
 
 if TYPE_CHECKING:
@@ -64,29 +59,3 @@ def compact(session: SparkSession, table_in_sql: str, opened: DeltaTable) -> Non
     session.conf.set(f"{_SETTING}.optimize.maxFileSize", str(largest))
     session.conf.set(f"{_SETTING}.optimize.minFileSize", str(largest // 2))
     session.sql(f"OPTIMIZE {table_in_sql}")
-
-
-def delete_deletion_vectors(session: SparkSession, tables: SparkTables) -> None:
-    """Delete the files with deletion vectors, and other files, that no kept version needs.
-
-    `streaming.tables.maintenance` leaves these files: delta-rs does not know which of them a table
-    needs.
-
-    Raises:
-        TablesUnavailable: a table cannot be read, or Spark cannot delete the files.
-    """
-    from pyspark.errors import PySparkException
-
-    own = session.newSession()
-    own.conf.set(f"{_SETTING}.retentionDurationCheck.enabled", "false")
-    own.conf.set(f"{_SETTING}.vacuum.logging.enabled", "false")
-    for table in MERGED:
-        opened = delta.open_table(tables.folder, table)
-        if deletion_vectors.may_have_deletion_vectors(opened):
-            hours = math.ceil(kept_for(opened) / timedelta(hours=1))
-            try:
-                own.sql(f"VACUUM {tables.in_sql(table)} RETAIN {hours} HOURS")
-            except (PySparkException, Py4JError) as error:
-                first, *_ = str(error).splitlines()
-                path = table.path(tables.folder)
-                raise TablesUnavailable(f"cannot delete old files of {path}: {first}") from error

@@ -1,0 +1,112 @@
+"""The actions of a Delta log that name files, for what delta-rs does not tell.
+
+VACUUM of delta-rs knows whole hours only, and not which files with deletion vectors are in use.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b85decode
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+
+from streaming.tables.file_systems import file_system
+
+_ENCODED_ID = 20
+"""The characters of a UUID in Z85, which is base 85 with another alphabet than `b85decode`."""
+_Z85 = str.maketrans(
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+)
+
+
+def removed_before(path: str, version: int, moment: datetime) -> set[str]:
+    """The files of a table that were removed before a moment and not added again, up to a version.
+
+    The checkpoints of the log keep removed files for the table's
+    `delta.deletedFileRetentionDuration`.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    found: dict[str, datetime] = {}
+    for action in _actions(file_system(path), version, ["remove"]):
+        if action.get("add") is not None:
+            found.pop(unquote(action["add"]["path"]), None)
+        removed = action.get("remove")
+        if removed is not None and (at := _deleted_at(removed)) is not None:
+            found[unquote(removed["path"])] = at
+    return {file for file, at in found.items() if at < moment}
+
+
+def deletion_vectors_since(path: str, version: int, moment: datetime) -> set[str]:
+    """The files with deletion vectors that a table has needed since a moment, up to a version.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    # A file may have the deletion vectors of several data files.
+    found: dict[tuple[str, str, int], datetime | None] = {}
+    for action in _actions(file_system(path), version, ["add", "remove"]):
+        file = action.get("add") or action.get("remove") or {}
+        descriptor = file.get("deletionVector") or {}
+        vector = _deletion_vector(descriptor)
+        if vector is not None:
+            found[vector, file["path"], descriptor["offset"]] = _deleted_at(file)
+    return {vector for (vector, _, _), at in found.items() if at is None or at >= moment}
+
+
+def _deleted_at(file: Mapping[str, Any]) -> datetime | None:
+    at_ms = file.get("deletionTimestamp")
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+
+
+def _deletion_vector(descriptor: Mapping[str, Any]) -> str | None:
+    """The file of a deletion vector, relative to its table; None if the log itself has it.
+
+    Source: PROTOCOL.md of Delta Lake, "Deletion Vector Descriptor Schema".
+    """
+    if descriptor.get("storageType") != "u":
+        return None
+    text = descriptor["pathOrInlineDv"]
+    prefix, encoded = text[:-_ENCODED_ID], text[-_ENCODED_ID:]
+    unique = UUID(bytes=b85decode(encoded.translate(_Z85)))
+    return f"{prefix}/deletion_vector_{unique}.bin".lstrip("/")
+
+
+def _actions(log: FileSystem, version: int, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """Columns of the newest checkpoint, then all actions of each later entry."""
+    last = -1
+    hint = _read(log, "_last_checkpoint")
+    if hint is not None:
+        last = int(_parsed(hint, "_last_checkpoint")["version"])
+        with log.open_input_file(f"_delta_log/{last:020}.checkpoint.parquet") as file:
+            yield from pq.read_table(file, columns=columns).to_pylist()
+    for number in range(last + 1, version + 1):
+        entry = _read(log, f"{number:020}.json")
+        # Without a checkpoint, the first entries of a cleaned log are gone.
+        for line in (entry or b"").splitlines():
+            yield _parsed(line, f"{number:020}.json")
+
+
+def _parsed(line: bytes, name: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise OSError(f"{name} of the Delta log is damaged") from error
+    return found
+
+
+def _read(log: FileSystem, name: str) -> bytes | None:
+    try:
+        with log.open_input_file(f"_delta_log/{name}") as file:
+            content: bytes = file.read()
+    except FileNotFoundError:
+        return None
+    return content
