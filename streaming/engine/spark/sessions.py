@@ -20,7 +20,6 @@ _SETTINGS = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
 }
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 def configure(session: SparkSession) -> None:
@@ -28,8 +27,6 @@ def configure(session: SparkSession) -> None:
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
     context = session.sparkContext
-    # VACUUM lists files with as many tasks; Spark's default is 10,000.
-    session.conf.set(_LISTING_TASKS, str(context.defaultParallelism))
     if not context.getConf().contains(_SHUFFLE_PARTITIONS):
         # Spark's default of 200 tasks is for far more rows.
         session.conf.set(_SHUFFLE_PARTITIONS, str(context.defaultParallelism))
