@@ -11,6 +11,7 @@ from pathlib import Path
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -38,7 +39,8 @@ def resident_bytes(pid: int) -> int:
 def memory_by_program(pid: int) -> dict[str, int]:
     """Bytes of memory of a process, by its id as text, and of what it started, by the program.
 
-    Pages that processes share are parted among them (Linux's PSS).
+    Spark's executors have the name `executor`, although their program is `java`, too. Pages that
+    processes share are parted among them (Linux's PSS).
     """
     found: dict[str, int] = defaultdict(int)
     for number in _with_descendants(pid):
@@ -46,6 +48,8 @@ def memory_by_program(pid: int) -> dict[str, int]:
             line.partition(":")[::2] for line in _read(number, "smaps_rollup").splitlines()
         )
         name = str(pid) if number == pid else _read(number, "comm").strip()
+        if _EXECUTOR in _read(number, "cmdline"):
+            name = "executor"
         found[name] += int(lines.get("Pss", "0 kB").split()[0]) << 10
     return dict(found)
 

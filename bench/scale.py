@@ -37,7 +37,13 @@ _HEAP = "2g"
     show_default=True,
     help="spark-dv is the engine spark with deletion vectors.",
 )
-def scale(keys: tuple[int, ...], engines: tuple[str, ...]) -> None:
+@click.option(
+    "--master",
+    default="local[2]",
+    show_default=True,
+    help="With local-cluster[1,2,2048], the executor is a process of its own with 2,048 MB.",
+)
+def scale(keys: tuple[int, ...], engines: tuple[str, ...], master: str) -> None:
     """Load members and a first commit of every key, then commits of few groups, and restart.
 
     The tables are compared with the last commit of each key. The heap of the JVM is 2 GB.
@@ -53,7 +59,7 @@ def scale(keys: tuple[int, ...], engines: tuple[str, ...]) -> None:
             for engine in engines:
                 write_note(f"engine {engine}, {count} keys")
                 tables = str(Path(name) / f"tables-{engine}")
-                found = list(_run(log, tables, engine))
+                found = list(_run(log, tables, engine, master))
                 rows += _summary(engine, count, found[:-1])
                 memory.append({"engine": engine, "keys": count, **found[-1]["peak_mb"]})
                 differing = log.differences(tables)
@@ -61,12 +67,15 @@ def scale(keys: tuple[int, ...], engines: tuple[str, ...]) -> None:
                 different += differing
     output = output_of("text")
     output.rows(rows, _COLUMNS)
-    output.rows(memory, ["engine", "keys", "driver_python", "jvm", "workers"])
+    output.rows(
+        memory, ["engine", "keys", "driver_python", "driver_jvm", "executor_jvm", "workers"]
+    )
     sys.exit(1 if different else 0)
 
 
-def _run(log: ScaleLog, tables: str, engine: str) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", "bench.scale_run", str(log.folder), tables, engine]
+def _run(log: ScaleLog, tables: str, engine: str, master: str) -> Iterator[dict[str, Any]]:
+    arguments = [str(log.folder), tables, engine, master]
+    command = [sys.executable, "-m", "bench.scale_run", *arguments]
     environment = {**run_environment(), "SPARK_DRIVER_MEMORY": _HEAP}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd=Path.cwd()

@@ -29,10 +29,11 @@ from streaming.tables.opening import open_for_writing
 from streaming.tables.reader import TableReader
 
 _INTERVAL_S = 0.5
+_PROCESSES = {"own": "driver_python", "java": "driver_jvm", "executor": "executor_jvm"}
 
 
 class _Peaks:
-    """The most memory (PSS) of this process, of the JVM and of Spark's Python workers."""
+    """The most memory (PSS) of this process, of the JVMs and of Spark's Python workers."""
 
     def __init__(self) -> None:
         self.mb: dict[str, int] = {}
@@ -42,15 +43,17 @@ class _Peaks:
         own = str(os.getpid())
         while True:
             for name, size in memory_by_program(os.getpid()).items():
-                known = {own: "driver_python", "java": "jvm"}.get(name, "workers")
+                known = _PROCESSES.get("own" if name == own else name, "workers")
                 self.mb[known] = max(self.mb.get(known, 0), size >> 20)
             time.sleep(_INTERVAL_S)
 
 
-def run(log: ScaleLog, tables: str, engine_name: EngineName, *, deletion_vectors: bool) -> None:
+def run(
+    log: ScaleLog, tables: str, engine_name: EngineName, master: str, *, deletion_vectors: bool
+) -> None:
     """Apply all micro-batches; the last one with a new engine, as after a restart."""
     peaks = _Peaks()
-    session = build_session(engine=engine_name)
+    session = build_session(engine=engine_name, master=master)
     session.sparkContext.setLogLevel("ERROR")
     nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
     tables_folder.create(tables, nothing, log_partitions=50)
@@ -100,10 +103,11 @@ def _print(**found: Any) -> None:
 
 
 if __name__ == "__main__":
-    _, folder, tables_to_write, engine = sys.argv
+    _, folder, tables_to_write, engine, master = sys.argv
     run(
         ScaleLog(Path(folder)),
         tables_to_write,
         "driver" if engine == "driver" else "spark",
+        master,
         deletion_vectors=engine == "spark-dv",
     )
