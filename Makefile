@@ -26,7 +26,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-long lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+.PHONY: help venv demo test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,11 @@ test: check-java lint ## Lint, then the tests of every module, at most ten minut
 	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
 
 test-long: check-java venv ## The long tests, then unit tests on every other Python from 3.10 (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_FILES) -m long $(PYTEST_ARGS)
+	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
 	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
+
+test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
+	$(PYTEST) -m cluster $(PYTEST_ARGS)
 
 lint: venv ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ from tests.support.brokers.thrift_server import Metastore, thrift_server
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SCHEMA = "spark_catalog.kafka"
 SELECT = "SELECT committed_offset FROM kafka.group_offsets WHERE group_id = 'payments'"

@@ -73,6 +73,7 @@ def test_a_cluster_makes_the_same_tables(
     assert equality.records_read == COMMITS
 
 
+@pytest.mark.cluster
 def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
     tmp_path: Path, eventually: Eventually
 ) -> None:

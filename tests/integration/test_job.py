@@ -22,6 +22,7 @@ from tests.support.tables.equality import check_equality
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.cluster,
     pytest.mark.timeout(1200),
 ]
 

@@ -29,20 +29,44 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> str:
-    """A folder with deletion vectors in use."""
-    folder = str(tmp_path / "tables `1`")
-    create(folder)
-    apply = start_apply(folder, spark=spark)
-    enable_deletion_vectors(spark, SparkTables(folder))
+def test_tables_with_deletion_vectors(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One folder, because each micro-batch takes seconds; its path has to be escaped in SQL."""
+    tables = str(tmp_path / "tables `1`")
+    create(tables)
+    apply = start_apply(tables, spark=spark)
+    enable_deletion_vectors(spark, SparkTables(tables))
     for _ in range(3):
         apply_next(apply)
-    assert kept_rows(DeltaTable(GROUP_OFFSETS.path(folder)))
-    return folder
+    assert _has_deletion_vectors(tables)
+    _assert_readers_see_no_deleted_row(spark, tables)
+
+    # The other engine goes on, a micro-batch is rolled back, and another one is repeated.
+    apply_next(start_apply(tables))
+    assert_undisturbed(tables)
+    with pytest.raises(Crash):
+        apply_next(start_apply(tables, spark=spark, fault=GROUPS.name))
+    apply_next(start_apply(tables))
+    assert_undisturbed(tables)
+
+    # Compaction makes the vectors superfluous, the next micro-batch adds others.
+    monkeypatch.setattr(upkeep, "MOST_FILES", 1)
+    apply = start_apply(tables, spark=spark)
+    apply_next(apply)
+    assert len(DeltaTable(GROUP_OFFSETS.path(tables)).file_uris()) == 1
+    assert_undisturbed(tables)
+    monkeypatch.undo()
+    apply_next(apply)
+    assert _has_deletion_vectors(tables)
+    _assert_maintenance_keeps_the_needed(tables, monkeypatch)
 
 
-def test_readers_see_no_deleted_row(spark: SparkSession, tables: str) -> None:
+def _has_deletion_vectors(tables: str) -> bool:
+    return bool(kept_rows(DeltaTable(GROUP_OFFSETS.path(tables))))
+
+
+def _assert_readers_see_no_deleted_row(spark: SparkSession, tables: str) -> None:
     assert_undisturbed(tables)
     reader = TableReader(tables)
     for table in KEY_TABLES:
@@ -56,35 +80,11 @@ def test_readers_see_no_deleted_row(spark: SparkSession, tables: str) -> None:
         assert found.num_rows == topics.count(topic)
 
 
-def test_the_other_engine_goes_on(spark: SparkSession, tables: str) -> None:
-    apply_next(start_apply(tables))
-    assert_undisturbed(tables)
-    apply = start_apply(tables, spark=spark, fault=GROUPS.name)
-    with pytest.raises(Crash):
-        apply_next(apply)
-    # The tables are rolled back to the snapshot.
-    for session in (None, spark, None):
-        apply_next(start_apply(tables, spark=session))
-        assert_undisturbed(tables)
-
-
-def test_upkeep_keeps_the_vectors_in_use(
-    spark: SparkSession, tables: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _assert_maintenance_keeps_the_needed(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(GROUP_OFFSETS.path(tables))
 
     def vectors() -> set[Path]:
         return set(folder.rglob("deletion_vector_*.bin"))
-
-    # Compaction makes the vectors superfluous, the next micro-batch adds others.
-    monkeypatch.setattr(upkeep, "MOST_FILES", 1)
-    apply = start_apply(tables, spark=spark)
-    apply_next(apply)
-    assert len(DeltaTable(str(folder)).file_uris()) == 1
-    assert_undisturbed(tables)
-    monkeypatch.undo()
-    apply_next(apply)
-    assert kept_rows(DeltaTable(str(folder)))
 
     before = vectors()
     _age(folder, timedelta(days=3))

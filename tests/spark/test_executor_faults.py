@@ -25,6 +25,7 @@ from tests.support.tables.undisturbed import Rows, differences, table_rows
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.cluster,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         not Path("/proc/self/stat").exists(), reason="finds executors in the folder /proc of Linux"

@@ -50,9 +50,13 @@ def test_what_needs_a_server_is_tried_once(chosen: list[str], what: str) -> None
     assert [name for name in chosen if re.match(AT_LEAST[what], name)]
 
 
-def test_the_two_targets_run_all_tests(repository: Path) -> None:
+def test_the_three_targets_run_all_tests(repository: Path) -> None:
+    """A test with the mark `cluster` has the mark `long`, too."""
     makefile = (repository / "Makefile").read_text()
     choices = re.findall(
-        r"^\t\$\(PYTEST\) \$\(TWO_FILES\) -m (.+) \$\(PYTEST_ARGS\)$", makefile, re.M
+        r"^\t\$\(PYTEST\)(?: \$\(TWO_FILES\))? -m (.+) \$\(PYTEST_ARGS\)$", makefile, re.M
     )
-    assert choices == ['"not long"', "long"]
+    assert choices == ['"not long"', '"long and not cluster"', "cluster"]
+    for file in (repository / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
