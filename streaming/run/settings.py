@@ -218,7 +218,7 @@ class RunSettings(BaseModel):
     deletion_vectors: bool = Field(
         default=False,
         description="Let the engine spark mark rows as deleted instead of rewriting their files: "
-        "writes are faster, and fewer programs can read the tables.",
+        "it writes fewer bytes, and fewer programs can read the tables.",
     )
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
 

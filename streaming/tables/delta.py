@@ -109,7 +109,7 @@ def rows_of(
             needed = [n for n in table.schema.names if n in filtered or n in columns]
         try:
             if kept:
-                found = _kept_rows(files, kept, needed, where).select(columns)
+                found = _rows_without_deleted(files, kept, needed, where).select(columns)
             else:
                 found = files.to_table(columns=columns, filter=where)
         except pa.ArrowNotImplementedError:
@@ -130,7 +130,7 @@ def _is_text(table: Table, column: str) -> bool:
     return bool(pa.types.is_string(table.schema.field(column).type))
 
 
-def _kept_rows(
+def _rows_without_deleted(
     files: Dataset,
     kept: Mapping[str, pa.BooleanArray],
     columns: list[str] | None,

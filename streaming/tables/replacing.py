@@ -236,6 +236,7 @@ def _rows_by_file(
     files: _Files,
 ) -> Iterator[tuple[str, pa.Table]]:
     """The rows of some groups, file by file, beginning with the latest rows."""
+    schema = pa.schema([table.schema.field(name) for name in columns])
     with delta.reading(table.path(tables)):
         found = delta.files_of(opened, tables, table, paths=list(reversed(files.sizes)))
         kept = kept_rows(opened)
@@ -243,7 +244,7 @@ def _rows_by_file(
         for file in found.get_fragments():
             if kept:
                 batches = batches_of(file, table.schema, columns, kept)
-                yield file.path, pa.Table.from_batches(batches).filter(is_in)
+                yield file.path, pa.Table.from_batches(batches, schema).filter(is_in)
             else:
                 yield file.path, file.to_table(schema=table.schema, columns=columns, filter=is_in)
 

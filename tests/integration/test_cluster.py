@@ -6,7 +6,8 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,7 @@ from streaming.local.demo.groups import BROKER_PROPERTIES, Clients, create_topic
 from streaming.local.demo.traffic import Traffic
 from streaming.tables.reader import TableReader
 from streaming.verify.verify import verify_cluster
-from tests.support.brokers.standalone_cluster import standalone_cluster
+from tests.support.brokers.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import command_of, run_command
 from tests.support.clients.odd_traffic import OddTraffic
@@ -109,9 +110,7 @@ def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
         def staged() -> int:
             return len(list((tables / "staged").glob("*/_delta_log")))
 
-        with log.open("wb") as output:
-            run = subprocess.Popen(command, stdout=output, stderr=output, env=cluster.environment)
-        try:
+        with _interrupted_at_the_end(command, log, cluster) as run:
             eventually(lambda: (micro_batches() and staged()) or run.poll(), 180)
             assert states() != {"current"}, "the load is over"
             cluster.kill_worker(0)
@@ -122,13 +121,6 @@ def test_a_cluster_loses_a_worker_in_a_load_and_in_a_reload(
             eventually(lambda: ("loading" in states() and staged() > 1) or run.poll(), 180)
             cluster.kill_worker(1)
             eventually(lambda: states() == {"current"} or run.poll(), 180)
-            assert run.poll() is None, log.read_text()[-2_000:]
-            run.send_signal(signal.SIGINT)
-            assert run.wait(120) == 0, log.read_text()[-2_000:]
-        finally:
-            if run.poll() is None:
-                run.kill()
-                run.wait()
         undisturbed.load(servers, tmp_path / "driver")
         of_driver = undisturbed.table_rows(tmp_path / "driver")
         found = undisturbed.table_rows(tables)
@@ -156,9 +148,7 @@ def test_cores_that_are_registered_later_get_tasks(
             *("--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "checkpoint")),
             *("--master", cluster.master, "--verbose"),
         )
-        with log.open("wb") as output:
-            run = subprocess.Popen(command, stdout=output, stderr=output, env=cluster.environment)
-        try:
+        with _interrupted_at_the_end(command, log, cluster) as run:
             # The session is there, and nobody to run a task.
             eventually(lambda: (tmp_path / "tables").exists() or run.poll(), 120)
             cluster.start_worker(1)
@@ -167,13 +157,24 @@ def test_cores_that_are_registered_later_get_tasks(
             eventually(lambda: most_tasks() == ["1", "4"] or run.poll(), 180)
             _commit(broker)
             eventually(lambda: "micro-batch " in _after_restart(log.read_text()) or run.poll(), 120)
-            assert run.poll() is None, log.read_text()[-2_000:]
-            run.send_signal(signal.SIGINT)
-            assert run.wait(120) == 0, log.read_text()[-2_000:]
-        finally:
-            if run.poll() is None:
-                run.kill()
-                run.wait()
+
+
+@contextmanager
+def _interrupted_at_the_end(
+    command: list[str], log: Path, cluster: StandaloneCluster
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A `run` that lasts as long as the block, and then ends after SIGINT."""
+    with log.open("wb") as output:
+        run = subprocess.Popen(command, stdout=output, stderr=output, env=cluster.environment)
+    try:
+        yield run
+        assert run.poll() is None, log.read_text()[-2_000:]
+        run.send_signal(signal.SIGINT)
+        assert run.wait(120) == 0, log.read_text()[-2_000:]
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.wait()
 
 
 def _after_restart(log: str) -> str:

@@ -153,7 +153,10 @@ class TestPlanning:
         end = reader.latestOffset(start, limit)
         assert sum(positions_of(end).values()) == MOST_RECORDS_PER_TRIGGER
         everything = reader_of(history="all").latestOffset(start, limit)
-        assert 100_000 < sum(positions_of(everything).values()) < 1_000_000
+        fitting = sum(positions_of(everything).values())
+        assert 100_000 < fitting < 1_000_000
+        shared = reader_of(history="all", planning_tasks="2").latestOffset(start, limit)
+        assert sum(positions_of(shared).values()) == pytest.approx(2 * fitting, rel=0.01)
 
     def test_rows_come_packed_where_that_is_asked_for(self) -> None:
         rows, packed = (reader_of(packed=packed) for packed in ("false", "TRUE"))
