@@ -22,7 +22,11 @@ _LISTS = (*_ASSIGNMENTS, "tasks_before", "tasks_after")
 
 
 def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) -> pa.Table:
-    """Rows in log order, with event numbers within each record, and with known topic names."""
+    """Rows in log order, with event numbers within each record, and with known topic names.
+
+    A marker may cause events of several offsets. They are ordered by topic and partition, so that
+    every cut of the log into micro-batches gives an event the same number.
+    """
     rows = [
         {
             **event_columns(placed.event),
@@ -31,7 +35,7 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
         }
         for placed in events
     ]
-    rows.sort(key=lambda row: (row["log_partition"], row["record_offset"], row["group_id"]))
+    rows.sort(key=_place)
     previous, number = None, 0
     for row in rows:
         record = row["log_partition"], row["record_offset"]
@@ -40,6 +44,12 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
         for assigned in (one for name in _ASSIGNMENTS for one in row[name] or ()):
             assigned["topic"] = assigned["topic"] or topic_names.get(assigned["topic_id"])
     return pa.Table.from_pylist(rows, schema=EVENT_SCHEMA)
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    partition = -1 if row["partition"] is None else row["partition"]
+    record = row["log_partition"], row["record_offset"], row["group_id"]
+    return *record, row["topic"] or "", partition
 
 
 def event_columns(event: GroupEvent) -> Row:

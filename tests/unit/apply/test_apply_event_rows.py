@@ -76,6 +76,18 @@ def test_events_of_one_record_are_numbered_and_topics_have_names() -> None:
     ]
 
 
+def test_offsets_of_one_marker_are_numbered_by_partition_not_by_order_of_commits() -> None:
+    later = [commit(4, 5, producer_id=7, key=OTHER), commit(5, 5, producer_id=7)]
+    before = [commit(1, 10), commit(2, 10, key=OTHER), *later]
+    one_micro_batch = told(table_of([*before, marker(6, 7)]))
+    two_micro_batches = PlanTables(Semantics.COORDINATOR)
+    two_micro_batches.apply(table_of(before), end=0)
+    two_micro_batches.apply(table_of([marker(6, 7)]), end=0)
+    for events in (one_micro_batch, two_micro_batches.events):
+        found = [(e["record_offset"], e["event_number"], e["partition"]) for e in events]
+        assert found == [(6, 0, 0), (6, 1, 1)]
+
+
 def test_commits_are_compared_with_the_offsets_before_the_micro_batch() -> None:
     tables = PlanTables(Semantics.COORDINATOR)
     for rows, expected in (
