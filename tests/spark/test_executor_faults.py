@@ -98,6 +98,14 @@ def load_with(
     return load_with
 
 
+@pytest.mark.parametrize("fault", [task_fails, executor_is_killed])
+def test_a_task_that_stages_rows_has_another_attempt(
+    load_with: Callable[..., Markers], fault: Callable[[Markers], None]
+) -> None:
+    markers = load_with(in_keying=fault)
+    assert len(markers.numbers("attempt")) > 1
+
+
 @pytest.mark.parametrize("fault", [task_fails, task_waits_for_its_twin, executor_is_killed])
 def test_a_task_that_plans_has_another_attempt(
     load_with: Callable[..., Markers], fault: Callable[[Markers], None]

@@ -46,7 +46,8 @@ LOGS = 30
 
 @pytest.fixture
 def tables(tmp_path: Path) -> str:
-    folder = str(tmp_path / "tables")
+    # Spark's readers take braces for a pattern.
+    folder = str(tmp_path / "tables {1}")
     create(folder)
     return folder
 

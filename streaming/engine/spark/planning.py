@@ -1,4 +1,4 @@
-"""The work of Spark's Python workers: `coordinator_state.apply`, one log partition at a time."""
+"""The work of Spark's Python workers: `coordinator_state.apply`, some log partitions at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from coordinator_state.apply.collected import Collected, GroupId, collect, distinct_groups
 from coordinator_state.apply.columns import in_ms
 from coordinator_state.apply.committed import COMMITTED_SCHEMA
+from coordinator_state.apply.counts import by_log_partition
 from coordinator_state.apply.group_rows import restored_groups
 from coordinator_state.apply.log_partitions import Applied, apply_collected
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
@@ -69,7 +70,7 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPartitionPlan:
-    """Plans the changes of one log partition; Spark calls it for each.
+    """Plans the changes of some log partitions; Spark calls it for each bucket of them.
 
     Attributes:
         context: the rules of the micro-batch.
@@ -83,7 +84,7 @@ class LogPartitionPlan:
     replaced: Mapping[int, int]
 
     def planned(self, keyed: pa.Table, stored: pa.Table) -> pa.Table:
-        """The planned rows (`PLANNED_SCHEMA`) of a log partition.
+        """The planned rows (`PLANNED_SCHEMA`) of a bucket of log partitions.
 
         Args:
             keyed: all rows of the micro-batch, or of the reload (`KEYED_SCHEMA`).
@@ -91,11 +92,10 @@ class LogPartitionPlan:
         """
         if not keyed.num_rows:
             return PLANNED_SCHEMA.empty_table()
-        log_partition = keyed["log_partition"][0].as_py()
         rows = unpack(keyed.select(["rows"]))
-        if log_partition not in self.replaced:
-            rows = rows.filter(pc.invert(is_below(rows, "record_offset", self.next_offsets)))
-        collected = collect(rows)
+        is_reloaded = pc.is_in(rows["log_partition"], pa.array(list(self.replaced), pa.int32()))
+        is_known = pc.and_not(is_below(rows, "record_offset", self.next_offsets), is_reloaded)
+        collected = collect(rows.filter(pc.invert(is_known)))
         before = _state(stored, collected)
         applied = apply_collected(collected, before, self.context)
         tables = {table.name: getattr(applied, table.name) for table in WRITTEN_TABLES}
@@ -103,15 +103,24 @@ class LogPartitionPlan:
             is_known = is_below(tables[table.name], column, self.replaced)
             tables[table.name] = tables[table.name].filter(pc.invert(is_known))
         planned = [planned_rows(table, tables[table.name]) for table in WRITTEN_TABLES]
-        counts = {
-            "log_partition": log_partition,
-            "newest_timestamp": applied.newest_timestamps.get(log_partition),
-            "is_pending_changed": not _is_same(applied.pending_offsets, before.pending),
-            "unnamed_topic_ids": sorted(self._unnamed(collected, before, applied)),
-            **{name: rows.num_rows for name, rows in tables.items()},
-            **{name: getattr(applied.counts, name).get(log_partition, 0) for name in COUNTED},
-        }
-        counted = pa.Table.from_pylist([counts], COUNTS_SCHEMA)
+        log_partitions = sorted(set(keyed["log_partition"].to_pylist()))
+        numbers = {name: by_log_partition(rows) for name, rows in tables.items()}
+        numbers.update({name: getattr(applied.counts, name) for name in COUNTED})
+        unnamed = sorted(self._unnamed(collected, before, applied))
+        counts = [
+            {
+                "log_partition": p,
+                "newest_timestamp": applied.newest_timestamps.get(p),
+                "is_pending_changed": not _is_same(
+                    _of(applied.pending_offsets, p), _of(before.pending, p)
+                ),
+                # Those of the bucket are in one of its rows.
+                "unnamed_topic_ids": unnamed if p == log_partitions[0] else [],
+                **{name: by_partition.get(p, 0) for name, by_partition in numbers.items()},
+            }
+            for p in log_partitions
+        ]
+        counted = pa.Table.from_pylist(counts, COUNTS_SCHEMA)
         return pa.concat_tables([in_struct(PLANNED_SCHEMA, COUNTS, counted), *planned])
 
     def _unnamed(self, collected: Collected, before: ApplyState, applied: Applied) -> set[str]:
@@ -126,11 +135,17 @@ class LogPartitionPlan:
 
 
 def _state(stored: pa.Table, collected: Collected) -> ApplyState:
-    """The state before, from stored rows."""
+    """The state before, from stored rows; a table that is not needed has no column."""
     records = of_struct(stored, COORDINATOR_RECORDS.name)
-    pending = in_ms(of_struct(stored, PENDING_OFFSETS.name), PENDING_OFFSET_ROW)
+    is_there = set(stored.column_names)
+    pending = PENDING_OFFSET_ROW.empty_table()
+    if PENDING_OFFSETS.name in is_there:
+        pending = in_ms(of_struct(stored, PENDING_OFFSETS.name), PENDING_OFFSET_ROW)
+    committed = COMMITTED_SCHEMA.empty_table()
+    if GROUP_OFFSETS.name in is_there:
+        committed = in_ms(of_struct(stored, GROUP_OFFSETS.name), COMMITTED_SCHEMA)
     state = ApplyState(
-        committed=in_ms(of_struct(stored, GROUP_OFFSETS.name), COMMITTED_SCHEMA),
+        committed=committed,
         pending=pending,
         groups=restored_groups(
             of_struct(stored, GROUPS.name), of_struct(stored, GROUP_MEMBERS.name), records
@@ -147,6 +162,10 @@ def _tombstones(records: pa.Table, groups: set[GroupId]) -> dict[GroupId, int]:
     names = ("log_partition", "group_id", "record_offset")
     rows = zip(*(found[name].to_pylist() for name in names), strict=True)
     return {(p, group_id): at for p, group_id, at in rows if (p, group_id) in groups}
+
+
+def _of(rows: pa.Table, log_partition: int) -> pa.Table:
+    return rows.filter(pc.equal(rows["log_partition"], log_partition))
 
 
 def _is_same(rows: pa.Table, others: pa.Table) -> bool:

@@ -13,11 +13,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streaming.engine.read_ranges import Report, joined
-from streaming.engine.spark.locations import StagingFolder
+from streaming.engine.spark.staging import StagedRows, StagingFolder
 from streaming.tables.load_progress import LoadProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_RECORDS_OF_A_BUCKET = 50_000
+_GROUPS_OF_A_BUCKET = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +44,36 @@ class ReadyFrame:
         """The log partitions of the rows."""
         return [report["log_partition"] for report in self.reports]
 
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of log partitions; the log partitions of one are planned together.
+
+        A plan has a fixed cost of 10 to 20 ms, more than that of the rows of a small log partition.
+        """
+        records = sum(report["records_read"] for report in self.reports)
+        wanted = 1 + records // _RECORDS_OF_A_BUCKET + self.touched_at_most // _GROUPS_OF_A_BUCKET
+        return min(wanted, max(len(self.reports), 1))
+
 
 @dataclass(slots=True)
 class Reloads:
     """Keeps the folders with staged rows of unfinished reloads."""
 
     staging: StagingFolder
-    _folders: list[str] = field(default_factory=list)
+    _kept: dict[str, StagedRows] = field(default_factory=dict)
     _reports: defaultdict[int, list[Report]] = field(default_factory=lambda: defaultdict(list))
 
-    def ready_rows(self, keyed: DataFrame, staged: str, progress: LoadProgress) -> ReadyFrame:
+    def ready_rows(
+        self, session: SparkSession, folder: str, staged: StagedRows, progress: LoadProgress
+    ) -> ReadyFrame:
         """Hold the rows of unfinished reloads back; return the others.
 
         Sets the high watermarks of reloading log partitions in `progress`.
 
         Args:
-            keyed: the rows of the micro-batch (`KEYED_SCHEMA`).
-            staged: the folder that they are in.
+            session: the session of the micro-batch.
+            folder: the folder of the rows.
+            staged: the rows of the micro-batch (`KEYED_SCHEMA`).
             progress: the progress before the micro-batch.
 
         Raises:
@@ -65,6 +81,7 @@ class Reloads:
         """
         from pyspark.sql import functions as f
 
+        keyed = staged.read(session)
         surveyed = keyed.groupBy("log_partition").agg(
             f.first("report", ignorenulls=True).alias("report"),
             f.sum(f.size("groups")).alias("groups"),
@@ -77,11 +94,11 @@ class Reloads:
         held = under_way - complete
         rows = keyed.where(~f.col("log_partition").isin(list(held))) if held else keyed
         if earlier := [p for p in complete if len(self._reports[p]) > 1]:
-            frames = [keyed.sparkSession.read.format("delta").load(one) for one in self._folders]
-            frames = [frame.where(f.col("log_partition").isin(earlier)) for frame in frames]
+            is_earlier = f.col("log_partition").isin(earlier)
+            frames = [one.read(session).where(is_earlier) for one in self._kept.values()]
             rows = reduce(lambda one, other: one.unionByName(other), frames, rows)
         if held:
-            self._folders.append(staged)
+            self._kept[folder] = staged
         return ReadyFrame(
             rows=rows,
             touched=rows.select("log_partition", f.explode("groups").alias("group_id")),
@@ -95,16 +112,16 @@ class Reloads:
             replaced={p: progress.rows[p].next_offset for p in complete},
         )
 
-    def needs(self, staged: str) -> bool:
+    def needs(self, folder: str) -> bool:
         """Whether a folder has rows of an unfinished reload."""
-        return staged in self._folders
+        return folder in self._kept
 
     def delete_unneeded(self) -> None:
         """Delete the folders once no reload is under way."""
         if not self._reports:
-            for folder in self._folders:
+            for folder in self._kept:
                 self.staging.delete(folder)
-            self._folders.clear()
+            self._kept.clear()
 
     def _is_complete(self, log_partition: int, report: Report, progress: LoadProgress) -> bool:
         """Add a report of a reload; return whether the log is read to its end."""

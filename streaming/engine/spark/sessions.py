@@ -16,6 +16,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # The files of old versions are kept by maintenance, as long as a snapshot names them.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+    # The rows of a MERGE are in files, which do not change.
+    "spark.databricks.delta.merge.materializeSource": "none",
     # Only Spark reads them, and maintenance does not know them.
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
 }

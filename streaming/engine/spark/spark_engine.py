@@ -1,8 +1,8 @@
 """The engine `spark`: the executors plan a micro-batch, and Delta Lake on Spark writes it.
 
 1. The rows of the source are keyed by log partition and staged as files.
-2. Each log partition is planned in a task, beside the stored rows of the groups that it touches.
-   The planned rows of all tables are staged as files.
+2. Tasks plan the log partitions, each beside the stored rows of the groups that it touches. The
+   planned rows of all tables are staged as files.
 3. The tables are written from the staged rows, several at the same time.
 
 The driver sees one row for each log partition, with numbers. The staged rows of a reload are kept
@@ -21,7 +21,6 @@ from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.engine import ApplyRules, Outcome
 from streaming.engine.known_topics import KnownTopics
-from streaming.engine.spark.locations import StagingFolder
 from streaming.engine.spark.planned_rows import (
     COUNTED,
     COUNTS,
@@ -33,6 +32,7 @@ from streaming.engine.spark.reloads import ReadyFrame, Reloads
 from streaming.engine.spark.sessions import configure
 from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.spark_writes import SparkWrites
+from streaming.engine.spark.staging import StagedRows, StagingFolder
 from streaming.engine.spark.stored_state import stored_state
 from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced
@@ -87,20 +87,20 @@ class SparkEngine:
     def apply(self, rows: DataFrame, progress: LoadProgress) -> Outcome:
         """Apply packed rows (`PACKED_ROW_SCHEMA`); see `Engine.apply`."""
         configure(rows.sparkSession)
-        staged_rows, staged = self._staging.new(), self._staging.new()
+        keyed_folder, planned_folder = self._staging.new(), self._staging.new()
         try:
-            keyed = _keyed(rows, staged_rows)
-            ready = self._reloads.ready_rows(keyed, staged_rows, progress)
-            counts = self._planned(ready, progress, staged)
-            versions = self._written(ready, counts, staged)
+            keyed = self._keyed(rows, keyed_folder)
+            ready = self._reloads.ready_rows(rows.sparkSession, keyed_folder, keyed, progress)
+            planned, counts = self._planned(ready, progress, planned_folder)
+            versions = self._written(ready, counts, planned)
         except Exception:
             # A newer writer deletes the staged rows of this one.
             self.writer.epoch.require_current()
             raise
         finally:
-            self._staging.delete(staged)
-            if not self._reloads.needs(staged_rows):
-                self._staging.delete(staged_rows)
+            self._staging.delete(planned_folder)
+            if not self._reloads.needs(keyed_folder):
+                self._staging.delete(keyed_folder)
         self._reloads.delete_unneeded()
         progress.table_versions.update(versions)
         rows_by_table = {t.name: sum(row[t.name] for row in counts) for t in WRITTEN_TABLES}
@@ -122,18 +122,30 @@ class SparkEngine:
     def _tables(self) -> SparkTables:
         return SparkTables(self.writer.tables, self.schema)
 
-    def _planned(self, ready: ReadyFrame, progress: LoadProgress, staged: str) -> Counts:
-        """Plan the changes of all tables, stage them, and return their numbers."""
-        counts = self._plan(ready, progress, staged)
+    def _keyed(self, rows: DataFrame, folder: str) -> StagedRows:
+        """Stage the rows of the source by log partition (`KEYED_SCHEMA`)."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        keyed = rows.mapInArrow(key_by_log_partition, from_arrow_schema(KEYED_SCHEMA))
+        return self._staging.write(keyed, folder, KEYED_SCHEMA)
+
+    def _planned(
+        self, ready: ReadyFrame, progress: LoadProgress, folder: str
+    ) -> tuple[StagedRows, Counts]:
+        """Plan the changes of all tables, and stage them; return them and their numbers."""
+        planned, counts = self._plan(ready, progress, folder)
         unnamed = {topic_id for row in counts for topic_id in row["unnamed_topic_ids"]}
         before = len(self._topics.names)
         if len(self._topics.naming(unnamed)) > before:
             # The plan named topics by these ids before anyone had asked for their names.
-            self._staging.delete(staged)
-            counts = self._plan(ready, progress, staged)
-        return counts
+            self._staging.delete(folder)
+            planned, counts = self._plan(ready, progress, folder)
+        return planned, counts
 
-    def _plan(self, ready: ReadyFrame, progress: LoadProgress, staged: str) -> Counts:
+    def _plan(
+        self, ready: ReadyFrame, progress: LoadProgress, folder: str
+    ) -> tuple[StagedRows, Counts]:
+        from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
         rows = ready.rows
@@ -143,28 +155,31 @@ class SparkEngine:
             next_offsets={p: row.next_offset for p, row in progress.rows.items()},
             replaced=ready.replaced,
         )
-        pending = sum(row.records_pending for row in progress.rows.values())
+        pending = sum(
+            row.records_pending for p, row in progress.rows.items() if p in ready.log_partitions
+        )
         state = stored_state(
             session,
             self._tables,
             [p for p in ready.log_partitions if p not in ready.replaced],
             ready.touched,
             with_committed=self.rules.with_history or self.rules.semantics is Semantics.SCALA,
+            with_pending=pending > 0,
             broadcasts=ready.touched_at_most + pending <= _MOST_BROADCAST_GROUPS,
         )
+        bucket = f.col("log_partition") % ready.buckets
         planned = (
-            rows.groupBy("log_partition")
-            .cogroup(state.groupBy("log_partition"))
+            rows.groupBy(bucket)
+            .cogroup(state.groupBy(bucket))
             .applyInArrow(
                 lambda keyed, stored: plan.planned(keyed, stored), from_arrow_schema(PLANNED_SCHEMA)
             )
         )
-        planned.write.format("delta").partitionBy("table").save(staged)
-        found: Counts = _staged_rows(session, staged, COUNTS).toArrow().to_pylist()
-        return found
+        staged = self._staging.write(planned, folder, PLANNED_SCHEMA, partitioned_by="table")
+        return staged, staged.read(session, COUNTS).toArrow().to_pylist()
 
-    def _written(self, ready: ReadyFrame, counts: Counts, staged: str) -> dict[str, int]:
-        """Write the staged rows, several tables at the same time; return the new versions."""
+    def _written(self, ready: ReadyFrame, counts: Counts, planned: StagedRows) -> dict[str, int]:
+        """Write the planned rows, several tables at the same time; return the new versions."""
         writes = SparkWrites(
             writer=self.writer,
             tables=self._tables,
@@ -181,13 +196,13 @@ class SparkEngine:
         pending = sorted({*pending, *ready.replaced})
 
         def write(table: Table) -> int | None:
-            planned = partial(_staged_rows, staged=staged, name=table.name)
+            rows = partial(planned.read, name=table.name)
             version = None
             if table is PENDING_OFFSETS:
                 if pending:
-                    version = writes.replace_pending(pending, planned)
+                    version = writes.replace_pending(pending, rows)
             elif ready.replaced or any(row[table.name] for row in counts):
-                version = writes.write(table, planned)
+                version = writes.write(table, rows)
             self.fault(table.name)
             return version
 
@@ -198,18 +213,3 @@ class SparkEngine:
             raise error
         versions = {table.name: one.result() for table, one in futures.items()}
         return {name: version for name, version in versions.items() if version is not None}
-
-
-def _staged_rows(session: SparkSession, staged: str, name: str) -> DataFrame:
-    """The staged rows of a table, or the counts."""
-    rows = session.read.format("delta").load(staged)
-    return rows.where(rows["table"] == name).select(f"{name}.*")
-
-
-def _keyed(rows: DataFrame, staged: str) -> DataFrame:
-    """The rows of the source by log partition (`KEYED_SCHEMA`), staged as files."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    keyed = rows.mapInArrow(key_by_log_partition, from_arrow_schema(KEYED_SCHEMA))
-    keyed.write.format("delta").save(staged)
-    return rows.sparkSession.read.format("delta").load(staged)

@@ -24,6 +24,7 @@ def stored_state(
     touched: DataFrame,
     *,
     with_committed: bool,
+    with_pending: bool,
     broadcasts: bool,
 ) -> DataFrame:
     """The stored rows of the touched groups, and of groups with pending offsets.
@@ -38,35 +39,33 @@ def stored_state(
         log_partitions: the log partitions whose rows are not replaced.
         touched: the groups that the micro-batch has records of: log partition and group id.
         with_committed: whether committed offsets are needed.
+        with_pending: whether there are pending offsets.
         broadcasts: whether to send the names of the groups to every executor; the alternative is a
             shuffle of the tables.
 
     Returns:
-        `log_partition` and one struct for each table of `STATE_COLUMNS`; one is set in each row.
+        `log_partition` and one struct for each table of `STATE_COLUMNS` that is needed; one is set
+        in each row.
     """
     from pyspark.sql import functions as f
 
     def rows_of(table: Table) -> DataFrame:
         rows = tables.read(session, table)
-        own = rows.where(f.col("log_partition").isin(list(log_partitions)))
-        is_needed = with_committed or table is not GROUP_OFFSETS
-        return own if is_needed else own.where(f.lit(False))
+        return rows.where(f.col("log_partition").isin(list(log_partitions)))
 
     def state_of(table: Table) -> DataFrame:
         return rows_of(table).select(*_GROUP, f.struct(*STATE_COLUMNS[table]).alias(table.name))
 
+    is_needed = {GROUP_OFFSETS: with_committed, PENDING_OFFSETS: with_pending}
+    needed = [table for table in STATE_COLUMNS if is_needed.get(table, True)]
     with ThreadPoolExecutor() as pool:
         # Delta reads the log of a table when it plans a scan, so plan the scans at the same time.
-        list(
-            pool.map(
-                lambda table: rows_of(table)._jdf.queryExecution().optimizedPlan(), STATE_COLUMNS
-            )
-        )
-    pending = rows_of(PENDING_OFFSETS).select(_GROUP)
-    groups = touched.union(pending).distinct()
+        list(pool.map(lambda table: rows_of(table)._jdf.queryExecution().optimizedPlan(), needed))
+    groups = touched
+    if with_pending:
+        groups = groups.union(rows_of(PENDING_OFFSETS).select(_GROUP))
     state = reduce(
-        lambda one, other: one.unionByName(other, allowMissingColumns=True),
-        map(state_of, STATE_COLUMNS),
+        lambda one, other: one.unionByName(other, allowMissingColumns=True), map(state_of, needed)
     )
     if broadcasts:
         groups = f.broadcast(groups)

@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.spark import spark_engine
-from streaming.engine.spark.planning import LogPartitionPlan
+from streaming.engine.spark import reloads, spark_engine
+from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
+from streaming.engine.spark.staging import StagedRows
 from streaming.run.session import build_session
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
@@ -86,23 +87,32 @@ def executor_is_killed(_markers: Markers) -> None:
     os._exit(1)
 
 
-def nothing_happens(_markers: Markers) -> None:
-    """The fault is elsewhere."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyPlan(LogPartitionPlan):
-    """A plan that has a fault once, when it has planned a log partition."""
+    """A plan that may have a fault once, when it has planned the log partition `FAULTY`."""
 
     markers: Markers
-    fault: Fault
+    fault: Fault | None
 
     def planned(self, keyed: pa.Table, stored: pa.Table) -> pa.Table:
         planned = LogPartitionPlan.planned(self, keyed, stored)
         self.markers.leave(f"executor-{_executor()}")
-        if keyed.num_rows and keyed["log_partition"][0].as_py() == FAULTY:
+        if self.fault is not None and FAULTY in keyed["log_partition"].to_pylist():
             _has_fault(self.markers, self.fault)
         return planned
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyKeying:
+    """Has a fault once, when a task has read some rows of the source."""
+
+    markers: Markers
+    fault: Fault
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in key_by_log_partition(batches):
+            yield batch
+            _has_fault(self.markers, self.fault)
 
 
 def start_session(master: str, environment: Mapping[str, str]) -> None:
@@ -117,7 +127,8 @@ def load(
     *,
     on_spark: bool = False,
     markers: Markers | None = None,
-    in_plan: Fault = nothing_happens,
+    in_keying: Fault | None = None,
+    in_plan: Fault | None = None,
     in_append: Table | None = None,
     after: Table | None = None,
 ) -> None:
@@ -128,6 +139,7 @@ def load(
         number: 0 or 1.
         on_spark: the engine `spark`, in place of `driver`.
         markers: of the fault, if there is one.
+        in_keying: the fault of a task that stages the rows of the source.
         in_plan: the fault of a task that plans.
         in_append: the table whose rows an executor is appending when it is killed.
         after: an executor is killed after the write of this table.
@@ -139,10 +151,12 @@ def load(
         tables_folder.create(tables, nothing, log_partitions=LOG_PARTITIONS)
     spark = SparkSession.getActiveSession() if on_spark else None
     markers = markers or Markers(Path(tables))
-    staged_rows = spark_engine._staged_rows
+    read = StagedRows.read
 
-    def rows_with_fault(session: SparkSession, staged: str, name: str) -> DataFrame:
-        rows = staged_rows(session, staged, name)
+    def rows_with_fault(
+        staged: StagedRows, session: SparkSession, name: str | None = None
+    ) -> DataFrame:
+        rows = read(staged, session, name)
         if in_append is None or name != in_append.name:
             return rows
         return rows.mapInArrow(partial(_killed, markers=markers), rows.schema)
@@ -154,9 +168,13 @@ def load(
         happens=lambda: _kill_one(markers),
     )
     plan = partial(FaultyPlan, markers=markers, fault=in_plan)
+    keying = key_by_log_partition if in_keying is None else FaultyKeying(markers, in_keying)
     with (
         patch.object(spark_engine, "LogPartitionPlan", plan),
-        patch.object(spark_engine, "_staged_rows", rows_with_fault),
+        patch.object(spark_engine, "key_by_log_partition", keying),
+        patch.object(StagedRows, "read", rows_with_fault),
+        # Each log partition is a bucket of its own.
+        patch.object(reloads, "_GROUPS_OF_A_BUCKET", 1),
     ):
         apply.apply(_micro_batch(number), number, "query")
 

@@ -1,0 +1,88 @@
+"""Plans of buckets of log partitions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_state.apply.state import ApplyContext
+from coordinator_state.log.log_rows import pack
+from coordinator_state.model.log import Written
+from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.replay.offsets import Semantics
+from streaming.engine.spark.planned_rows import COUNTS, PLANNED_SCHEMA, STATE_COLUMNS, of_struct
+from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
+from streaming.engine.written_tables import WRITTEN_TABLES
+from tests.support.logs.logs import segment
+from tests.support.logs.random_logs import RandomEvents
+
+_LOG_PARTITIONS = 6
+_NOTHING_STORED = pa.schema(
+    [
+        ("log_partition", pa.int32()),
+        *(
+            (table.name, pa.struct([table.schema.field(name) for name in names]))
+            for table, names in STATE_COLUMNS.items()
+        ),
+    ]
+).empty_table()
+
+Rows = list[dict[str, Any]]
+
+
+def keyed_rows(seed: int) -> pa.Table:
+    choose = random.Random(seed)
+    written = []
+    for log_partition in range(_LOG_PARTITIONS):
+        events = RandomEvents(group_ids=[f"{log_partition}-{name}" for name in "abc"])
+        drawn = [one for _ in range(20) for one in events.draw(choose.getrandbits(32))]
+        log, end = segment(drawn)
+        written.append(Written(log_partition, log, 0, end, end))
+    rows = micro_batch(written, compact=False).combine_chunks()
+    packed = [pack(one) for one in rows.to_batches()]
+    return pa.Table.from_batches(list(key_by_log_partition(iter(packed))))
+
+
+def planned(plan: LogPartitionPlan, buckets: Sequence[pa.Table]) -> dict[str, Rows]:
+    """The planned rows of each table, and the counts, in any order."""
+    found = pa.concat_tables(plan.planned(keyed, _NOTHING_STORED) for keyed in buckets)
+    names = [COUNTS, *(table.name for table in WRITTEN_TABLES)]
+    return {name: sorted(of_struct(found, name).to_pylist(), key=repr) for name in names}
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+@pytest.mark.parametrize("seed", range(5))
+def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics, seed: int) -> None:
+    keyed = keyed_rows(seed)
+    assert keyed.num_rows == _LOG_PARTITIONS
+    plan = LogPartitionPlan(
+        context=ApplyContext(semantics=semantics, with_history=True, offsets_retention_ms=1_000),
+        # Some rows of one log partition are applied already; another one has been reloaded.
+        next_offsets={1: 5, 2: 7},
+        replaced={2: 7},
+    )
+    together = planned(plan, [keyed])
+    alone = planned(plan, [keyed.slice(number, 1) for number in range(_LOG_PARTITIONS)])
+    unnamed = [
+        {topic_id for row in rows[COUNTS] for topic_id in row.pop("unnamed_topic_ids")}
+        for rows in (together, alone)
+    ]
+    assert unnamed[0] == unnamed[1]
+    assert together == alone
+    assert all(together[name] for name in ("group_offsets", "groups", "offset_commits"))
+
+
+def test_without_rows_nothing_is_planned() -> None:
+    plan = LogPartitionPlan(
+        context=ApplyContext(
+            semantics=Semantics.COORDINATOR, with_history=True, offsets_retention_ms=1_000
+        ),
+        next_offsets={},
+        replaced={},
+    )
+    keyed = keyed_rows(0).slice(0, 0)
+    assert plan.planned(keyed, _NOTHING_STORED).equals(PLANNED_SCHEMA.empty_table())
