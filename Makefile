@@ -93,6 +93,7 @@ $(INSTALLED): pyproject.toml requirements/dev.lock $(WHEELHOUSE)/core.lock
 	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a few minutes) ..." >&2
 	@$(PIP) install --use-pep517 --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m streaming.run.class_training || true  # Spark starts without it, too, but later
 	@touch $@
 
 $(VENV)/pyvenv.cfg: | check-python

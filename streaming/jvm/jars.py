@@ -140,7 +140,7 @@ def cached_jars(jar_set: JarSet) -> list[Path]:
     folder = cache_folder() / jar_set.name
     jars = _verified(jar_set, folder)
     if jars is None:
-        with _locked(folder) as lock:
+        with locked(folder) as lock:
             # Another process may have fetched the set while this one waited for the lock.
             jars = _verified(jar_set, folder) or _fetch(jar_set, folder, lock)
     return jars
@@ -165,8 +165,8 @@ def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Hold the lock of a jar set's folder; the kernel releases it when its holders exit."""
+def locked(folder: Path) -> Iterator[int]:
+    """Hold the lock of a part of the cache; the kernel releases it when its holders exit."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
@@ -229,7 +229,7 @@ def lock_jars(jar_set: JarSet) -> int:
     Raises:
         ConfigurationError: the jars could not be fetched.
     """
-    with tempfile.TemporaryDirectory() as work, _locked(Path(work, jar_set.name)) as lock:
+    with tempfile.TemporaryDirectory() as work, locked(Path(work, jar_set.name)) as lock:
         jars = _resolve(jar_set, Path(work), lock)
         write_lock(jar_set.lock_file, jars)
         return len(jars)

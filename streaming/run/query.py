@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,7 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
+from streaming.run.class_training import make_in_background
 from streaming.run.engine_choice import (
     EngineChoice,
     choose_engine,
@@ -42,7 +44,12 @@ from streaming.run.source_options import source_options
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
 from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
 from streaming.run.stderr import write_dated_note
-from streaming.run.streaming_query import StoppableApply, start_query, wait_for_end
+from streaming.run.streaming_query import (
+    StoppableApply,
+    register_source,
+    start_query,
+    wait_for_end,
+)
 from streaming.run.supervision import Supervisor
 from streaming.tables import folder as tables_folder
 from streaming.tables.load_progress import LoadProgress
@@ -139,11 +146,16 @@ def _run(
             engine=choice.engine,
             with_catalog=settings.catalog is not None,
         ) as session:
+            if given is None:
+                make_in_background()
             choice = reachable_engine(choice, settings, session)
-            # After Spark has started, so an older run keeps writing until this one is able to.
-            start = _first_start(settings, kafka_config, retentions, stop)
+            with ThreadPoolExecutor(1, "source") as pool:
+                registered = pool.submit(register_source, session)
+                # After Spark has started, so an older run keeps writing until this one is able to.
+                start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
                 return
+            registered.result()
             with living_jvm(session):
                 schema = None
                 if settings.catalog is not None:

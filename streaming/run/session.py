@@ -17,6 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from py4j.protocol import Py4JError
 
+from streaming.jvm.class_archive import archive_of, options_to_make, options_to_use
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.java import find_java
 from streaming.run.stderr import log_format
@@ -41,6 +42,8 @@ _SETTINGS = {
 
 _DRIVER_ENGINE = {
     "spark.sql.shuffle.partitions": "1",
+    # The plan of the query has one column of bytes; compiling code for it only takes time.
+    "spark.sql.codegen.wholeStage": "false",
     # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
     # memory.
     _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -66,7 +69,14 @@ _DELTA = {
 }
 _PANDAS_WARNING = "PySpark does not yet fully support pandas"
 _PACKAGES = ("coordinator_state", "streaming", "pyspark_coordinator_state")
-_SPARK_CONF = Path(__file__).with_name("spark_conf")
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_WITHOUT_SPARK_CONF = {
+    # A micro-batch is planned to send at most about 100 MB to the driver
+    # (streaming/source/log_sample.py). If it sends far more, the query fails with a clear error
+    # before it fills a heap of 1 GB.
+    "spark.driver.maxResultSize": "512m",
+}
+"""The settings of a user who has no configuration of Spark."""
 
 
 def build_session(
@@ -76,6 +86,7 @@ def build_session(
     engine: EngineName = "driver",
     with_delta: bool = False,
     with_hive: bool = False,
+    archive_to: Path | None = None,
 ) -> SparkSession:
     """Start (or get) the session that runs the query.
 
@@ -91,6 +102,7 @@ def build_session(
             network.
         with_hive: use the Hive metastore of the user's configuration; without one, a metastore in
             the working directory.
+        archive_to: write an archive of the JVM's classes there when the JVM ends.
 
     Raises:
         ConfigurationError: no JDK that Spark can run on, or the jars cannot be fetched.
@@ -102,8 +114,6 @@ def build_session(
     # This process and Spark's workers would show it, but the query does not use pandas.
     warnings.filterwarnings("ignore", _PANDAS_WARNING, FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS_WARNING}:FutureWarning")
-    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
-        os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("coordinator-state")
@@ -114,7 +124,14 @@ def build_session(
         settings |= _LOCAL_SPARK_ENGINE
     if with_delta or engine == "spark":
         settings |= _DELTA | {"spark.jars": ",".join(str(jar) for jar in delta_jars())}
-    settings[_JAVA_OPTIONS] += f" -Dcoordinator_state.log_format={log_format()}"
+    java_options = [settings[_JAVA_OPTIONS], f"-Dcoordinator_state.log_format={log_format()}"]
+    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+        # Not as a folder on the class path, with which the JVM would use no archive of classes.
+        settings |= _WITHOUT_SPARK_CONF
+        java_options.append(f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}")
+    archive = archive_of(java)
+    java_options.append(options_to_make(archive_to) if archive_to else options_to_use(archive))
+    settings[_JAVA_OPTIONS] = " ".join(java_options)
     for name, value in settings.items():
         builder = builder.config(name, value)
     if master.startswith("local"):

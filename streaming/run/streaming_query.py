@@ -50,16 +50,22 @@ class StoppableApply:
                 raise
 
 
+def register_source(session: SparkSession) -> None:
+    """Register the source in a session. It starts a Python process, and takes about a second."""
+    from streaming.source.coordinator_log import CoordinatorLogDataSource
+
+    session.dataSource.register(CoordinatorLogDataSource)
+
+
 def start_query(
     session: SparkSession,
     settings: RunSettings,
     options: Mapping[str, str],
     stoppable: StoppableApply,
 ) -> StreamingQuery:
-    """Start the query; `options` are those of the source."""
+    """Start the query; `options` are those of the source, which `register_source` registered."""
     from streaming.source.coordinator_log import CoordinatorLogDataSource
 
-    session.dataSource.register(CoordinatorLogDataSource)
     reader = session.readStream.format(CoordinatorLogDataSource.name())
     for name, value in options.items():
         reader = reader.option(name, value)

@@ -113,9 +113,7 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in names}
     packages = {"coordinator_state", "streaming", "pyspark_coordinator_state"}
     assert folders == packages | {"coordinator_state-0.1.0.dist-info"}
-    assert {"coordinator_state/py.typed", "streaming/run/spark_conf/log4j2.properties"} <= set(
-        names
-    )
+    assert {"coordinator_state/py.typed", "streaming/run/log4j2.properties"} <= set(names)
     for jar_set in (kafka_jar_set(KAFKA_VERSION), delta_jar_set()):
         assert f"streaming/jvm/jar_locks/{jar_set.name}.sha512" in names
     assert "coordinator_state-0.1.0.dist-info/licenses/LICENSE" in names
