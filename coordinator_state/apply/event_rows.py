@@ -25,7 +25,8 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
     """Rows in log order, with event numbers within each record, and with known topic names.
 
     A marker may cause events of several offsets. They are ordered by topic and partition, so that
-    every cut of the log into micro-batches gives an event the same number.
+    every cut of the log into micro-batches gives an event the same number, if it finds the same
+    events (docs/events.md says which of them the history mode `sampled` may leave out).
     """
     rows = [
         {

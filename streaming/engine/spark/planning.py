@@ -87,15 +87,15 @@ class LogPartitionPlan:
         """The planned rows (`PLANNED_SCHEMA`) of a bucket of log partitions.
 
         Args:
-            keyed: all rows of the micro-batch, or of the reload (`KEYED_SCHEMA`).
-            stored: the state before, of the groups that the micro-batch touches.
+            keyed: their rows of the micro-batch or of complete reloads (`KEYED_SCHEMA`).
+            stored: the state before, of the groups that these rows touch.
         """
         if not keyed.num_rows:
             return PLANNED_SCHEMA.empty_table()
         rows = unpack(keyed.select(["rows"]))
         is_reloaded = pc.is_in(rows["log_partition"], pa.array(list(self.replaced), pa.int32()))
-        is_known = pc.and_not(is_below(rows, "record_offset", self.next_offsets), is_reloaded)
-        collected = collect(rows.filter(pc.invert(is_known)))
+        is_applied = pc.and_not(is_below(rows, "record_offset", self.next_offsets), is_reloaded)
+        collected = collect(rows.filter(pc.invert(is_applied)))
         before = _state(stored, collected)
         applied = apply_collected(collected, before, self.context)
         tables = {table.name: getattr(applied, table.name) for table in WRITTEN_TABLES}

@@ -14,11 +14,13 @@ _SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.session.timeZone": "UTC",
+    # Databricks refuses plain reads of files in the folder of a Delta table, such as staged rows.
+    "spark.databricks.delta.formatCheck.enabled": "false",
     # The files of old versions are kept by maintenance, as long as a snapshot names them.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     # The rows of a MERGE are in files, which do not change.
     "spark.databricks.delta.merge.materializeSource": "none",
-    # Only Spark reads them, and maintenance does not know them.
+    # Only Spark reads the files with checksums of versions, and maintenance does not delete them.
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
 }
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"

@@ -167,7 +167,9 @@ class SparkEngine:
             with_pending=pending > 0,
             broadcasts=ready.touched_at_most + pending <= _MOST_BROADCAST_GROUPS,
         )
-        bucket = f.col("log_partition") % ready.buckets
+        places = f.array(*map(f.lit, sorted(ready.log_partitions)))
+        # By place: log partitions of one broker may all be multiples of the number of buckets.
+        bucket = f.array_position(places, f.col("log_partition")) % ready.buckets
         planned = (
             rows.groupBy(bucket)
             .cogroup(state.groupBy(bucket))
@@ -176,7 +178,10 @@ class SparkEngine:
             )
         )
         staged = self._staging.write(planned, folder, PLANNED_SCHEMA, partitioned_by="table")
-        return staged, staged.read(session, COUNTS).toArrow().to_pylist()
+        counts: Counts = staged.read(session, COUNTS).toArrow().to_pylist()
+        if {row["log_partition"] for row in counts} != set(ready.log_partitions):
+            raise RuntimeError(f"the planned rows in {folder} are not those of all log partitions")
+        return staged, counts
 
     def _written(self, ready: ReadyFrame, counts: Counts, planned: StagedRows) -> dict[str, int]:
         """Write the planned rows, several tables at the same time; return the new versions."""

@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 class StagedRows:
     """Rows in the files of a staging folder.
 
-    Delta Lake wrote the folder, so `files` are those of the tasks that Spark counted, each once.
-    Spark then reads them as plain files: to read a table of one version, Delta Lake would run jobs
-    that take longer than the files.
+    Delta Lake wrote the folder: `files` are those of the task attempts that Spark committed. Spark
+    reads them as plain files, because Delta Lake would run jobs for the log of the folder that take
+    longer than the files.
 
     Attributes:
         schema: the schema of the rows.
@@ -87,7 +87,8 @@ class StagingFolder:
         """
         by = [] if partitioned_by is None else [partitioned_by]
         address = self._address(folder)
-        rows.write.format("delta").partitionBy(*by).save(address)
+        plain = rows.write.format("delta").option("delta.columnMapping.mode", "none")
+        plain.partitionBy(*by).save(address)
         path = f"{self.writer.tables.rstrip('/')}/{_STAGED}/{folder}"
         with reading(path):
             added = pa.table(DeltaTable(path).get_add_actions(flatten=True))
