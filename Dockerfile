@@ -22,7 +22,7 @@ RUN pip install --no-cache-dir --no-deps .
 # Delta's jars; `run` finds them here and asks no repository.
 ENV COORDINATOR_STATE_CACHE=/opt/coordinator-state/cache
 RUN python -c "from streaming.jvm.jars import delta_jars; delta_jars()"
-# The archive of the classes of Spark's JVM, for faster starts.
+# The archive of the classes of Spark's JVM, for faster starts (docs/speed.md).
 RUN python -m streaming.run.class_training
 
 # A volume takes over the owner of the folder it is first mounted on.

@@ -33,6 +33,7 @@ _LAST_LINES = {"cluster": "cluster ", "spark": "starting the query", "micro_batc
 """The beginning of the log line with which each phase ends."""
 _COMMITS_PER_S = 50
 _COMMITTING_S = 0.5
+_MOST_S = 300.0
 _EXIT_DIFFERENT = 1
 
 Phases = dict[str, float]
@@ -86,7 +87,12 @@ def _phases(bootstrap_servers: str, folder: Path) -> Phases:
     command = run_command(bootstrap_servers, folder, "--available-now", "--log-format", "json")
     began = time.time()
     done = subprocess.run(
-        command, env=run_environment(), stderr=subprocess.PIPE, text=True, check=True
+        command,
+        env=run_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=_MOST_S,
     )
     ended = time.time()
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]

@@ -125,7 +125,7 @@ def delta_jar_set() -> JarSet:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the jars: `$COORDINATOR_STATE_CACHE`, else the user's cache folder."""
+    """Return the cache folder: `$COORDINATOR_STATE_CACHE`, else the user's cache folder."""
     configured = os.environ.get(_CACHE_VARIABLE)
     folder = Path(configured) if configured else platformdirs.user_cache_path("coordinator-state")
     return folder.expanduser().absolute()

@@ -1,15 +1,11 @@
 """`python -m streaming.run.class_training`: make the archive of the classes of Spark's JVM.
 
-It runs a small query of the same kind as that of `run`, so that the JVM loads the same classes. For
-a virtual environment or an image this is a step of the set-up. Otherwise the first `run` starts it
-as a process of low priority: the JVM of `run` ends much later, and may be killed then.
+It runs a small query of the same kind as that of `run`, so that the JVM loads the same classes.
+This is a step of the set-up of a virtual environment or an image.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,10 +26,7 @@ from streaming.run.stderr import write_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
-
 _JVM_ENDS_S = 120.0
-_LOWEST_PRIORITY = 19
 _ONE_ROW = pa.record_batch({"rows": pa.array([b"row"])})
 
 
@@ -69,7 +62,8 @@ def make_archive() -> None:
     """Make the archive, unless there is one.
 
     Raises:
-        ConfigurationError: no JDK that Spark can run on, or the cache folder is not writable.
+        ConfigurationError: no JDK that Spark can run on, the cache folder is not writable, or the
+            JVM wrote no archive.
     """
     archive = archive_of(find_java())
     with locked(archive):
@@ -77,34 +71,16 @@ def make_archive() -> None:
             return
         partial = archive.with_suffix(".partial")
         partial.unlink(missing_ok=True)
-        try:
-            _train(partial)
-        finally:
-            # The next start shall not try again, also if there is no archive.
-            partial.touch()
-            partial.replace(archive)
+        status = _train(partial)
+        if status or not partial.exists():
+            raise ConfigurationError(
+                f"Spark's JVM wrote no archive of its classes (exit status {status})"
+            )
+        partial.replace(archive)
 
 
-def make_in_background() -> None:
-    """Start a process that makes the archive, if the JVM of this process has none."""
-    archive = archive_of(Path(os.environ["JAVA_HOME"], "bin", "java"))
-    if archive.exists():
-        return
-    logger.info(
-        "storing the classes of Spark in %(archive)s (once, about 150 MB): later starts are faster",
-        {"archive": str(archive)},
-    )
-    subprocess.Popen(
-        [sys.executable, "-m", __name__],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _train(archive: Path) -> None:
-    """Run a query in a JVM, and wait until the JVM has ended."""
+def _train(archive: Path) -> int:
+    """Run a query in a JVM, wait until the JVM has ended, and return its exit status."""
     session = build_session(archive_to=archive)
     with tempfile.TemporaryDirectory(prefix="coordinator-state-classes-") as checkpoint:
         session.dataSource.register(_OneRow)
@@ -115,7 +91,8 @@ def _train(archive: Path) -> None:
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_JVM_ENDS_S)
+    status: int = gateway.proc.wait(_JVM_ENDS_S)
+    return status
 
 
 def _collect(rows: DataFrame, _batch_id: int) -> None:
@@ -123,7 +100,6 @@ def _collect(rows: DataFrame, _batch_id: int) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(_LOWEST_PRIORITY)
     try:
         make_archive()
     except ConfigurationError as error:

@@ -22,7 +22,6 @@ from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.semantics import detect_semantics
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
-from streaming.run.class_training import make_in_background
 from streaming.run.engine_choice import (
     EngineChoice,
     choose_engine,
@@ -146,8 +145,6 @@ def _run(
             engine=choice.engine,
             with_catalog=settings.catalog is not None,
         ) as session:
-            if given is None:
-                make_in_background()
             choice = reachable_engine(choice, settings, session)
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
@@ -155,8 +152,8 @@ def _run(
                 start = _first_start(settings, kafka_config, retentions, stop)
             if start is None:
                 return
-            registered.result()
             with living_jvm(session):
+                registered.result()
                 schema = None
                 if settings.catalog is not None:
                     schema = register(session, settings.tables, settings.catalog)

@@ -17,7 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from py4j.protocol import Py4JError
 
-from streaming.jvm.class_archive import archive_of, options_to_make, options_to_use
+from streaming.jvm.class_archive import options_to_make, options_to_use
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.java import find_java
 from streaming.run.stderr import log_format
@@ -129,8 +129,7 @@ def build_session(
         # Not as a folder on the class path, with which the JVM would use no archive of classes.
         settings |= _WITHOUT_SPARK_CONF
         java_options.append(f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}")
-    archive = archive_of(java)
-    java_options.append(options_to_make(archive_to) if archive_to else options_to_use(archive))
+    java_options.append(options_to_make(archive_to) if archive_to else options_to_use(java))
     settings[_JAVA_OPTIONS] = " ".join(java_options)
     for name, value in settings.items():
         builder = builder.config(name, value)

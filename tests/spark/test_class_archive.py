@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.errors import ConfigurationError
 from streaming.jvm.class_archive import archive_of, options_to_use
 from streaming.jvm.java import find_java
+from streaming.run import class_training
 
 _SESSION = """
 from streaming.run.session import build_session
@@ -51,13 +53,39 @@ def test_a_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert archive.stat().st_mtime_ns == made_at_ns
 
 
-def test_without_an_archive_a_jvm_has_no_options_for_it(tmp_path: Path) -> None:
-    archive = tmp_path / "classes.jsa"
-    assert options_to_use(archive) == ""
-    archive.touch()
-    assert options_to_use(archive) == ""
-    archive.write_bytes(b"\0")
-    assert options_to_use(archive).endswith(f'-XX:SharedArchiveFile="{archive}"')
+def test_without_a_usable_archive_a_jvm_has_no_options_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path))
+    java = find_java()
+    assert options_to_use(java) == ""
+    archive = archive_of(java)
+    archive.write_bytes(b"classes")
+    archive.chmod(0o444)
+    tmp_path.chmod(0o755)
+    assert options_to_use(java).endswith(f'-XX:SharedArchiveFile="{archive}"')
+    # Others could put code there.
+    tmp_path.chmod(0o777)
+    assert options_to_use(java) == ""
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert options_to_use(java) == ""
+
+
+def test_without_a_home_folder_there_is_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = find_java()
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", "~nobody-has-this-name/cache")
+    assert options_to_use(java) == ""
+
+
+def test_an_interrupted_training_leaves_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path))
+    monkeypatch.setattr(class_training, "_train", lambda partial: partial.write_bytes(b"half"))
+    with pytest.raises(ConfigurationError, match=r"exit status 4"):
+        class_training.make_archive()
+    assert not archive_of(find_java()).exists()
 
 
 def test_each_java_has_an_archive_of_its_own(
