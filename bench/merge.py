@@ -48,7 +48,7 @@ class _Way(NamedTuple):
 _WAYS = (
     _Way("whole table", False, lambda: mock.patch.object(replacing, "SMALL_BYTES", 1 << 60)),
     _Way("parts of a large table", False, nullcontext),
-    _Way("delta-rs's MERGE, with change data feed", True, nullcontext),
+    _Way("delta-rs's MERGE, change data feed", True, nullcontext),
 )
 
 
