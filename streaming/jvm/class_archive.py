@@ -15,7 +15,7 @@ from typing import Final
 
 from streaming.jvm.jars import cache_folder
 
-_ON_CLASS_PATH: Final = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "YARN_CONF_DIR"}
+ON_CLASS_PATH: Final = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "YARN_CONF_DIR"}
 """Variables that put other jars or folders on the class path of Spark."""
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """The JVM would write to stdout which classes it cannot archive."""
@@ -33,7 +33,7 @@ def archive_of(java: Path) -> Path:
 
 def options_to_use(java: Path) -> str:
     """Return the options of a JVM that uses the archive, "" if it cannot use one."""
-    if os.environ.keys() & _ON_CLASS_PATH:
+    if os.environ.keys() & ON_CLASS_PATH:
         return ""
     try:
         archive = archive_of(java)

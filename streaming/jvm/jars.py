@@ -165,14 +165,14 @@ def _verified(jar_set: JarSet, folder: Path) -> list[Path] | None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """Hold the lock of a part of the cache; the kernel releases it when its holders exit."""
+def locked(entry: Path) -> Iterator[int]:
+    """Hold the lock of an entry of the cache; the kernel releases it when its holders exit."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(entry.with_name(f"{entry.name}.lock"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write to the cache folder {folder.parent} ({error.strerror}): "
+            f"cannot write to the cache folder {entry.parent} ({error.strerror}): "
             f"set {_CACHE_VARIABLE} to a writable folder"
         ) from error
     try:

@@ -6,6 +6,7 @@ This is a step of the set-up of a virtual environment or an image.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from streaming.errors import ConfigurationError, first_line
-from streaming.jvm.class_archive import archive_of
+from streaming.jvm.class_archive import ON_CLASS_PATH, archive_of
 from streaming.jvm.jars import locked
 from streaming.jvm.java import find_java
 from streaming.run.session import build_session
@@ -100,6 +101,9 @@ def _collect(rows: DataFrame, _batch_id: int) -> None:
 
 
 if __name__ == "__main__":
+    for variable in ON_CLASS_PATH:
+        # With other folders on the class path, no JVM would use the archive.
+        os.environ.pop(variable, None)
     try:
         make_archive()
     except ConfigurationError as error:

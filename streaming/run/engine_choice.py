@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_ROWS_OF_DRIVER: Final = 5_000_000
-"""Keys and members. The engine `driver` needs about 6.5 GB for them (docs/sizing.md)."""
+"""Keys and members. The engine `driver` needs about 6.5 GB for them,
+extrapolated from 3,000,000 (docs/sizing.md)."""
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 

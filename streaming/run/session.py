@@ -42,8 +42,6 @@ _SETTINGS = {
 
 _DRIVER_ENGINE = {
     "spark.sql.shuffle.partitions": "1",
-    # The plan of the query has one column of bytes; compiling code for it only takes time.
-    "spark.sql.codegen.wholeStage": "false",
     # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
     # memory.
     _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.jvm.class_archive import archive_of, options_to_use
+from streaming.jvm.class_archive import ON_CLASS_PATH, archive_of, options_to_use
 from streaming.jvm.java import find_java
 from streaming.run import class_training
 
@@ -35,9 +35,14 @@ def run_python(*arguments: str, **environment: str) -> str:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
-    """Also in a folder with a space in its name."""
+    """Also in a folder with a space in its name; the maker may have a configuration of Spark."""
     cache = tmp_path / "a cache"
-    run_python("-m", "streaming.run.class_training", COORDINATOR_STATE_CACHE=str(cache))
+    (tmp_path / "spark-defaults.conf").touch()
+    run_python(
+        *("-m", "streaming.run.class_training"),
+        COORDINATOR_STATE_CACHE=str(cache),
+        SPARK_CONF_DIR=str(tmp_path),
+    )
     (archive,) = cache.glob("*.jsa")
     made_at_ns = archive.stat().st_mtime_ns
     log = tmp_path / "classes.log"
@@ -56,6 +61,8 @@ def test_a_jvm_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
 def test_without_a_usable_archive_a_jvm_has_no_options_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for variable in ON_CLASS_PATH:
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path))
     java = find_java()
     assert options_to_use(java) == ""

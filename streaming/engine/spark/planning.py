@@ -39,6 +39,7 @@ from streaming.tables.schemas import (
     GROUP_OFFSETS,
     GROUPS,
     PENDING_OFFSETS,
+    Table,
 )
 
 
@@ -137,15 +138,14 @@ class LogPartitionPlan:
 def _state(stored: pa.Table, collected: Collected) -> ApplyState:
     """The state before, from stored rows; a table that is not needed has no column."""
     records = of_struct(stored, COORDINATOR_RECORDS.name)
-    is_there = set(stored.column_names)
-    pending = PENDING_OFFSET_ROW.empty_table()
-    if PENDING_OFFSETS.name in is_there:
-        pending = in_ms(of_struct(stored, PENDING_OFFSETS.name), PENDING_OFFSET_ROW)
-    committed = COMMITTED_SCHEMA.empty_table()
-    if GROUP_OFFSETS.name in is_there:
-        committed = in_ms(of_struct(stored, GROUP_OFFSETS.name), COMMITTED_SCHEMA)
+
+    def rows_of(table: Table, schema: pa.Schema) -> pa.Table:
+        is_there = table.name in stored.column_names
+        return in_ms(of_struct(stored, table.name), schema) if is_there else schema.empty_table()
+
+    pending = rows_of(PENDING_OFFSETS, PENDING_OFFSET_ROW)
     state = ApplyState(
-        committed=committed,
+        committed=rows_of(GROUP_OFFSETS, COMMITTED_SCHEMA),
         pending=pending,
         groups=restored_groups(
             of_struct(stored, GROUPS.name), of_struct(stored, GROUP_MEMBERS.name), records

@@ -48,10 +48,16 @@ class StagedRows:
     files: Mapping[str, Sequence[str]]
 
     def read(self, session: SparkSession, name: str | None = None) -> DataFrame:
-        """The rows, or the struct `name` of the rows that are partitioned by it."""
+        """The rows, or of a partitioned folder the struct `name` of the rows with this value.
+
+        A value without rows has no files.
+        """
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        schema = from_arrow_schema(self.schema if name is None else _only(self.schema, name))
+        if name is None and self.files.keys() - {""}:
+            raise ValueError("rows that are partitioned are read by the value of the column")
+        read = self.schema if name is None else pa.schema([self.schema.field(name)])
+        schema = from_arrow_schema(read)
         files = self.files.get(name or "", ())
         if not files:
             rows = session.createDataFrame([], schema)
@@ -60,10 +66,6 @@ class StagedRows:
             plain = session.read.option("__globPaths__", "false")
             rows = plain.schema(schema).parquet(*files)
         return rows if name is None else rows.select(f"{name}.*")
-
-
-def _only(schema: pa.Schema, name: str) -> pa.Schema:
-    return pa.schema([schema.field(name)])
 
 
 @dataclass(frozen=True, slots=True)
