@@ -1,8 +1,8 @@
 """`python -m bench.group_records`: the records of classic groups, beside the broker's own load.
 
-Each group rebalances again and again, with five members of a consumer group each time. A broker
-loads the log, and `run` makes tables of it, twice in one session; those of the second time are held
-against what the broker answers.
+Each group rebalances again and again with the same members, whose subscriptions name the generation
+as those of Kafka's consumers do. A broker loads the log, and `run` makes tables of it, twice in one
+session; those of the second time are held against what the broker answers.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ import random
 import sys
 import tempfile
 import time
-from functools import partial
+from collections import defaultdict
+from functools import cache, partial
 from pathlib import Path
 
 import click
 
 from bench.backfill import FIRST, MEASURED, WARM, BackfillReport, broker_load, run_settings
 from bench.findings import findings_option, write_findings
-from coordinator_state.model.group_coordinator import GroupCoordinator
-from coordinator_state.model.requests import (
-    JoinGroupRequest,
-    JoinGroupResponse,
-    Reply,
-    SyncGroupRequest,
+from coordinator_state.model.log import CoordinatorLog
+from coordinator_state.records.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    encode_assignment,
+    encode_subscription,
 )
-from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
 from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
+from coordinator_state.wire.struct_reader import Fields
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.run.session import build_session
@@ -38,93 +40,70 @@ from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
 from streaming.views.output import output_of
 
-_MEMBERS = 5
+_GROUP_METADATA = RECORD_TYPES[GROUP_METADATA_TYPE]
 _PARTITIONS = 4
 _SESSION_MS = 1_800_000
-_INITIAL_DELAY_MS = 3_000
 _GROUPS_SAMPLED = 500
 _LOAD_TIMEOUT_S = 600.0
 _TARGET = "0.3 x broker"
 
 
-def group_logs(records: int, groups: int, now_ms: int) -> dict[int, bytes]:
-    """The log of each log partition: all groups rebalance in turn, as the model's coordinators do.
-
-    The first generations are more records than one, since members come one after the other.
-    """
-    coordinators: dict[int, GroupCoordinator] = {}
-    rebalancing = []
-    for number in range(groups):
-        group_id = f"group-{number:06d}"
-        log_partition = partition_for(group_id, DEFAULT_LOG_PARTITIONS)
-        if log_partition not in coordinators:
-            coordinators[log_partition] = GroupCoordinator(seed=log_partition)
-            coordinators[log_partition].advance(now_ms)
-        rebalancing.append(_Members(coordinators[log_partition], group_id))
-    while sum(coordinator.log.next_offset for coordinator in coordinators.values()) < records:
-        joins = [members.join() for members in rebalancing]
-        while not all(reply.is_done for replies in joins for reply in replies):
-            # The first rebalance waits for more members.
-            now_ms += _INITIAL_DELAY_MS
-            for coordinator in coordinators.values():
-                coordinator.advance(now_ms)
-        for members, replies in zip(rebalancing, joins, strict=True):
-            members.sync([reply.get() for reply in replies])
-    return {p: b"".join(coordinator.log.raw) for p, coordinator in coordinators.items()}
+def group_logs(records: int, groups: int, members: int, now_ms: int) -> dict[int, bytes]:
+    """The log of each log partition: all groups rebalance in turn."""
+    logs: dict[int, CoordinatorLog] = defaultdict(CoordinatorLog)
+    for number in range(records):
+        generation, group = divmod(number, groups)
+        group_id = f"group-{group:06d}"
+        record = (
+            encode_key(_GROUP_METADATA, {"group": group_id}),
+            encode_value(_GROUP_METADATA, 3, _group(group_id, generation + 1, members, now_ms)),
+        )
+        logs[partition_for(group_id, DEFAULT_LOG_PARTITIONS)].append([record], now_ms)
+    return {p: b"".join(log.raw) for p, log in logs.items()}
 
 
-class _Members:
-    """The members of a group, who always are assigned the same."""
+def _group(group_id: str, generation: int, members: int, now_ms: int) -> Fields:
+    topic = f"topic-of-{group_id}"
+    # A consumer names the generation that it leaves.
+    subscribed = {"topics": [topic], "userData": None, "generationId": generation - 1}
+    subscription = encode_subscription(subscribed)
+    return {
+        "protocolType": CONSUMER_PROTOCOL_TYPE,
+        "generation": generation,
+        "protocol": "range",
+        "leader": f"member-0-of-{group_id}",
+        "currentStateTimestamp": now_ms,
+        "members": [
+            {
+                "memberId": f"member-{number}-of-{group_id}",
+                "groupInstanceId": None,
+                "clientId": f"client-{number}",
+                "clientHost": "/10.0.0.1",
+                "rebalanceTimeout": _SESSION_MS,
+                "sessionTimeout": _SESSION_MS,
+                "subscription": subscription,
+                "assignment": _assignment(topic, number),
+            }
+            for number in range(members)
+        ],
+    }
 
-    def __init__(self, coordinator: GroupCoordinator, group_id: str) -> None:
-        self._coordinator = coordinator
-        self._group_id = group_id
-        self._ids = [""] * _MEMBERS
-        topic = f"topic-of-{group_id}"
-        self._subscription = encode_subscription({"topics": [topic], "userData": None}, 0)
-        self._assignments = []
-        for number in range(_MEMBERS):
-            partitions = list(range(number * _PARTITIONS, (number + 1) * _PARTITIONS))
-            topics = [{"topic": topic, "partitions": partitions}]
-            fields = {"assignedPartitions": topics, "userData": None}
-            self._assignments.append(encode_assignment(fields, 0))
 
-    def join(self) -> list[Reply[JoinGroupResponse]]:
-        return [
-            self._coordinator.join_group(
-                JoinGroupRequest(
-                    group_id=self._group_id,
-                    member_id=member_id,
-                    protocols=(("range", self._subscription),),
-                    session_timeout_ms=_SESSION_MS,
-                    client_id=f"client-{number}",
-                    client_host=f"/10.0.0.{number}",
-                    requires_known_member_id=False,
-                )
-            )
-            for number, member_id in enumerate(self._ids)
-        ]
-
-    def sync(self, answers: list[JoinGroupResponse]) -> None:
-        """The first one leads, and stores the group; the others are answered at once."""
-        self._ids = [answer.member_id for answer in answers]
-        assignments = dict(zip(self._ids, self._assignments, strict=True))
-        for answer in answers:
-            self._coordinator.sync_group(
-                SyncGroupRequest(
-                    group_id=self._group_id,
-                    member_id=answer.member_id,
-                    generation_id=answer.generation_id,
-                    assignments=assignments,
-                )
-            )
+@cache
+def _assignment(topic: str, number: int) -> bytes:
+    partitions = list(range(number * _PARTITIONS, (number + 1) * _PARTITIONS))
+    topics = [{"topic": topic, "partitions": partitions}]
+    return encode_assignment({"assignedPartitions": topics, "userData": None})
 
 
 @click.command()
 @click.option("--records", type=click.IntRange(min=1), default=200_000, show_default=True)
 @click.option("--groups", type=click.IntRange(min=1), default=10_000, show_default=True)
+@click.option(
+    "--members", type=click.IntRange(min=1), default=5, show_default=True, help="Of each group."
+)
 @findings_option
-def group_records(records: int, groups: int, findings: Path | None) -> None:
+def group_records(records: int, groups: int, members: int, findings: Path | None) -> None:
     """Compare the backfill of group records with the broker's own load of the same log."""
     logging.getLogger().handlers[:] = [StderrHandler()]
     logging.getLogger("bench").setLevel(logging.INFO)
@@ -134,7 +113,7 @@ def group_records(records: int, groups: int, findings: Path | None) -> None:
         EmbeddedBroker(folder=Path(name) / "broker") as broker,
     ):
         broker.create_offsets_topic()
-        logs = group_logs(records, groups, time.time_ns() // 1_000_000)
+        logs = group_logs(records, groups, members, time.time_ns() // 1_000_000)
         broker.stop()
         for log_partition, log in logs.items():
             broker.replace_log(log_partition, log)

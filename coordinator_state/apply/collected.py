@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import timestamps
+from coordinator_state.apply.columns import table_of, timestamps
 from coordinator_state.apply.counts import RecordCounts, by_log_partition
 from coordinator_state.apply.rows import COORDINATOR_RECORD_ROW, GROUP_RECORD_ROW
 from coordinator_state.log.log_rows import (
@@ -36,21 +36,20 @@ GroupId = tuple[int, str]
 """Log partition and group id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DecodedGroupRecord:
-    """A decoded record of any type except OffsetCommit.
+    """A record of any type except OffsetCommit; its value is decoded when it is first asked for.
 
     Attributes:
-        replayed: the record in the form that the replay takes.
         record_key: the key as JSON.
         is_last: true if no later record of the micro-batch has the same key.
     """
 
     log_partition: int
-    key: DecodedKey
-    value: DecodedValue | None
-    replayed: GroupRecord
+    record_offset: int
     record_timestamp_ms: int | None
+    group_id: str
+    key: DecodedKey
     record_key: str
     raw_key: bytes
     raw_value: bytes | None
@@ -59,12 +58,29 @@ class DecodedGroupRecord:
     @property
     def group(self) -> GroupId:
         """The group of the record."""
-        return self.log_partition, self.replayed.group_id
+        return self.log_partition, self.group_id
 
     @property
-    def record_offset(self) -> int:
-        """The record offset."""
-        return self.replayed.record_offset
+    def record_type(self) -> int:
+        """The type of the record, from its key."""
+        return self.key.record_type.id
+
+    @cached_property
+    def value(self) -> DecodedValue | None:
+        """The decoded value; None for a tombstone."""
+        raw = self.raw_value
+        return None if raw is None else decode_value(self.key.record_type, raw)
+
+    @property
+    def replayed(self) -> GroupRecord:
+        """The record in the form that the replay takes."""
+        return GroupRecord(
+            record_type=self.record_type,
+            group_id=self.group_id,
+            name=name_of(self.key.fields),
+            value=None if self.value is None else self.value.fields,
+            record_offset=self.record_offset,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +146,7 @@ class Collected:
         values = (
             record.value.fields
             for record in self.group_records
-            if record.value and record.replayed.record_type != GROUP_METADATA_TYPE
+            if record.record_type != GROUP_METADATA_TYPE and record.value
         )
         return {uuid_text(topic_id) for fields in values for topic_id in _topic_ids(fields)}
 
@@ -160,7 +176,7 @@ def collect(rows: pa.Table) -> Collected:
         offsets=of_kind(ROW_KIND_OFFSET),
         markers=of_kind(ROW_KIND_MARKER),
         undecodable=of_kind(ROW_KIND_UNDECODABLE),
-        group_records=decode_group_records(of_kind(ROW_KIND_RECORD).to_pylist()),
+        group_records=decode_group_records(of_kind(ROW_KIND_RECORD)),
         rows_by_log_partition=by_log_partition(
             rows, pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS).to_numpy()
         ),
@@ -175,45 +191,49 @@ def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
     return {log_partition: at for log_partition, at in zip(*columns, strict=True) if at is not None}
 
 
-def decode_group_records(rows: Sequence[Mapping[str, Any]]) -> list[DecodedGroupRecord]:
+def decode_group_records(rows: pa.Table) -> list[DecodedGroupRecord]:
     """Decode `record` rows and return them in log order."""
-    later: set[tuple[int, str, int, str]] = set()
+    names = ("log_partition", "record_offset", "record_timestamp_ms", "group_id", "raw_key")
+    in_order = rows.select([*names, "raw_value", "is_tombstone"]).sort_by(
+        [("log_partition", "ascending"), ("record_offset", "ascending")]
+    )
+    # A group repeats the key of its GroupMetadata.
+    keys: dict[bytes, tuple[DecodedKey, str]] = {}
+    later: set[tuple[int, int, str]] = set()
     found = []
-    for row in sorted(rows, key=lambda row: (row["log_partition"], -row["record_offset"])):
-        key = decode_key(row["raw_key"])
-        raw_value = None if row["is_tombstone"] else row["raw_value"]
-        value = None if raw_value is None else decode_value(key.record_type, raw_value)
-        record_key = json.dumps(key_json(key), ensure_ascii=False)
-        identity = row["log_partition"], row["group_id"], key.record_type.id, record_key
+    for *columns, raw_key, raw_value, is_tombstone in zip(
+        *(reversed(column.to_pylist()) for column in in_order.columns), strict=True
+    ):
+        log_partition, record_offset, record_timestamp_ms, group_id = columns
+        if raw_key not in keys:
+            key = decode_key(raw_key)
+            keys[raw_key] = key, json.dumps(key_json(key), ensure_ascii=False)
+        key, record_key = keys[raw_key]
+        identity = log_partition, key.record_type.id, record_key
         found.append(
             DecodedGroupRecord(
-                log_partition=row["log_partition"],
+                log_partition=log_partition,
+                record_offset=record_offset,
+                record_timestamp_ms=record_timestamp_ms,
+                group_id=group_id,
                 key=key,
-                value=value,
-                replayed=GroupRecord(
-                    record_type=key.record_type.id,
-                    group_id=row["group_id"],
-                    name=name_of(key.fields),
-                    value=None if value is None else value.fields,
-                    record_offset=row["record_offset"],
-                ),
-                record_timestamp_ms=row["record_timestamp_ms"],
                 record_key=record_key,
-                raw_key=row["raw_key"],
-                raw_value=raw_value,
+                raw_key=raw_key,
+                raw_value=None if is_tombstone else raw_value,
                 is_last=identity not in later,
             )
         )
         later.add(identity)
-    return sorted(found, key=lambda record: (record.log_partition, record.record_offset))
+    found.reverse()
+    return found
 
 
 def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:
     """The last record of each key as rows of `coordinator_records`."""
     rows = [
         {
-            "group_id": record.replayed.group_id,
-            "record_type": record.replayed.record_type,
+            "group_id": record.group_id,
+            "record_type": record.record_type,
             "record_type_name": record.key.record_type.name,
             "record_key": record.record_key,
             "log_partition": record.log_partition,
@@ -233,19 +253,7 @@ def record_rows(records: Iterable[DecodedGroupRecord]) -> pa.Table:
 
 def every_record_row(records: Iterable[DecodedGroupRecord]) -> pa.Table:
     """Every record as a row of `group_records`."""
-    rows = [
-        {
-            "log_partition": record.log_partition,
-            "record_offset": record.record_offset,
-            "record_timestamp_ms": record.record_timestamp_ms,
-            "group_id": record.replayed.group_id,
-            "record_type": record.replayed.record_type,
-            "raw_key": record.raw_key,
-            "raw_value": record.raw_value,
-        }
-        for record in records
-    ]
-    return pa.Table.from_pylist(rows, schema=GROUP_RECORD_ROW)
+    return table_of(records, GROUP_RECORD_ROW)
 
 
 def group_ids(rows: pa.Table) -> Iterator[GroupId]:

@@ -6,7 +6,7 @@ have timestamps named `<name>_timestamp`, and tables of history also have the `d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
@@ -88,6 +88,39 @@ def _arrow_type(hint: Any) -> pa.DataType:
         case origin, (_, arrow_type) if origin is Annotated:
             return arrow_type
     return pa.struct(_fields(hint)) if is_typeddict(hint) else _ARROW_TYPES[hint]
+
+
+def table_of(rows: Iterable[Any], schema: pa.Schema, **given: Iterable[Any]) -> pa.Table:
+    """A table of objects; a column that is not given has their attributes of its name.
+
+    Lists of structs are lists of objects, too. A column is null if the objects lack the attribute.
+    """
+    objects = list(rows)
+    columns = [
+        _column(given.get(name, (getattr(row, name, None) for row in objects)), data_type)
+        for name, data_type in zip(schema.names, schema.types, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
+    if not (pa.types.is_list(data_type) and pa.types.is_struct(data_type.value_type)):
+        return pa.array(values, data_type)
+    lists = list(values)
+    entries = [entry for found in lists for entry in found or ()]
+    fields = [
+        data_type.value_type.field(number) for number in range(data_type.value_type.num_fields)
+    ]
+    attributes = [
+        pa.array((getattr(entry, field.name) for entry in entries), field.type) for field in fields
+    ]
+    sizes = [len(found or ()) for found in lists]
+    return pa.ListArray.from_arrays(
+        pa.array(np.cumsum([0, *sizes], dtype=np.int32)),
+        pa.StructArray.from_arrays(attributes, fields=fields),
+        type=data_type,
+        mask=pa.array([found is None for found in lists], pa.bool_()),
+    )
 
 
 def columns_of(rows: pa.Table, schema: pa.Schema) -> pa.Table:

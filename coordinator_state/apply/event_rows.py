@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.columns import table_of
 from coordinator_state.apply.groups import PlacedEvent
 from coordinator_state.apply.rows import EVENT_SCHEMA
-from coordinator_state.insight.group_events import HUNG_AFTER_MS, EventName, GroupEvent
-from coordinator_state.replay.groups import as_columns
+from coordinator_state.insight.group_events import (
+    HUNG_AFTER_MS,
+    EventName,
+    GroupEvent,
+    Partitions,
+)
 from coordinator_state.replay.offsets import Outcome
 
-Row = dict[str, Any]
-
 _ENDED = pa.array([Outcome.COMMITTED.value, Outcome.ABORTED.value])
-_ASSIGNMENTS = ("assignment_before", "assignment_after")
-_LISTS = (*_ASSIGNMENTS, "tasks_before", "tasks_after")
 
 
 def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) -> pa.Table:
@@ -28,38 +31,37 @@ def event_rows(events: Iterable[PlacedEvent], topic_names: Mapping[str, str]) ->
     every cut of the log into micro-batches gives an event the same number, if it finds the same
     events (docs/events.md says which of them the history mode `sampled` may leave out).
     """
-    rows = [
-        {
-            **event_columns(placed.event),
-            "log_partition": placed.log_partition,
-            "record_timestamp_ms": placed.timestamp_ms,
-        }
-        for placed in events
-    ]
-    rows.sort(key=_place)
-    previous, number = None, 0
-    for row in rows:
-        record = row["log_partition"], row["record_offset"]
-        number = number + 1 if record == previous else 0
-        row["event_number"], previous = number, record
-        for assigned in (one for name in _ASSIGNMENTS for one in row[name] or ()):
-            assigned["topic"] = assigned["topic"] or topic_names.get(assigned["topic_id"])
-    return pa.Table.from_pylist(rows, schema=EVENT_SCHEMA)
+    placed = sorted(events, key=_place)
+    in_order = [one.event for one in placed]
+    log_partitions = [one.log_partition for one in placed]
+    records = zip(log_partitions, (event.record_offset for event in in_order), strict=True)
+    return table_of(
+        in_order,
+        EVENT_SCHEMA,
+        log_partition=log_partitions,
+        record_timestamp_ms=[one.timestamp_ms for one in placed],
+        event=[event.event.value for event in in_order],
+        event_number=[number for _, found in groupby(records) for number, _ in enumerate(found)],
+        assignment_before=[_named(event.assignment_before, topic_names) for event in in_order],
+        assignment_after=[_named(event.assignment_after, topic_names) for event in in_order],
+    )
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    partition = -1 if row["partition"] is None else row["partition"]
-    record = row["log_partition"], row["record_offset"], row["group_id"]
-    return *record, row["topic"] or "", partition
+def _place(placed: PlacedEvent) -> tuple[Any, ...]:
+    event = placed.event
+    partition = -1 if event.partition is None else event.partition
+    record = placed.log_partition, event.record_offset, event.group_id
+    return *record, event.topic or "", partition
 
 
-def event_columns(event: GroupEvent) -> Row:
-    """The columns of an event that do not depend on its log partition or timestamp."""
-    columns = event._asdict()
-    for name in _LISTS:
-        columns[name] = as_columns(columns[name])
-    columns["event"] = event.event.value
-    return columns
+def _named(partitions: Partitions, topic_names: Mapping[str, str]) -> Partitions:
+    """The same topic partitions with the topic names that are known."""
+    if partitions is None or all(one.topic for one in partitions):
+        return partitions
+    return tuple(
+        one if one.topic else replace(one, topic=topic_names.get(one.topic_id or ""))
+        for one in partitions
+    )
 
 
 def hung_transactions(history: pa.Table) -> list[PlacedEvent]:

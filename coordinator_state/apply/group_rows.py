@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from coordinator_state.apply.collected import GroupId, group_ids
+from coordinator_state.apply.columns import table_of
 from coordinator_state.apply.groups import GroupChange
 from coordinator_state.apply.rows import (
     GROUP_CHANGE_SCHEMA,
@@ -31,15 +32,12 @@ from coordinator_state.replay.groups import (
     NO_RECORD_OFFSET,
     Group,
     GroupMember,
-    as_columns,
     simple_group,
 )
 from coordinator_state.replay.modern_groups import ModernMember
 
 Row = dict[str, Any]
 
-_MEMBER_FIELDS = [field.name for field in fields(GroupMember)]
-_STRUCT_LISTS = ("assignment", "target_assignment", "pending_revocation", "tasks", "target_tasks")
 _GROUP_FIELDS = [name for name in GROUP_ROW.names if hasattr(Group, name)]
 
 
@@ -78,14 +76,28 @@ def member_rows(
         groups: the described state of each changed group that exists.
         before: the groups before the changes.
     """
-    rows = [
-        _member_columns(group, found, member)
-        for group, found in groups.items()
-        for member in found.members
+    of_groups = [
+        (group, found, member) for group, found in groups.items() for member in found.members
     ]
+    json_columns = [
+        member_json_columns(
+            found.protocol_type, found.protocol, member.subscription_bytes, member.assignment_bytes
+        )
+        for _, found, member in of_groups
+    ]
+    current = table_of(
+        (member for *_, member in of_groups),
+        MEMBER_CHANGE_SCHEMA,
+        log_partition=[log_partition for (log_partition, _), *_ in of_groups],
+        group_id=[group_id for (_, group_id), *_ in of_groups],
+        record_offset=[found.record_offset for _, found, _ in of_groups],
+        subscription_json=[columns["subscription_json"] for columns in json_columns],
+        assignment_json=[columns["assignment_json"] for columns in json_columns],
+    )
+    deleted = []
     for group, change in changes.items():
         staying = {member.member_id for member in groups[group].members} if change.group else ()
-        rows += [
+        deleted += [
             {
                 "log_partition": group[0],
                 "group_id": group[1],
@@ -97,20 +109,7 @@ def member_rows(
             }
             for member in _members_except(before.get(group), staying)
         ]
-    return pa.Table.from_pylist(rows, schema=MEMBER_CHANGE_SCHEMA)
-
-
-def _member_columns(group: GroupId, found: Group, member: GroupMember) -> Row:
-    return {
-        "log_partition": group[0],
-        "group_id": group[1],
-        "record_offset": found.record_offset,
-        **{name: getattr(member, name) for name in _MEMBER_FIELDS},
-        **{name: as_columns(getattr(member, name)) for name in _STRUCT_LISTS},
-        **member_json_columns(
-            found.protocol_type, found.protocol, member.subscription_bytes, member.assignment_bytes
-        ),
-    }
+    return pa.concat_tables([current, pa.Table.from_pylist(deleted, schema=MEMBER_CHANGE_SCHEMA)])
 
 
 def _members_except(state: GroupState | None, member_ids: Iterable[str]) -> list[GroupMember]:

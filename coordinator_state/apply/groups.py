@@ -28,7 +28,8 @@ from coordinator_state.apply.pending_clients import (
     TransactionRecord,
 )
 from coordinator_state.apply.state import ApplyContext, ApplyState
-from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay
+from coordinator_state.insight.group_events import GroupEvent, GroupEventReplay, repeated_rebalance
+from coordinator_state.records.group_metadata_members import MembersOutline
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import (
     GroupReplay,
@@ -100,7 +101,7 @@ def apply_to_groups(
     commits = {} if is_scala else collected.first_commits(state.groups)
     steps: dict[GroupId, list[_Step]] = defaultdict(list)
     for record in collected.group_records:
-        if not is_scala or record.replayed.record_type == GROUP_METADATA_TYPE:
+        if not is_scala or record.record_type == GROUP_METADATA_TYPE:
             steps[record.group].append(record)
     for group, record_offsets in commits.items():
         steps[group] += map(_Commit, record_offsets)
@@ -131,7 +132,11 @@ def apply_to_groups(
 
 @dataclass(slots=True)
 class _Replay:
-    """The replay of one group."""
+    """The replay of one group.
+
+    A GroupMetadata value that repeats the members of the value before has at most one event, which
+    needs no replay. The group is replayed up to it (`_catch_up`) when its state is needed.
+    """
 
     group: GroupId
     replay: GroupEventReplay
@@ -141,30 +146,59 @@ class _Replay:
     warnings: list[ReplayWarning] = field(default_factory=list)
     _offsets: dict[OffsetKey, CommittedOffset | None] = field(default_factory=dict)
     _described: Group | None = None
+    _outline: MembersOutline | None = None
+    """Of the last GroupMetadata value, if no other group record follows it."""
+    _repeat: DecodedGroupRecord | None = None
+    """The last value, if it is not replayed yet."""
 
     @property
     def after(self) -> GroupState | None:
         """The group after the last step."""
+        self._catch_up()
         return self.replay.groups.states.get(self.group[1])
 
     def step(self, step: _Step) -> None:
         """Replay one step."""
-        if isinstance(step, TransactionRecord):
-            self.clients.replay(step, self._group())
-            return
-        self._described = None
         match step:
+            case TransactionRecord():
+                self.clients.replay(step, self._group())
             case _Commit():
                 self.replay.groups.replay_offset_commit(self.group[1])
-            case DecodedGroupRecord() if not self.context.with_history:
-                self.replay.groups.replay(step.replayed)
             case DecodedGroupRecord():
-                for event in self.replay.replay_record(step.replayed):
-                    self._add_event(event, step.record_timestamp_ms)
+                self._described = None
+                self._record(step)
             case OffsetMove():
-                event_of_move = self._move(step)
-                if event_of_move is not None:
-                    self._add_event(event_of_move, step.timestamp_ms)
+                event = self._move(step)
+                if event is not None:
+                    self._add_event(event, step.timestamp_ms)
+
+    def _record(self, record: DecodedGroupRecord) -> None:
+        before, self._outline = self._outline, None
+        if record.record_type == GROUP_METADATA_TYPE and record.raw_value is not None:
+            self._outline = MembersOutline.of(record.raw_value)
+        if before is not None and self._outline is not None and self._outline.repeats(before):
+            self._repeat = record
+            epochs = before.generation, self._outline.generation
+            members = self.replay.groups.states[record.group_id].members
+            event = repeated_rebalance(record.group_id, record.record_offset, len(members), *epochs)
+            if event is not None:
+                self._add_event(event, record.record_timestamp_ms)
+            return
+        self._catch_up()
+        warnings_before = len(self.warnings)
+        if self.context.with_history:
+            for event in self.replay.replay_record(record.replayed):
+                self._add_event(event, record.record_timestamp_ms)
+        else:
+            self.replay.groups.replay(record.replayed)
+        if len(self.warnings) > warnings_before:
+            # Each repetition has the warning, too.
+            self._outline = None
+
+    def _catch_up(self) -> None:
+        if self._repeat is not None:
+            self.replay.groups.replay(self._repeat.replayed)
+            self._repeat = None
 
     def _group(self) -> Group:
         """The group as its coordinator describes it, kept until a step may change it."""
@@ -178,6 +212,7 @@ class _Replay:
         self.events.append(placed)
 
     def _move(self, move: OffsetMove) -> GroupEvent | None:
+        self._catch_up()
         before = self._offsets.get(move.key, move.before)
         if move.after is None:
             self._offsets[move.key] = None
@@ -245,7 +280,7 @@ def _scala_changes(
     guard_offsets: dict[GroupId, int] = {}
     tombstones = dict(state.tombstones)
     for group, records in collected.records_of_groups.items():
-        own = [one for one in records if one.replayed.record_type == GROUP_METADATA_TYPE]
+        own = [one for one in records if one.record_type == GROUP_METADATA_TYPE]
         if not own:
             continue
         tombstones.pop(group, None)

@@ -38,6 +38,7 @@ from coordinator_state.replay.group_replay import (
     described,
 )
 from coordinator_state.replay.groups import (
+    CLASSIC,
     NO_RECORD_OFFSET,
     AssignedPartition,
     AssignedTask,
@@ -179,6 +180,26 @@ class GroupEventReplay:
         """Return the group; without a group record it is simple, as it has or had an offset."""
         state = self.groups.states.get(group_id)
         return simple_group(group_id) if state is None else state
+
+
+def repeated_rebalance(
+    group_id: str, record_offset: int, member_count: int, epoch_before: int, epoch_after: int
+) -> GroupEvent | None:
+    """Return the event of a GroupMetadata value that changes no member, None if it has none.
+
+    `GroupEventReplay.replay_record` would return the same.
+    """
+    if epoch_before == epoch_after or not epoch_after:
+        return None
+    return GroupEvent(
+        event=EventName.REBALANCE,
+        group_id=group_id,
+        record_offset=record_offset,
+        group_type=CLASSIC,
+        member_count=member_count,
+        epoch_before=epoch_before,
+        epoch_after=epoch_after,
+    )
 
 
 def _of_offset(

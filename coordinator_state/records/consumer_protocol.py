@@ -13,9 +13,10 @@ clients/src/main/java/org/apache/kafka/clients/consumer/internals/ConsumerProtoc
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
-from coordinator_state.records.serde import decode_appended, encode_versioned
+from coordinator_state.records.serde import DecodedValue, decode_appended, encode_versioned
 from coordinator_state.wire.schema import ANY_VERSION, Field, Schema
 from coordinator_state.wire.struct_reader import Fields
 
@@ -23,6 +24,8 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of classic groups whose members are consumers."""
 
 NEWEST_VERSION = 3
+# The members of a group subscribe alike, and a member is decoded for its row and for its JSON.
+_CACHED: Final = 1_000
 
 _TOPIC_PARTITIONS = (
     Field(name="topic", type="string"),
@@ -63,13 +66,33 @@ ASSIGNMENT = Schema(
 )
 
 
+@lru_cache(maxsize=_CACHED)
+def decoded_subscription(raw: bytes) -> DecodedValue:
+    """Read a member's subscription bytes; several callers may share the result.
+
+    Raises:
+        DecodeError: the bytes are not a consumer protocol subscription.
+    """
+    return decode_appended(SUBSCRIPTION, raw)
+
+
+@lru_cache(maxsize=_CACHED)
+def decoded_assignment(raw: bytes) -> DecodedValue:
+    """Read a member's assignment bytes; several callers may share the result.
+
+    Raises:
+        DecodeError: the bytes are not a consumer protocol assignment; zero bytes are none.
+    """
+    return decode_appended(ASSIGNMENT, raw)
+
+
 def decode_subscription(raw: bytes) -> Fields:
     """Read a member's subscription bytes.
 
     Raises:
         DecodeError: the bytes are not a consumer protocol subscription.
     """
-    return decode_appended(SUBSCRIPTION, raw).fields
+    return decoded_subscription(raw).fields
 
 
 def decode_subscribed_topics(raw: bytes) -> list[str]:
@@ -90,7 +113,7 @@ def decode_assignment(raw: bytes) -> Fields:
     """
     if not raw:
         return {"assignedPartitions": [], "userData": None}
-    return decode_appended(ASSIGNMENT, raw).fields
+    return decoded_assignment(raw).fields
 
 
 def encode_subscription(fields: Fields, version: int = NEWEST_VERSION) -> bytes:

@@ -18,9 +18,9 @@ from typing import Any, Final
 from coordinator_state.errors import DecodeError
 from coordinator_state.records.connect_protocol import CONNECT_ASSIGNMENT, CONNECT_SUBSCRIPTION
 from coordinator_state.records.consumer_protocol import (
-    ASSIGNMENT,
     CONSUMER_PROTOCOL_TYPE,
-    SUBSCRIPTION,
+    decoded_assignment,
+    decoded_subscription,
 )
 from coordinator_state.records.message_formatter import fields_json
 from coordinator_state.records.serde import DecodedValue, decode_appended, decode_body
@@ -61,28 +61,31 @@ _COOPERATIVE_STICKY = Schema(
 def subscription_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
     """Convert a member's subscription, with its version; None if it cannot be decoded."""
     if protocol_type == CONNECT:
-        return _json(CONNECT_SUBSCRIPTION, raw, allocation=_connect_assignment)
+        return _json(_decode_connect_subscription, raw, allocation=_connect_assignment)
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
-        return _json(SUBSCRIPTION, raw, userData=_SUBSCRIPTION_USER_DATA.get(protocol or ""))
+        read = _SUBSCRIPTION_USER_DATA.get(protocol or "")
+        return _json(decoded_subscription, raw, userData=read)
     return None
 
 
 def assignment_json(protocol_type: str, protocol: str | None, raw: bytes | None) -> Json | None:
     """Convert a member's assignment, with its version; None if absent or not decodable."""
     if protocol_type == CONNECT:
-        return _json(CONNECT_ASSIGNMENT, raw)
+        return _json(_decode_connect_assignment, raw)
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
-        return _json(ASSIGNMENT, raw, userData=_ASSIGNMENT_USER_DATA.get(protocol or ""))
+        read = _ASSIGNMENT_USER_DATA.get(protocol or "")
+        return _json(decoded_assignment, raw, userData=read)
     return None
 
 
+_Decode = Callable[[bytes], DecodedValue]
 _ReadBytes = Callable[[bytes], Json]
 
 
-def _json(schema: Schema, raw: bytes | None, **bytes_fields: _ReadBytes | None) -> Json | None:
+def _json(decode: _Decode, raw: bytes | None, **bytes_fields: _ReadBytes | None) -> Json | None:
     """Convert a message; `bytes_fields` has readers of its fields of bytes, by field name."""
     try:
-        value = decode_appended(schema, raw or b"")
+        value = decode(raw or b"")
     except DecodeError:
         return None
     found = _with_version(value)
@@ -97,8 +100,16 @@ def _with_version(value: DecodedValue) -> Json:
     return {"version": value.version, **fields_json(value)}
 
 
+def _decode_connect_subscription(raw: bytes) -> DecodedValue:
+    return decode_appended(CONNECT_SUBSCRIPTION, raw)
+
+
+def _decode_connect_assignment(raw: bytes) -> DecodedValue:
+    return decode_appended(CONNECT_ASSIGNMENT, raw)
+
+
 def _connect_assignment(raw: bytes) -> Json:
-    return _with_version(decode_appended(CONNECT_ASSIGNMENT, raw))
+    return _with_version(_decode_connect_assignment(raw))
 
 
 def _subscription_info(raw: bytes) -> Json:

@@ -10,9 +10,8 @@ classic/ClassicGroup.java at 4.2.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -49,15 +48,6 @@ class AssignedTask:
     task_type: str
     subtopology_id: str
     partition: int
-
-
-def as_columns(
-    entries: Iterable[AssignedPartition | AssignedTask] | None,
-) -> list[dict[str, Any]] | None:
-    """Convert partitions or tasks to dictionaries; None stays None."""
-    if entries is None:
-        return None
-    return [{name: getattr(entry, name) for name in entry.__slots__} for entry in entries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

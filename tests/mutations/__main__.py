@@ -55,9 +55,9 @@ class Mutations:
         key, value = self._choose.choice(self._samples)
         which = self._choose.randrange(4)
         if which in (0, 3):
-            key = self._damaged(key)
+            key = self.damaged(key)
         if which in (1, 2, 3):
-            value = self._damaged(value)
+            value = self.damaged(value)
         return key, value
 
     def record_set(self, records: int) -> bytes:
@@ -72,7 +72,7 @@ class Mutations:
             if last > first
         )
 
-    def _damaged(self, raw: Bytes) -> Bytes:
+    def damaged(self, raw: Bytes) -> Bytes:
         if not raw:
             return self._choose.choice([None, b"", b"\x00"])
         for _ in range(self._choose.choice([1, 1, 1, 2, 5])):

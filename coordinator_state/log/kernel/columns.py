@@ -20,25 +20,33 @@ from coordinator_state.log.kernel.numbers import (
     uint8,
 )
 from coordinator_state.log.log_decoder import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_MARKER, ROW_KIND_OFFSET
+from coordinator_state.log.log_rows import (
+    LOG_ROW_SCHEMA,
+    ROW_KIND_MARKER,
+    ROW_KIND_OFFSET,
+    ROW_KIND_RECORD,
+)
 from coordinator_state.log.record import NO_TIMESTAMP
 from coordinator_state.log.record_batch import TRANSACTIONAL_FLAG
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 
-_ROW_KINDS: Final = pa.array([ROW_KIND_OFFSET, ROW_KIND_MARKER])
+_ROW_KINDS: Final = pa.array([ROW_KIND_OFFSET, ROW_KIND_MARKER, ROW_KIND_RECORD])
 """The index is the kind in the integer rows."""
 _UUID_BYTES: Final = 16
 _UUID_TEXT_BYTES: Final = 22
 
 
 def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) -> pa.RecordBatch:
-    """Build Arrow rows of commits and markers, with the strings and ids that they point at.
+    """Build Arrow rows of commits, GroupMetadata and markers, with the bytes that they point at.
 
     All data is copied, so no Arrow column keeps the integers or the bytes in memory.
     """
     kind = of[rows.KIND]
     is_commit = kind == rows.KIND_COMMIT
+    is_group = kind == rows.KIND_GROUP_METADATA
+    is_record = is_commit | is_group
     has_value = is_commit & (of[rows.VERSION] != rows.TOMBSTONE_VERSION)
+    has_group_value = is_group & (of[rows.VALUE_LENGTH] >= 0)
     leader_epoch = of[rows.LEADER_EPOCH]
     commit_timestamp = np.clip(of[rows.COMMIT_TIMESTAMP], MIN_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
     batch = of[rows.BATCH]
@@ -54,11 +62,11 @@ def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) 
         "producer_id": _integers(table[batches.PRODUCER_ID, batch], pa.int64()),
         "producer_epoch": _integers(table[batches.PRODUCER_EPOCH, batch], pa.int32()),
         "is_transactional": pa.array(attributes & TRANSACTIONAL_FLAG != 0),
-        "control_type": _integers(of[rows.CONTROL_TYPE], pa.int32(), ~is_commit),
-        "record_type": _integers(of[rows.RECORD_TYPE], pa.int32(), is_commit),
+        "control_type": _integers(of[rows.CONTROL_TYPE], pa.int32(), ~is_record),
+        "record_type": _integers(of[rows.RECORD_TYPE], pa.int32(), is_record),
         "value_version": _integers(of[rows.VERSION], pa.int32(), has_value),
-        "is_tombstone": pa.array(~has_value, mask=~is_commit),
-        "group_id": _strings(arena, *group, is_commit),
+        "is_tombstone": pa.array(~has_value & ~has_group_value, mask=~is_record),
+        "group_id": _strings(arena, *group, is_record),
         "topic": _strings(arena, *topic, is_commit),
         "partition": _integers(of[rows.PARTITION], pa.int32(), is_commit),
         "committed_offset": _integers(of[rows.COMMITTED_OFFSET], pa.int64(), has_value),
@@ -67,6 +75,8 @@ def arrow_rows(arena: Bytes, table: Integers, of: Integers, log_partition: int) 
         "commit_timestamp_ms": _integers(commit_timestamp, pa.int64(), has_value),
         "expire_timestamp_ms": _timestamps(of[rows.EXPIRE_TIMESTAMP]),
         "topic_id": _uuids(arena, of[rows.TOPIC_ID_POSITION]),
+        "raw_key": _binary(arena, *topic, is_group),
+        "raw_value": _binary(arena, *metadata, has_group_value),
     }
     arrays = [
         columns[field.name] if field.name in columns else pa.nulls(len(kind), field.type)
@@ -128,10 +138,17 @@ def _timestamps(values: Integers) -> pa.Array:
 
 
 def _strings(arena: Bytes, positions: Integers, lengths: Integers, is_valid: Mask) -> pa.Array:
+    lengths = np.where(is_valid, lengths, 0)
     offsets = _string_offsets(lengths)
     data = np.empty(offsets[-1], dtype=np.uint8)
     gather_strings(arena, positions, lengths, data)
     return _string_array(offsets, data, is_valid)
+
+
+def _binary(arena: Bytes, positions: Integers, lengths: Integers, is_valid: Mask) -> pa.Array:
+    if not is_valid.any():
+        return pa.nulls(len(is_valid), pa.binary())
+    return _strings(arena, positions, lengths, is_valid).view(pa.binary())
 
 
 def _uuids(arena: Bytes, positions: Integers) -> pa.Array:

@@ -4,8 +4,8 @@ Most records of a log are superseded. For those the index needs only the positio
 committed offset, and a check that they are well formed. `rows` decodes the records that are kept.
 
 The index is [column, record]. `log_decoder` reads records that are neither a well-formed
-OffsetCommit nor a marker; the index has their position. It also reads batches with any error; such
-a batch counts as one record here.
+OffsetCommit or GroupMetadata nor a marker; the index has their position. It also reads batches with
+any error; such a batch counts as one record here.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from coordinator_state.log.kernel.rows import (
     KEY_POSITION,
     KIND,
     KIND_COMMIT,
+    KIND_GROUP_METADATA,
     KIND_MARKER,
     OFFSET,
     TOMBSTONE_VERSION,
@@ -62,7 +63,7 @@ RECORD_KEY_LENGTH: Final = 4
 RECORD_COMMITTED_OFFSET: Final = 5
 RECORD_COLUMNS: Final = 6
 
-# The kinds of `keys`, and two more. A marker has KIND_OTHER.
+# The kinds of `keys`, and two more. Markers and GroupMetadata records have KIND_OTHER.
 KIND_FALLBACK_RECORD: Final = KIND_GROUP_RECORD + 1
 KIND_FALLBACK_BATCH: Final = KIND_GROUP_RECORD + 2
 
@@ -164,7 +165,7 @@ def _index_record(records: Integers, place: np.uint64, row: Integers, is_exempt:
         records[RECORD_KEY_POSITION, place] = key
         records[RECORD_KEY_LENGTH, place] = key_end - key
         records[RECORD_COMMITTED_OFFSET, place] = row[COMMITTED_OFFSET, 0]
-    elif kind == KIND_MARKER:
+    elif kind in (KIND_MARKER, KIND_GROUP_METADATA):
         records[RECORD_KIND, place] = KIND_OTHER
     else:
         records[RECORD_KIND, place] = KIND_FALLBACK_RECORD

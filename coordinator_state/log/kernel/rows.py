@@ -1,8 +1,8 @@
-"""Compiled loops that decode OffsetCommits and markers to rows of integers.
+"""Compiled loops that decode OffsetCommits, GroupMetadata and markers to rows of integers.
 
 Rows are indexed [column, row]. Strings and ids are not copied: a row has their position and length,
-because most rows are superseded. For a record that is neither a well-formed OffsetCommit nor a
-marker, the row has the positions of its key and value, and `log_decoder` reads it.
+because most rows are superseded. For every other record, and for one that is not well-formed, the
+row has the positions of its key and value, and `log_decoder` reads it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from coordinator_state.log.kernel.batches import (
     LEAST_RECORD_BYTES,
     POSITION,
 )
+from coordinator_state.log.kernel.group_metadata import is_group_metadata
 from coordinator_state.log.kernel.numbers import (
     Bytes,
     Integers,
@@ -32,6 +33,7 @@ from coordinator_state.log.kernel.numbers import (
 )
 from coordinator_state.log.kernel.utf8 import is_utf8
 from coordinator_state.log.record_batch import CONTROL_FLAG, LOG_APPEND_TIME_FLAG
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 
 KIND: Final = 0
 OFFSET: Final = 1
@@ -59,10 +61,14 @@ KEY_POSITION: Final = GROUP_POSITION
 KEY_LENGTH: Final = GROUP_LENGTH
 VALUE_POSITION: Final = METADATA_POSITION
 VALUE_LENGTH: Final = METADATA_LENGTH
+# A GroupMetadata record has its group, its value, and its whole key in the columns of the topic.
+RAW_KEY_POSITION: Final = TOPIC_POSITION
+RAW_KEY_LENGTH: Final = TOPIC_LENGTH
 
 KIND_COMMIT: Final = 0
 KIND_MARKER: Final = 1
-KIND_FALLBACK: Final = 2
+KIND_GROUP_METADATA: Final = 2
+KIND_FALLBACK: Final = 3
 
 TOMBSTONE_VERSION: Final = -1
 NO_POSITION: Final = -1
@@ -70,6 +76,7 @@ NO_POSITION: Final = -1
 _MAX_STRING_BYTES: Final = 0x7FFF
 _UUID_BYTES: Final = 16
 _LEAST_KEY_BYTES: Final = 10
+_LEAST_GROUP_KEY_BYTES: Final = 4
 _LEAST_VALUE_BYTES: Final = 20
 
 
@@ -121,6 +128,12 @@ def decode_record(
         return -1
     if is_control:
         is_decoded = _decode_control_key(arena, key, key_length, rows, row)
+    elif _is_group_metadata_key(arena, key, key_length):
+        is_decoded = value_length < 0 or is_group_metadata(arena, value, value + value_length)
+        _set_group_metadata(arena, key, rows, row)
+        rows[RAW_KEY_LENGTH, row] = key_length
+        rows[VALUE_POSITION, row] = value
+        rows[VALUE_LENGTH, row] = value_length
     else:
         is_decoded = _decode_key(arena, key, key_length, rows, row) and _decode_value(
             arena, value, value_length, rows, row
@@ -157,6 +170,27 @@ def _decode_control_key(
     rows[TOPIC_LENGTH, row] = 0
     _clear_value(rows, row)
     return True
+
+
+@inlined
+def _is_group_metadata_key(arena: Bytes, key: int, length: int) -> bool:
+    """Whether a key is int16 record type 2 and the group as a string."""
+    if length < _LEAST_GROUP_KEY_BYTES or int16(arena, key) != GROUP_METADATA_TYPE:
+        return False
+    group_length = int16(arena, key + 2)
+    if group_length < 0 or group_length > length - _LEAST_GROUP_KEY_BYTES:
+        return False
+    return is_utf8(arena, key + _LEAST_GROUP_KEY_BYTES, group_length)
+
+
+@inlined
+def _set_group_metadata(arena: Bytes, key: int, rows: Integers, row: np.uint64) -> None:
+    _clear_value(rows, row)
+    rows[KIND, row] = KIND_GROUP_METADATA
+    rows[RECORD_TYPE, row] = GROUP_METADATA_TYPE
+    rows[GROUP_POSITION, row] = key + _LEAST_GROUP_KEY_BYTES
+    rows[GROUP_LENGTH, row] = int16(arena, key + 2)
+    rows[RAW_KEY_POSITION, row] = key
 
 
 @inlined

@@ -58,8 +58,10 @@ def group_value(
     generation: int = 1,
     version: int = 3,
     session_timeout_ms: int = 10_000,
+    subscribed_generation: int = -1,
 ) -> bytes:
     """A GroupMetadata value whose members subscribe to topic `t` and own a partition each."""
+    subscription = {"topics": ["t"], "userData": None, "generationId": subscribed_generation}
     return encode_value(
         RECORD_TYPES[2],
         version,
@@ -76,7 +78,7 @@ def group_value(
                     "clientHost": "/127.0.0.1",
                     **({"rebalanceTimeout": 60_000} if version >= 1 else {}),
                     "sessionTimeout": session_timeout_ms,
-                    "subscription": encode_subscription({"topics": ["t"], "userData": None}),
+                    "subscription": encode_subscription(subscription),
                     "assignment": encode_assignment(
                         {
                             "assignedPartitions": [{"topic": "t", "partitions": [number]}],

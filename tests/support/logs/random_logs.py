@@ -102,7 +102,16 @@ class RandomEvents:
 
     def _classic_record(self, choose: random.Random) -> Event:
         value = None
-        if choose.random() < 0.6:
+        if choose.random() < 0.3:
+            # Rebalances that change no member; Kafka refuses to load the second group.
+            generation = choose.randrange(6)
+            value = group_value(
+                choose.choice([["m1", "m2"], ["m1", "m2"], ["m1", "m1"]]),
+                generation=generation,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                subscribed_generation=choose.choice([-1, generation]),
+            )
+        elif choose.random() < 0.6:
             value = group_value(
                 choose.sample(["m1", "m2", "m3"], choose.randrange(4)),
                 protocol_type=choose.choice(["", "consumer", "connect"]),

@@ -1,0 +1,105 @@
+"""GroupMetadata values read by lengths alone, against the schema and the replay."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+from coordinator_state.errors import DecodeError
+from coordinator_state.insight.group_events import GroupEventReplay, repeated_rebalance
+from coordinator_state.records.group_metadata_members import MembersOutline, read_group_metadata
+from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
+from coordinator_state.records.serde import decode_versioned
+from coordinator_state.replay.group_replay import GroupRecord
+from tests.mutations.__main__ import Mutations
+from tests.support.logs.logs import group_value
+
+_TYPE = RECORD_TYPES[GROUP_METADATA_TYPE]
+_VALUES = [
+    group_value(members, protocol_type=protocol_type, generation=generation, version=version)
+    for members in ([], ["m1"], ["m1", "m2"])
+    for protocol_type in ("", "consumer")
+    for generation in (0, 1)
+    for version in range(4)
+]
+
+
+def test_damaged_values_are_read_as_by_the_schema_or_not_at_all() -> None:
+    mutations, choose = Mutations(5), random.Random(5)
+    outcomes: Counter[str] = Counter()
+    for _ in range(5_000):
+        raw = mutations.damaged(choose.choice(_VALUES)) or b""
+        version = int.from_bytes(raw[:2], "big")
+        if len(raw) < 2 or version > 3:
+            continue
+        found = read_group_metadata(version, raw, 2)
+        try:
+            expected = decode_versioned(_TYPE.value, raw)
+        except DecodeError:
+            assert found is None
+            outcomes["invalid"] += 1
+            continue
+        if expected.trailing_bytes:
+            assert found is None
+        else:
+            assert found == expected.fields
+            assert found is not None
+            assert list(found) == list(expected.fields)
+            outcomes["valid"] += 1
+    assert min(outcomes[name] for name in ("valid", "invalid")) > 500
+
+
+def test_a_value_repeats_members_only_if_the_replay_finds_no_change_of_them() -> None:
+    choose = random.Random(1)
+    values = [
+        group_value(
+            choose.choice([*([["m1", "m2"]] * 4), ["m2", "m1"], ["m1", "m1"], ["m1"]]),
+            protocol_type=choose.choice(["consumer", "consumer", ""]),
+            generation=choose.randrange(3),
+            version=choose.choice([3, 3, 3, 2, 0]),
+            session_timeout_ms=choose.choice([1, 10_000]),
+            subscribed_generation=choose.randrange(3),
+        )
+        for _ in range(2_000)
+    ]
+    outcomes: Counter[bool] = Counter()
+    for raws in pairwise(values):
+        replay = GroupEventReplay()
+        before, after = map(MembersOutline.of, raws)
+        assert before is not None
+        assert after is not None
+        for record_offset, raw in enumerate(raws):
+            value = decode_versioned(_TYPE.value, raw).fields
+            record = GroupRecord(GROUP_METADATA_TYPE, "g", "", value, record_offset)
+            events = replay.replay_record(record)
+        if is_repeated := after.repeats(before):
+            members = len(replay.groups.states["g"].members)
+            event = repeated_rebalance("g", 1, members, before.generation, after.generation)
+            assert events == ([] if event is None else [event])
+        outcomes[is_repeated] += 1
+    assert min(outcomes.values()) > 50
+
+
+def test_another_assignment_client_or_number_of_members_is_no_repetition() -> None:
+    raw = group_value(["m1", "m2"], subscribed_generation=1)
+    one = MembersOutline.of(raw)
+    assert one is not None
+    same = MembersOutline.of(group_value(["m1", "m2"], generation=7, subscribed_generation=2))
+    assert same is not None
+    assert same.repeats(one)
+    # A third value is compared at the places that the second one has from the first.
+    assert one.repeats(same)
+    for old, new in (
+        (b"client of m2", b"client of m9"),
+        (b"\x00\x00\x00\x01\x00\x00\x00\x01\xff", b"\x00\x00\x00\x01\x00\x00\x00\x05\xff"),
+    ):
+        assert old in raw
+        other = MembersOutline.of(raw.replace(old, new))
+        assert other is not None
+        assert not other.repeats(one)
+    fewer = MembersOutline.of(group_value(["m1"]))
+    assert fewer is not None
+    assert not fewer.repeats(one)
+    assert MembersOutline.of(group_value([])) is None
+    assert MembersOutline.of(group_value(["m1"], version=4)) is None
