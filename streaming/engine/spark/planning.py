@@ -70,8 +70,8 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPartitionPlan:
-    """Plans the changes of some log partitions; Spark calls it for each bucket of them.
+class BucketPlan:
+    """Plans the changes of a bucket of log partitions; Spark calls it for each bucket.
 
     Attributes:
         context: the rules of the micro-batch.

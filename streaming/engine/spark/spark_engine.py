@@ -27,7 +27,7 @@ from streaming.engine.spark.planned_rows import (
     KEYED_SCHEMA,
     PLANNED_SCHEMA,
 )
-from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
+from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.engine.spark.reloads import ReadyFrame, Reloads
 from streaming.engine.spark.sessions import configure
 from streaming.engine.spark.spark_tables import SparkTables
@@ -150,7 +150,7 @@ class SparkEngine:
 
         rows = ready.rows
         session = rows.sparkSession
-        plan = LogPartitionPlan(
+        plan = BucketPlan(
             context=self.rules.context(dict(self._topics.names)),
             next_offsets={p: row.next_offset for p, row in progress.rows.items()},
             replaced=ready.replaced,

@@ -27,7 +27,7 @@ from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.spark import reloads, spark_engine
-from streaming.engine.spark.planning import LogPartitionPlan, key_by_log_partition
+from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.engine.spark.staging import StagedRows
 from streaming.run.session import build_session
 from streaming.tables import folder as tables_folder
@@ -88,14 +88,14 @@ def executor_is_killed(_markers: Markers) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultyPlan(LogPartitionPlan):
+class FaultyPlan(BucketPlan):
     """A plan that may have a fault once, when it has planned the log partition `FAULTY`."""
 
     markers: Markers
     fault: Fault | None
 
     def planned(self, keyed: pa.Table, stored: pa.Table) -> pa.Table:
-        planned = LogPartitionPlan.planned(self, keyed, stored)
+        planned = BucketPlan.planned(self, keyed, stored)
         self.markers.leave(f"executor-{_executor()}")
         if self.fault is not None and FAULTY in keyed["log_partition"].to_pylist():
             _has_fault(self.markers, self.fault)
@@ -170,7 +170,7 @@ def load(
     plan = partial(FaultyPlan, markers=markers, fault=in_plan)
     keying = key_by_log_partition if in_keying is None else FaultyKeying(markers, in_keying)
     with (
-        patch.object(spark_engine, "LogPartitionPlan", plan),
+        patch.object(spark_engine, "BucketPlan", plan),
         patch.object(spark_engine, "key_by_log_partition", keying),
         patch.object(StagedRows, "read", rows_with_fault),
         # Each log partition is a bucket of its own.
