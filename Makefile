@@ -39,9 +39,9 @@ demo: check-java venv ## A broker, live consumer groups, the tables beside the b
 test: check-java lint ## Lint, then the tests of every module, at most ten minutes (PYTEST_ARGS=...)
 	$(PYTEST) $(TWO_FILES) -m "not long" $(PYTEST_ARGS)
 
-test-long: check-java venv ## The long tests, then unit tests on every other Python from 3.10 (PYTEST_ARGS=...)
-	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
+test-long: check-java venv ## Unit tests on every other Python from 3.10, then the long tests (PYTEST_ARGS=...)
 	$(BIN)/python -m tests.every_python $(PYTEST_ARGS)
+	$(PYTEST) $(TWO_FILES) -m "long and not cluster" $(PYTEST_ARGS)
 
 test-cluster: check-java venv ## Faults of executors, tables in a catalog, a job of spark-submit (PYTEST_ARGS=...)
 	$(PYTEST) -m cluster $(PYTEST_ARGS)

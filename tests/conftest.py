@@ -2,12 +2,15 @@
 
 COORDINATOR_STATE_HYPOTHESIS names the profile: `deterministic` (the default: the same examples in
 every run, so a red run is red again) or `exhaustive` (many and new ones, kept where they fail).
+COORDINATOR_STATE_LONG_TESTS_UNTIL is a Unix time after which no test with the mark `long` begins:
+the time of CI is limited, and its summary names what it did not try.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +35,7 @@ os.environ.update(_SHORT_LIVED)
 
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("spark", "integration")
+_LONG_TESTS_UNTIL = float(os.environ.get("COORDINATOR_STATE_LONG_TESTS_UNTIL", "inf"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,6 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in _MARKED_FOLDERS:
             if (_TESTS / folder) in item.path.parents:
                 item.add_marker(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a long test for which there is no time, before its fixtures start anything."""
+    if item.get_closest_marker("long") and time.time() > _LONG_TESTS_UNTIL:
+        pytest.skip("no time is left for long tests (COORDINATOR_STATE_LONG_TESTS_UNTIL)")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -60,3 +61,32 @@ def test_the_three_targets_run_all_tests(repository: Path) -> None:
     for file in (repository / "tests").rglob("test_*.py"):
         text = file.read_text()
         assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
+
+
+def test_no_long_test_begins_once_its_time_is_over(tmp_path: Path, repository: Path) -> None:
+    tests = tmp_path / "test_two.py"
+    tests.write_text(
+        "import pytest\n"
+        "@pytest.mark.long\n"
+        "def test_long():\n    pass\n"
+        "def test_short():\n    pass\n"
+    )
+    (tmp_path / "conftest.py").write_text(
+        "from tests.conftest import pytest_runtest_setup as pytest_runtest_setup\n"
+    )
+    found = []
+    for until in ("0", "inf"):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(repository),
+                "COORDINATOR_STATE_LONG_TESTS_UNTIL": until,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found += re.findall(r"\d passed(?:, \d skipped)?", done.stdout)
+    assert found == ["1 passed, 1 skipped", "2 passed"]
