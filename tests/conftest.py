@@ -2,8 +2,8 @@
 
 COORDINATOR_STATE_HYPOTHESIS names the profile: `deterministic` (the default: the same examples in
 every run, so a red run is red again) or `exhaustive` (many and new ones, kept where they fail).
-COORDINATOR_STATE_LONG_TESTS_UNTIL is a Unix time after which no test with the mark `long` begins:
-the time of CI is limited, and its summary names what it did not try.
+COORDINATOR_STATE_LONG_TESTS_UNTIL is a Unix time. No test with the mark `long` begins after it. CI
+sets it, because CI has 80 minutes. The summary of CI lists the skipped tests.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.insight.group_events import GroupEventReplay, repeated_rebalance
+from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.records.group_metadata_members import MembersOutline, read_group_metadata
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
-from coordinator_state.records.serde import decode_versioned
+from coordinator_state.records.serde import decode_versioned, encode_value
 from coordinator_state.replay.group_replay import GroupRecord
 from tests.mutations.__main__ import Mutations
 from tests.support.logs.logs import group_value
@@ -103,3 +104,33 @@ def test_another_assignment_client_or_number_of_members_is_no_repetition() -> No
     assert not fewer.repeats(one)
     assert MembersOutline.of(group_value([])) is None
     assert MembersOutline.of(group_value(["m1"], version=4)) is None
+
+
+def test_the_places_of_another_value_are_not_those_of_this_one() -> None:
+    """Fields may be elsewhere in members of the same size."""
+
+    def value(subscription_bytes: int, assignment_bytes: int, partition: int) -> bytes:
+        topics = [{"topic": "t", "partitions": [partition]}]
+        member = {
+            "memberId": "m",
+            "clientId": "c",
+            "clientHost": "/h",
+            "sessionTimeout": 1,
+            "subscription": encode_subscription(
+                {"topics": ["t"], "userData": b"u" * subscription_bytes}
+            ),
+            "assignment": encode_assignment(
+                {"assignedPartitions": topics, "userData": b"u" * assignment_bytes}
+            ),
+        }
+        fields = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "m"}
+        return encode_value(_TYPE, 0, {**fields, "members": [member]})
+
+    raws = (value(100, 0, 1), value(0, 100, 1), value(0, 100, 2))
+    first, second, third = map(MembersOutline.of, raws)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert len(first.members) == len(second.members) == len(third.members)
+    assert not second.repeats(first)
+    assert not third.repeats(second)
