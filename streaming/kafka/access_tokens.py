@@ -13,16 +13,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-import requests
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from requests.auth import HTTPBasicAuth
 
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import Secret, read_file
+
+if TYPE_CHECKING:
+    import requests
 
 # urllib3 logs addresses for a redirect or a malformed header.
 logging.getLogger("urllib3").setLevel(logging.CRITICAL)
@@ -116,6 +117,10 @@ class EndpointTokens(AbstractTokenProvider):
             self._refresh_at = 0.0
 
     def _fetch(self) -> tuple[Secret, float]:
+        # Every process of a query imports this module, and few logins need an identity provider.
+        import requests
+        from requests.auth import HTTPBasicAuth
+
         where = f"the token endpoint {_shown(self.endpoint)}"
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         try:

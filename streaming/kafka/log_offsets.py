@@ -32,6 +32,7 @@ from coordinator_state.log.record_batch import read_batch_header
 from coordinator_state.log.record_set import BATCH_HEADER_BYTES, MAGIC_POSITION
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.kafka.connections import TransientFailure
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.kafka.retrying_client import RetryingClient, chunks
 
 UNAUTHORISED: Final = "unauthorised"
@@ -43,27 +44,6 @@ _FETCH_BYTES: Final = 4096
 """About fifty markers of 78 bytes."""
 _ROUNDS: Final = 2
 """Attempts for a partition before it is unavailable until the next sample."""
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a user topic."""
-
-    topic: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOffsets:
-    """A partition's log in a sample; offsets are None unless its state is `present`."""
-
-    topic: str
-    partition: int
-    state: str
-    topic_id: str | None = None
-    log_start_offset: int | None = None
-    log_end_offset: int | None = None
-    last_stable_offset: int | None = None
-    end_markers: int | None = None
 
 
 class _Question(NamedTuple):

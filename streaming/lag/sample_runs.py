@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from streaming.kafka.log_offsets import LogOffsets, TopicPartition
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 
 CONFIRM_EVERY: Final = timedelta(seconds=60)
 

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from coordinator_state.errors import DecodeError
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced, first_line
-from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.kafka.log_offsets import LogOffsetsClient
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import SampleRuns
 from streaming.lag.unwritten_samples import UnwrittenSamples

@@ -49,12 +49,10 @@ from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 from streaming.verify.verification import Verification
-from streaming.verify.verify import verify_cluster
 from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
 from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
-from streaming.views.query import query
 from streaming.views.snapshot import Snapshot
 from streaming.views.unknown_group import unknown_group
 
@@ -321,6 +319,8 @@ class CoordinatorTables:
         self, bootstrap_servers: str, *, kafka: Mapping[str, str] | None = None
     ) -> Verification:
         """Compare the newest tables with the answers of the cluster's coordinators."""
+        from streaming.verify.verify import verify_cluster
+
         return verify_cluster(bootstrap_servers, self.reader.tables, kafka=kafka)
 
     def sql(self, select: str) -> Rows[dict[str, Any]]:
@@ -329,6 +329,8 @@ class CoordinatorTables:
         Raises:
             ConfigurationError: the query is not valid, is not a SELECT, or fails.
         """
+        from streaming.views.query import query
+
         return Rows(query(select, self.snapshot), dict)
 
     def _view(self, name: str, row_type: Callable[..., T], group: str | None) -> Rows[T]:

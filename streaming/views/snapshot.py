@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -25,7 +25,9 @@ from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
-from streaming.views.query import Queried, query
+
+if TYPE_CHECKING:
+    from streaming.views.query import Queried
 
 _COMPUTED: Final = {
     "group_lag": "lags",
@@ -129,4 +131,6 @@ class Snapshot:
         return self._found[name]
 
     def _selected(self, name: str) -> pa.Table:
+        from streaming.views.query import query
+
         return query(SELECTS[name], self).cast(VIEWS[name])

@@ -20,7 +20,8 @@ from streaming.kafka import fetch
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient, TopicPartition
+from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient
+from streaming.kafka.partition_offsets import TopicPartition
 from streaming.kafka.semantics import detect_semantics
 from streaming.local.broker.configuration import HOST
 from streaming.local.broker.embedded import EmbeddedBroker

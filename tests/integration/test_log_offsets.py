@@ -21,7 +21,8 @@ from coordinator_state.insight.lag import GONE, PRESENT, TOO_OLD
 from coordinator_state.log.message_set import write_message_set
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.engine.progress import ProgressEvent
-from streaming.kafka.log_offsets import LogOffsets, LogOffsetsClient, TopicPartition
+from streaming.kafka.log_offsets import LogOffsetsClient
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.freshness import tables_known_to
 from streaming.lag.group_lag import group_lag, tables_known_until
 from streaming.local.broker.embedded import EmbeddedBroker

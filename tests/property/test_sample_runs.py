@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.kafka.log_offsets import LogOffsets
+from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import CONFIRM_EVERY, Sample, SampleRuns
 
 START = datetime(2026, 11, 21, tzinfo=timezone.utc)

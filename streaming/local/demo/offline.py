@@ -18,7 +18,7 @@ from typing import Any, Final
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.model.workload import Workload, WorkloadSettings
 from streaming.dashboard.app import serving_page
-from streaming.kafka.log_offsets import LogOffsets
+from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.demo.demo import EXIT_DIFFERENT

@@ -25,7 +25,7 @@ from coordinator_state.model.requests import (
 from coordinator_state.model.shard import CoordinatorConfig
 from coordinator_state.records.consumer_protocol import encode_assignment, encode_subscription
 from coordinator_state.replay.offsets import Semantics
-from streaming.kafka.log_offsets import LogOffsets
+from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.simulation.tables import simulated_tables

@@ -12,7 +12,7 @@ from coordinator_state.insight.evidence import Cause
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.model.workload import Workload, WorkloadSettings
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.kafka.log_offsets import LogOffsets
+from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.simulation.tables import simulated_tables

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import WriterFenced
-from streaming.kafka.log_offsets import LogOffsets
+from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag import unwritten_samples
 from streaming.run.sampling import LogOffsetsSampling
 from streaming.tables import folder as tables_folder

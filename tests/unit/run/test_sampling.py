@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator_state.errors import CorruptRecordBatch
-from streaming.kafka.log_offsets import LogOffsets, TopicPartition
+from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.group_lag import tables_known_until
 from streaming.lag.sample_runs import SampleRuns
 from streaming.run.sampling import LogOffsetsSampling
