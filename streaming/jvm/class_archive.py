@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
-from streaming.jvm.jars import cache_folder
+from streaming.jvm.jars import cache_folder, is_ours
+from streaming.jvm.spark_home import linked_home
 
 ON_CLASS_PATH: Final = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "YARN_CONF_DIR"}
 """Variables that put other jars or folders on the class path of Spark."""
@@ -23,10 +23,8 @@ _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 def archive_of(java: Path) -> Path:
     """Return the file for this `java` command and the installed Spark; it may not exist."""
-    import pyspark
-
     found = java.resolve()
-    made_for = (str(found), found.stat().st_mtime_ns, pyspark.__file__, pyspark.__version__)
+    made_for = (str(found), found.stat().st_mtime_ns, str(linked_home()))
     digest = hashlib.sha256(repr(made_for).encode()).hexdigest()
     return cache_folder() / f"spark-classes-{digest[:16]}.jsa"
 
@@ -37,7 +35,7 @@ def options_to_use(java: Path) -> str:
         return ""
     try:
         archive = archive_of(java)
-        is_usable = _is_ours(archive) and _is_ours(archive.parent)
+        is_usable = is_ours(archive) and is_ours(archive.parent)
     except (OSError, RuntimeError):
         # Without a home folder there is no cache folder.
         return ""
@@ -47,9 +45,3 @@ def options_to_use(java: Path) -> str:
 def options_to_make(archive: Path) -> str:
     """Return the options of a JVM that writes an archive when it ends."""
     return f'{_QUIET} -XX:ArchiveClassesAtExit="{archive}"'
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether it belongs to this user or root, and not everyone can write: an archive is code."""
-    found = path.stat()
-    return found.st_uid in {0, os.getuid()} and not found.st_mode & stat.S_IWOTH

@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -129,6 +130,12 @@ def cache_folder() -> Path:
     configured = os.environ.get(_CACHE_VARIABLE)
     folder = Path(configured) if configured else platformdirs.user_cache_path("coordinator-state")
     return folder.expanduser().absolute()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether code there is safe to run: of this user or root, and not writable for everyone."""
+    found = path.stat()
+    return found.st_uid in {0, os.getuid()} and not found.st_mode & stat.S_IWOTH
 
 
 def cached_jars(jar_set: JarSet) -> list[Path]:

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from streaming.jvm.class_archive import options_to_make, options_to_use
 from streaming.jvm.jars import delta_jars
 from streaming.jvm.java import find_java
+from streaming.jvm.spark_home import linked_spark_home
 from streaming.run.stderr import log_format
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def build_session(
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     if with_hive:
         builder = builder.enableHiveSupport()
-    with _own_interrupt_handler():
+    with _own_interrupt_handler(), linked_spark_home():
         session = builder.getOrCreate()
     if not master.startswith("local"):
         # Ships this program to the executors; its dependencies must be installed there.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,3 +20,11 @@ def test_spark_logs_errors_in_the_format_of_the_program(spark: SparkSession) -> 
 
 def test_results_on_the_driver_are_limited(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.driver.maxResultSize") == "512m"
+
+
+def test_python_processes_of_spark_import_compiled_modules(spark: SparkSession) -> None:
+    """Spark's archive of PySpark has no bytecode; `streaming.jvm.spark_home` takes its place."""
+    one = spark.sparkContext.parallelize([0], 1)
+    (imported,) = one.map(lambda _: str(__import__("pyspark").__path__[0])).collect()
+    assert "spark-home-" in imported
+    assert Path(imported).resolve() == Path(pyspark.__path__[0]).resolve()

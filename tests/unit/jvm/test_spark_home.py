@@ -1,0 +1,89 @@
+"""The linked SPARK_HOME: all of the installed PySpark, with packages in place of the archives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from streaming.jvm.spark_home import SPARK_HOME, linked_home, linked_spark_home
+
+INSTALLED = Path(pyspark.__file__).parent
+_IMPORT = "import py4j, pyspark; print(*py4j.__path__, *pyspark.__path__)"
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(SPARK_HOME, raising=False)
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / "a cache"))
+    yield
+    assert SPARK_HOME not in os.environ
+
+
+def home_of_a_session() -> Path | None:
+    with linked_spark_home():
+        found = os.environ.get(SPARK_HOME)
+    return None if found is None else Path(found)
+
+
+def test_the_archives_of_spark_import_the_installed_packages() -> None:
+    home = home_of_a_session()
+    assert home is not None
+    archives = sorted((INSTALLED / "python" / "lib").glob("*.zip"))
+    assert len(archives) == 2
+    # As Spark's JVM makes the path of a Python process.
+    path = [str(home / "python" / "lib" / archive.name) for archive in archives]
+    imported = subprocess.run(
+        [sys.executable, "-S", "-c", _IMPORT],
+        env={"PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    py4j, _, of_pyspark = imported.partition(f"py4j {home}")
+    assert py4j.startswith(str(home))
+    assert Path(f"{home}{of_pyspark}").resolve() == INSTALLED.resolve()
+
+
+def test_all_else_is_linked_and_a_second_start_makes_nothing() -> None:
+    home = home_of_a_session()
+    assert home is not None
+    assert {entry.name for entry in home.iterdir()} == {entry.name for entry in INSTALLED.iterdir()}
+    assert (home / "jars").resolve() == (INSTALLED / "jars").resolve()
+    made_at_ns = home.stat().st_mtime_ns
+    assert home_of_a_session() == home
+    assert home.stat().st_mtime_ns == made_at_ns
+    assert [entry.name for entry in home.parent.iterdir()] == [home.name]
+
+
+def test_a_spark_home_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as of_user:
+        of_user.setenv(SPARK_HOME, "/of/the/user")
+        assert home_of_a_session() == Path("/of/the/user")
+        assert os.environ[SPARK_HOME] == "/of/the/user"
+    assert not linked_home().exists()
+
+
+def test_a_folder_that_others_may_change_is_not_used() -> None:
+    home = home_of_a_session()
+    assert home is not None
+    home.parent.chmod(0o777)
+    assert home_of_a_session() is None
+    home.parent.chmod(0o755)
+    home.chmod(0o777)
+    assert home_of_a_session() is None
+
+
+def test_without_a_cache_folder_spark_starts_as_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / "file" / "cache"))
+    assert home_of_a_session() is None
+    monkeypatch.setenv("COORDINATOR_STATE_CACHE", str(tmp_path / "two:paths"))
+    assert home_of_a_session() is None
