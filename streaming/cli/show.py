@@ -318,10 +318,7 @@ def show(
         found, columns = _table(reader, what, group, options)
     if output == "text" and MEMBER in columns:
         found = with_member_labels(found, reader)
-    rows = (
-        row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")
-    )
-    output_of(output).rows(rows, columns)
+    output_of(output).table(found, columns)
     if what not in _OF_ANY_LOAD and write_loading_note(reader):
         ctx.exit(EXIT_NOTHING_CURRENT)
     if group is not None and not found.num_rows and (unknown := unknown_group(reader, group)):

@@ -65,7 +65,7 @@ def sql(
     write_rebuilt_note(opened.reader)
     found = opened.sql(text)
     if parquet is None:
-        _OUTPUTS[output]().rows(found, found.arrow.column_names)
+        _OUTPUTS[output]().table(found.arrow, found.arrow.column_names)
     else:
         import pyarrow.parquet as pq
 

@@ -12,11 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming.views.text import Row, csv_lines, json_line, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Output(ABC):
@@ -25,6 +29,11 @@ class Output(ABC):
     @abstractmethod
     def rows(self, rows: Iterable[Row], columns: Sequence[str], /) -> None:
         """Write a table; text shows only `columns`, JSON all fields."""
+
+    def table(self, table: pa.Table, columns: Sequence[str], /) -> None:
+        """Write an Arrow table, like its rows."""
+        batches = (batch.to_pylist(maps_as_pydicts="strict") for batch in table.to_batches())
+        self.rows(chain.from_iterable(batches), columns)
 
     @abstractmethod
     def result(self, fields: Row, text: str, /) -> None:
@@ -51,6 +60,15 @@ class TextOutput(Output):
             _show_folded(columns, cells)
         else:
             _show_aligned(columns, cells)
+
+    def table(self, table: pa.Table, columns: Sequence[str], /) -> None:
+        from streaming.views.text_columns import aligned_lines
+
+        if sys.stdout.isatty():
+            super().table(table, columns)
+        else:
+            for lines in aligned_lines(table, columns, _cell):
+                click.echo(lines)
 
     def result(self, _fields: Row, text: str, /) -> None:
         for line in text.split("\n"):

@@ -1,0 +1,63 @@
+"""Text output by columns is that of single rows, for any table."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.views.output import output_of
+
+_MOMENTS = st.integers(-33_700_000_000_000_000, 253_000_000_000_000_000)
+"""From the year 902 on, in microseconds."""
+_TEXTS = st.one_of(
+    st.text(max_size=8).filter(lambda text: "\ud800" not in text),
+    st.sampled_from(["payments", "a b  ", "", "\\", "\x1b[31m", "é", "\u3000", "-"]),
+)
+_VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): _TEXTS,
+    pa.int32(): st.integers(-(1 << 31), (1 << 31) - 1),
+    pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),
+    pa.bool_(): st.booleans(),
+    pa.float64(): st.floats(),
+    pa.binary(): st.binary(max_size=4),
+    pa.date32(): st.dates(),
+    pa.timestamp("us", "UTC"): _MOMENTS,
+    pa.timestamp("us"): _MOMENTS,
+    pa.timestamp("ms", "UTC"): st.integers(-(1 << 40), 1 << 40),
+    pa.timestamp("us", "Europe/Berlin"): st.integers(0, 1 << 50),
+    pa.list_(pa.string()): st.lists(_TEXTS, max_size=2),
+    pa.list_(pa.struct({"topic": pa.string(), "partition": pa.int32()})): st.lists(
+        st.fixed_dictionaries({"topic": _TEXTS, "partition": st.integers(0, 9)}), max_size=2
+    ),
+    pa.map_(pa.string(), pa.int64()): st.dictionaries(_TEXTS, st.integers(0, 9), max_size=2),
+    pa.null(): st.none(),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    size = draw(st.integers(0, 5))
+    columns = {}
+    for number, kind in enumerate(draw(st.lists(st.sampled_from([*_VALUES]), min_size=1))):
+        values = st.one_of(st.none(), _VALUES[kind])
+        of_column = draw(st.lists(values, min_size=size, max_size=size))
+        if pa.types.is_map(kind):
+            of_column = [None if one is None else [*one.items()] for one in of_column]
+        columns[f"{'long_' * draw(st.integers(0, 2))}{number}"] = pa.array(of_column, kind)
+    return pa.table(columns)
+
+
+@given(table=tables())
+def test_columns_are_printed_as_rows(table: pa.Table) -> None:
+    shown = [*table.column_names, "missing"]
+    by_columns, by_rows = io.StringIO(), io.StringIO()
+    with redirect_stdout(by_columns):
+        output_of("text").table(table, shown)
+    with redirect_stdout(by_rows):
+        output_of("text").rows(table.to_pylist(maps_as_pydicts="strict"), shown)
+    assert by_columns.getvalue() == by_rows.getvalue()
