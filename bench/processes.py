@@ -18,10 +18,15 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 def run_command(bootstrap_servers: str, folder: Path, *options: str) -> list[str]:
     """The arguments of a `run` with tables and checkpoint below `folder`."""
     return [
-        *(sys.executable, "-c", "from streaming.cli.main import main; main()", "run"),
+        *cli_command("run"),
         *("--bootstrap-servers", bootstrap_servers, "--tables", str(folder / "tables")),
         *("--checkpoint", str(folder / "checkpoint"), *options),
     ]
+
+
+def cli_command(*arguments: str) -> list[str]:
+    """The arguments of a process with a command."""
+    return [sys.executable, "-c", "from streaming.cli.main import main; main()", *arguments]
 
 
 def run_environment() -> dict[str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.report import TARGETS, read_findings, write_report
+from bench.report import BENCHES, QUICK, TARGETS, read_findings, write_report
 
 FINDINGS = {
-    "backfill": {"warm_s": 10.0, "warm_times_broker": 3.0, "peak_memory_mb": 2684.0},
+    "backfill": {"warm_s": 10.0, "warm_times_broker": 3.0, "peak_memory_mb": 2048.0},
     "backfill_100m": {"warm_s": 60.0},
     "freshness": {"p50_s": 3.0},
 }
@@ -30,15 +30,15 @@ def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
         if "measured" in row
     }
     assert measured == {
-        "20 M commits, warm": ("3.00 x broker's load", 2.0, True),
-        "memory, 20 M commits, cold": ("2,684 MB", 1.0, True),
+        "plain commits, warm": ("3.00 x broker's load", 1.88, True),
+        "memory, plain commits, cold": ("2,048 MB", 1.0, True),
         "100 M and 20 M commits, warm": ("6.0 x the time", 0.92, False),
-        "acknowledged to readable, p50": ("3.00 s", 0.5, False),
+        "acknowledged to readable, p50": ("3.00 s", 0.2, False),
     }
     text = (tmp_path / "report.md").read_text()
-    assert "| acknowledged to readable, p50 | at most 1.50 s | 3.00 s | no |" in text
-    assert "| idle, of one core | at most 5.0 % | not measured |  |" in text
-    assert "bar [2.0, 0.5, 1.0, 0.92]" in text
+    assert "| acknowledged to readable, p50 | at most 0.60 s | 3.00 s | no |" in text
+    assert "| idle, of one core | at most 2.0 % | not measured |  |" in text
+    assert "bar [1.88, 0.2, 1.0, 0.92]" in text
     assert '"acknowledged to readable, p50 (missed)"' in text
     assert text.endswith("```\nmeasured  found\nacknowledged  3.00 s\n```\n")
 
@@ -46,3 +46,13 @@ def test_figures_stand_beside_their_targets(tmp_path: Path) -> None:
 def test_nothing_measured_is_a_report_without_a_chart(tmp_path: Path) -> None:
     write_report(tmp_path)
     assert "mermaid" not in (tmp_path / "report.md").read_text()
+
+
+def test_a_first_look_says_that_its_logs_are_small(tmp_path: Path) -> None:
+    assert QUICK.keys() <= BENCHES.keys()
+    (tmp_path / "startup.log").write_text("start  exit\nfirst start  1.5\n0 offsets differ\n")
+    write_report(tmp_path, QUICK)
+    text = (tmp_path / "report.md").read_text()
+    assert "A first look with small logs" in text
+    assert "## `python -m bench.startup --runs 1`" in text
+    assert "start  exit\nfirst start" in text
