@@ -6,8 +6,9 @@ have timestamps named `<name>_timestamp`, and tables of history also have the `d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
+from operator import attrgetter
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -96,11 +97,19 @@ def table_of(rows: Iterable[Any], schema: pa.Schema, **given: Iterable[Any]) -> 
     Lists of structs are lists of objects, too. A column is null if the objects lack the attribute.
     """
     objects = list(rows)
+    kinds = {*map(type, objects)}
     columns = [
-        _column(given.get(name, (getattr(row, name, None) for row in objects)), data_type)
+        _column(given[name] if name in given else _attributes(objects, kinds, name), data_type)
         for name, data_type in zip(schema.names, schema.types, strict=True)
     ]
     return pa.table(columns, schema=schema)
+
+
+def _attributes(objects: Sequence[Any], kinds: Collection[type], name: str) -> Iterable[Any]:
+    """An attribute of each object; None if it lacks the attribute."""
+    if all(hasattr(kind, name) for kind in kinds):
+        return map(attrgetter(name), objects)
+    return (getattr(one, name, None) for one in objects)
 
 
 def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
@@ -111,9 +120,7 @@ def _column(values: Iterable[Any], data_type: pa.DataType) -> pa.Array:
     fields = [
         data_type.value_type.field(number) for number in range(data_type.value_type.num_fields)
     ]
-    attributes = [
-        pa.array((getattr(entry, field.name) for entry in entries), field.type) for field in fields
-    ]
+    attributes = [pa.array(map(attrgetter(field.name), entries), field.type) for field in fields]
     sizes = [len(found or ()) for found in lists]
     return pa.ListArray.from_arrays(
         pa.array(np.cumsum([0, *sizes], dtype=np.int32)),

@@ -7,13 +7,12 @@ and the generated JSON converters at 4.2.0.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any
-from uuid import UUID
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from coordinator_state.records.serde import DecodedKey, DecodedValue
 from coordinator_state.wire.primitives import uuid_text
-from coordinator_state.wire.schema import Field
+from coordinator_state.wire.schema import Field, FieldType
 
 
 def formatter_json(key: DecodedKey, value: DecodedValue | None) -> dict[str, Any]:
@@ -52,26 +51,23 @@ def key_json(key: DecodedKey) -> dict[str, Any]:
 def _struct_json(
     schema: tuple[Field, ...], version: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return {
-        field.name: _field_json(field, version, values[field.name])
-        for field in schema
-        if field.is_in(version) and (field.tag is None or values[field.name] != field.default)
-    }
+    found = {}
+    for field in schema:
+        value = values[field.name]
+        if field.is_in(version) and (field.tag is None or value != field.default):
+            convert = _CONVERTERS.get(field.type)
+            if convert is None or value is None:
+                found[field.name] = value
+            elif field.is_array:
+                found[field.name] = [convert(field, version, element) for element in value]
+            else:
+                found[field.name] = convert(field, version, value)
+    return found
 
 
-def _field_json(field: Field, version: int, value: Any) -> Any:
-    if field.is_array and value is not None:
-        return [_single_json(field, version, element) for element in value]
-    return _single_json(field, version, value)
-
-
-def _single_json(field: Field, version: int, value: Any) -> Any:
-    if value is None:
-        return None
-    if field.type == "struct":
-        return _struct_json(field.fields, version, value)
-    if isinstance(value, bytes):
-        return b64encode(value).decode("ascii")
-    if isinstance(value, UUID):
-        return uuid_text(value)
-    return value
+_CONVERTERS: Final[Mapping[FieldType, Callable[[Field, int, Any], Any]]] = {
+    "bytes": lambda _field, _version, value: b64encode(value).decode("ascii"),
+    "struct": lambda field, version, value: _struct_json(field.fields, version, value),
+    "uuid": lambda _field, _version, value: uuid_text(value),
+}
+"""All other values are in JSON as they are."""

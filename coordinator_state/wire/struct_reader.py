@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from struct import calcsize, unpack_from
+from typing import Any, Final
 
 from coordinator_state.errors import BufferUnderflow, DecodeError, UnexpectedNull
 from coordinator_state.wire.primitives import (
@@ -42,6 +43,8 @@ _READERS: dict[str, Callable[[memoryview, int], tuple[Any, int]]] = {
     "int64": read_int64,
     "uuid": read_uuid,
 }
+_CODES: Final = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
+"""Arrays of these are read at once."""
 
 
 def read_struct(
@@ -129,6 +132,10 @@ def _read_array(
             f"array of {length} elements, {len(buffer) - position} bytes left",
             position=start,
         )
+    code = _CODES.get(field.type)
+    if code is not None and position + length * calcsize(code) <= len(buffer):
+        codes = f">{length}{code[1:]}"
+        return [*unpack_from(codes, buffer, position)], position + calcsize(codes)
     values = []
     for index in range(length):
         try:
