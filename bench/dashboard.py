@@ -1,4 +1,7 @@
-"""`python -m bench.dashboard`: how long the page takes over an hour of a large cluster."""
+"""`python -m bench.dashboard`: how long the page takes over an hour of a large cluster.
+
+`--groups 100000` writes tables of 100,000 groups and 1,000,000 partitions, of three minutes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import time
 import click
 from flask.testing import FlaskClient
 
-from bench.hour import folder_option, read_hour
+from bench.hour import Shape, folder_option, read_hour
 from streaming.dashboard.app import create_app
 from streaming.views.output import output_of
 
@@ -24,14 +27,27 @@ _PAGES = {
     "sql over group_lag": "/c/tables/sql?query=SELECT+sum(lag)+FROM+group_lag",
     "health": "/c/tables/health",
 }
+_PARTITIONS = 10
+_MICRO_BATCHES = 180
 
 
 @click.command()
 @folder_option
+@click.option("--groups", type=click.IntRange(min=1), help="Of new tables of three minutes.")
 @click.option("--runs", default=3, show_default=True)
-def bench(folder: str | None, runs: int) -> None:
+def bench(folder: str | None, groups: int | None, runs: int) -> None:
     """Measure each page, first after the start and then with the overview in the cache."""
-    with read_hour(folder) as tables:
+    if folder is not None and groups is not None:
+        raise click.UsageError("--groups is for new tables: leave out --folder")
+    shape = Shape()
+    if groups is not None:
+        shape = Shape(
+            groups=groups,
+            partitions_per_group=_PARTITIONS,
+            topic_partitions=groups,
+            micro_batches=_MICRO_BATCHES,
+        )
+    with read_hour(folder, shape) as tables:
         client = create_app({"tables": tables}).test_client()
         rows = [{"page": "overview, first", "seconds": _seconds(client, _PAGES["overview"])}]
         for page, address in _PAGES.items():

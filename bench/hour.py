@@ -332,12 +332,12 @@ folder_option = click.option(
 
 
 @contextmanager
-def read_hour(folder: str | None) -> Iterator[str]:
-    """The tables of an hour, to be read as if they were written just now."""
+def read_hour(folder: str | None, shape: Shape | None = None) -> Iterator[str]:
+    """The tables of an hour, or of a shape, to be read as if they were written just now."""
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as temporary:
         tables = f"{folder or temporary}/tables"
         if folder is None:
-            Hour(tables, Shape(), datetime.now(timezone.utc)).write()
+            Hour(tables, shape or Shape(), datetime.now(timezone.utc)).write()
         written_at = reader.TableReader(tables).written_at
         with clock_at(written_at + MICRO_BATCH):
             yield tables
