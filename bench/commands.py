@@ -1,7 +1,7 @@
-"""`python -m bench.commands`: how long commands that read take, from the shell to their last line.
+"""`python -m bench.commands`: the time of reading commands, from the shell to their last line.
 
-The tables have 100,000 committed offsets of 10,000 groups. Beside them is the least that any reader
-in Python takes: a process that reads `group_offsets` with delta-rs.
+The tables have 100,000 committed offsets of 10,000 groups. The last row is a process that only
+reads `group_offsets` with delta-rs.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ class _Command(NamedTuple):
     """The lines that it prints; a table has a header."""
 
 
+class _Row(NamedTuple):
+    command: str
+    lines: int
+    seconds: float
+
+
 _COMMANDS = (
     _Command(("show", "status"), 1 + _GROUPS),
     _Command(("show", "status", "--group", _GROUP), 2),
@@ -55,7 +61,10 @@ _COMMANDS = (
 @click.option("--runs", default=3, show_default=True, help="Runs of each command.")
 @findings_option
 def commands(runs: int, findings: Path | None) -> None:
-    """Measure each command; the figures are medians in seconds, and fail if lines are missing."""
+    """Measure each command. The figures are medians in seconds.
+
+    Fails if a command prints another number of lines than the tables have rows.
+    """
     different = 0
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as name:
         tables = f"{name}/tables"
@@ -68,11 +77,12 @@ def commands(runs: int, findings: Path | None) -> None:
             measured = [_run(cli_command(*arguments, "--tables", tables)) for _ in range(runs)]
             different += sum(found != lines for _, found in measured)
             rows.append(_row(" ".join(arguments), lines, measured))
+        slowest_s = max(row.seconds for row in rows)
         read = (sys.executable, "-c", _READ, GROUP_OFFSETS.path(tables))
         rows.append(_row("delta-rs alone", 0, [_run(read) for _ in range(runs)]))
-    write_findings(findings, slowest_s=max(float(str(row["seconds"])) for row in rows))
+    write_findings(findings, slowest_s=slowest_s)
     output = output_of("text")
-    output.rows(rows, list(rows[0]))
+    output.rows([row._asdict() for row in rows], _Row._fields)
     output.result({"different": different}, f"{different} runs printed other lines")
     sys.exit(_EXIT_DIFFERENT if different else 0)
 
@@ -86,10 +96,10 @@ def _run(command: Sequence[str]) -> tuple[float, int]:
     return time.perf_counter() - began, done.stdout.count(b"\n")
 
 
-def _row(name: str, lines: int, measured: Sequence[tuple[float, int]]) -> dict[str, object]:
-    seconds = round(median(taken for taken, _ in measured), 2)
-    write_note(f"{name}: {seconds} s")
-    return {"command": name, "lines": lines, "seconds": seconds}
+def _row(name: str, lines: int, measured: Sequence[tuple[float, int]]) -> _Row:
+    row = _Row(name, lines, round(median(taken for taken, _ in measured), 2))
+    write_note(f"{name}: {row.seconds} s")
+    return row
 
 
 if __name__ == "__main__":

@@ -33,7 +33,11 @@ _MICRO_BATCHES = 180
 
 @click.command()
 @folder_option
-@click.option("--groups", type=click.IntRange(min=1), help="Of new tables of three minutes.")
+@click.option(
+    "--groups",
+    type=click.IntRange(min=10),
+    help="Write new tables with this number of groups, for three minutes.",
+)
 @click.option("--runs", default=3, show_default=True)
 def bench(folder: str | None, groups: int | None, runs: int) -> None:
     """Measure each page, first after the start and then with the overview in the cache."""

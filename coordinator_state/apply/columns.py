@@ -94,7 +94,8 @@ def _arrow_type(hint: Any) -> pa.DataType:
 def table_of(rows: Iterable[Any], schema: pa.Schema, **given: Iterable[Any]) -> pa.Table:
     """A table of objects; a column that is not given has their attributes of its name.
 
-    Lists of structs are lists of objects, too. A column is null if the objects lack the attribute.
+    Lists of structs are lists of objects, too. A column is null if the classes of the objects lack
+    the attribute; if a class has it, so do its objects.
     """
     objects = list(rows)
     kinds = {*map(type, objects)}

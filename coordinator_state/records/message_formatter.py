@@ -70,4 +70,4 @@ _CONVERTERS: Final[Mapping[FieldType, Callable[[Field, int, Any], Any]]] = {
     "struct": lambda field, version, value: _struct_json(field.fields, version, value),
     "uuid": lambda _field, _version, value: uuid_text(value),
 }
-"""All other values are in JSON as they are."""
+"""JSON has all other values unchanged."""

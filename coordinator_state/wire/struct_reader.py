@@ -44,7 +44,7 @@ _READERS: dict[str, Callable[[memoryview, int], tuple[Any, int]]] = {
     "uuid": read_uuid,
 }
 _CODES: Final = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
-"""Arrays of these are read at once."""
+"""One call reads an array of these."""
 
 
 def read_struct(

@@ -133,7 +133,7 @@ def cache_folder() -> Path:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether code there is safe to run: of this user or root, and not writable for everyone."""
+    """Whether code there is safe to run: this user or root owns it, and not everyone can write."""
     found = path.stat()
     return found.st_uid in {0, os.getuid()} and not found.st_mode & stat.S_IWOTH
 

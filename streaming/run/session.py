@@ -10,7 +10,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -140,7 +140,9 @@ def build_session(
         builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     if with_hive:
         builder = builder.enableHiveSupport()
-    with _own_interrupt_handler(), linked_spark_home():
+    # YARN would send the folder to its machines in place of the archive.
+    home = linked_spark_home() if master.startswith("local") else nullcontext()
+    with _own_interrupt_handler(), home:
         session = builder.getOrCreate()
     if not master.startswith("local"):
         # Ships this program to the executors; its dependencies must be installed there.

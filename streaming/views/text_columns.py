@@ -1,4 +1,4 @@
-"""The cells of text output as columns: 100,000 rows take a tenth of the time of single cells."""
+"""Text output by columns: Arrow formats 100,000 rows in a fraction of the time of single cells."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import pyarrow.compute as pc
 
 NULL: Final = "-"
 _LINES_AT_ONCE: Final = 10_000
-_FIRST_OF_YEAR_1000: Final = pa.scalar(-30_610_224_000_000_000, pa.timestamp("us"))
-"""Arrow writes earlier years with fewer digits."""
+_BYTES_AT_ONCE: Final = 16 << 20
+_BYTES_OF_CHARACTER: Final = 4
+_YEARS_S: Final = range(-30_610_224_000, 253_402_300_800)
+"""The years 1000 to 9999. Arrow and Python write other years differently."""
+_PER_S: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def aligned_lines(
     table: pa.Table, columns: Sequence[str], cell: Callable[[Any], str]
 ) -> Iterator[str]:
-    """The lines of a table after its header, each column as wide as its widest cell.
+    """Yield the header, then the lines of all rows, each column as wide as its widest cell.
+
+    One text may have many lines.
 
     Args:
         table: the rows.
-        columns: the columns to show; one that the table lacks is null.
-        cell: the text of a single value, for types of values that are seldom in text output.
+        columns: the columns to show; a column that the table lacks is null.
+        cell: the text of a single value, for types that text output seldom has.
     """
     nulls = pa.nulls(table.num_rows)
     cells = [
@@ -33,11 +38,13 @@ def aligned_lines(
         max(len(name), pc.max(pc.utf8_length(column)).as_py() or 0)
         for name, column in zip(columns, cells, strict=True)
     ]
-    header = "  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True))
-    yield header.rstrip()
-    for first in range(0, table.num_rows, _LINES_AT_ONCE):
+    widths[-1:] = [0]
+    yield "  ".join(map(str.ljust, columns, widths)).rstrip()
+    size = _BYTES_AT_ONCE // (_BYTES_OF_CHARACTER * (sum(widths) + len(widths)))
+    size = min(max(size, 1), _LINES_AT_ONCE)
+    for first in range(0, table.num_rows, size):
         padded = (
-            pc.utf8_rpad(column.slice(first, _LINES_AT_ONCE), width)
+            pc.utf8_rpad(column.slice(first, size), width)
             for column, width in zip(cells, widths, strict=True)
         )
         lines = pc.utf8_rtrim(pc.binary_join_element_wise(*padded, "  "), " ")
@@ -45,7 +52,7 @@ def aligned_lines(
 
 
 def _cells(column: pa.Array, cell: Callable[[Any], str]) -> pa.Array:
-    """The text of each value, as `cell` gives it."""
+    """Return the text of each value, as `cell` gives it."""
     kind = column.type
     if pa.types.is_integer(kind):
         return column.cast(pa.string()).fill_null(NULL)
@@ -57,20 +64,21 @@ def _cells(column: pa.Array, cell: Callable[[Any], str]) -> pa.Array:
 
 
 def _are_plain(column: pa.Array) -> bool:
-    """Whether all characters are shown as they are."""
+    """Whether no character needs an escape."""
     has_escape = pc.match_substring(column, "\\")
     is_plain = pc.and_not(pc.ascii_is_printable(column), has_escape)
     return bool(pc.all(is_plain).as_py() is not False)
 
 
 def _have_years(column: pa.Array) -> bool:
-    first = pc.min(column.cast(pa.timestamp("us"), safe=False))
-    return first.as_py() is None or bool(pc.greater_equal(first, _FIRST_OF_YEAR_1000).as_py())
+    found = pc.min_max(column.cast(pa.int64())).as_py()
+    per_s = _PER_S[column.type.unit]
+    return all(one is None or one // per_s in _YEARS_S for one in found.values())
 
 
 def _moments(column: pa.Array) -> pa.Array:
     zone = "" if column.type.tz is None else "Z"
-    # Without a time zone, which Arrow would look up in the system's files.
+    # With a time zone, Arrow would read the time zone files of the system.
     naive = column.cast(pa.timestamp(column.type.unit))
     ms = pc.floor_temporal(naive, unit="millisecond").cast(pa.timestamp("ms"))
     return pc.strftime(ms, f"%Y-%m-%dT%H:%M:%S{zone}")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stdout
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.views.output import output_of
+from streaming.views.text_columns import aligned_lines
 
 _MOMENTS = st.integers(-33_700_000_000_000_000, 253_000_000_000_000_000)
-"""From the year 902 on, in microseconds."""
+"""The years 902 to 9987, in microseconds."""
 _TEXTS = st.one_of(
     st.text(max_size=8).filter(lambda text: "\ud800" not in text),
     st.sampled_from(["payments", "a b  ", "", "\\", "\x1b[31m", "é", "\u3000", "-"]),
@@ -61,3 +64,21 @@ def test_columns_are_printed_as_rows(table: pa.Table) -> None:
     with redirect_stdout(by_rows):
         output_of("text").rows(table.to_pylist(maps_as_pydicts="strict"), shown)
     assert by_columns.getvalue() == by_rows.getvalue()
+
+
+def test_beside_a_wide_cell_few_lines_are_formatted_at_once() -> None:
+    """All 10,000 lines would be more than 2 GB, which is too much for one array of text."""
+    wide, others = "w" * 300_000, ["narrow"] * 9_999
+    table = pa.table({"a": [wide, *others], "b": range(10_000)})
+    header, lines = islice(aligned_lines(table, ["a", "b"], str), 2)
+    assert header == f"{'a'.ljust(len(wide))}  b"
+    first, second, *rest = lines.split("\n")
+    assert first == f"{wide}  0"
+    assert second == f"{'narrow'.ljust(len(wide))}  1"
+    assert len(rest) < 20
+
+
+def test_moments_that_python_cannot_show_are_refused_in_any_company() -> None:
+    moments = pa.array([0, 1 << 60], pa.timestamp("us", "UTC"))
+    with pytest.raises(OverflowError):
+        output_of("text").table(pa.table({"at": moments}), ["at"])

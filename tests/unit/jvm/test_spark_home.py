@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,12 +54,64 @@ def test_the_archives_of_spark_import_the_installed_packages() -> None:
 def test_all_else_is_linked_and_a_second_start_makes_nothing() -> None:
     home = home_of_a_session()
     assert home is not None
-    assert {entry.name for entry in home.iterdir()} == {entry.name for entry in INSTALLED.iterdir()}
+    installed = {entry.name for entry in INSTALLED.iterdir()} - {"__pycache__"}
+    assert {entry.name for entry in home.iterdir()} == installed
     assert (home / "jars").resolve() == (INSTALLED / "jars").resolve()
     made_at_ns = home.stat().st_mtime_ns
     assert home_of_a_session() == home
     assert home.stat().st_mtime_ns == made_at_ns
     assert [entry.name for entry in home.parent.iterdir()] == [home.name]
+
+
+def test_of_two_processes_that_make_it_the_slower_uses_that_of_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rename = Path.rename
+
+    def after_the_other(made: Path, home: Path) -> Path:
+        shutil.copytree(made, home, symlinks=True)
+        return rename(made, home)
+
+    monkeypatch.setattr(Path, "rename", after_the_other)
+    home = home_of_a_session()
+    assert home is not None
+    assert [entry.name for entry in home.parent.iterdir()] == [home.name]
+
+
+def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another installation of PySpark: a folder with the same entries."""
+    other = tmp_path / "pyspark"
+    other.mkdir()
+    for entry in INSTALLED.iterdir():
+        (other / entry.name).symlink_to(entry)
+    monkeypatch.setattr(pyspark, "__file__", str(other / "__init__.py"))
+    return other
+
+
+def test_another_content_of_pyspark_is_linked_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copied_package(tmp_path, monkeypatch)
+    before = home_of_a_session()
+    assert before is not None
+    (other / "conf").mkdir()
+    after = home_of_a_session()
+    assert after not in (None, before)
+    assert (after / "conf").resolve() == other / "conf"
+
+
+@pytest.mark.parametrize(("name", "is_missing"), [("bin", True), ("spark-distribution", False)])
+def test_what_spark_cannot_start_from_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_missing: bool
+) -> None:
+    """PySpark beside a Spark distribution has no jars; one with another Hadoop has others."""
+    other = copied_package(tmp_path, monkeypatch)
+    assert home_of_a_session() is not None
+    if is_missing:
+        (other / name).unlink()
+    else:
+        (other / name).mkdir()
+    assert home_of_a_session() is None
 
 
 def test_a_spark_home_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
