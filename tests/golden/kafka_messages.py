@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
+from py4j import java_gateway
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, get_return_value
 
 from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from streaming.jvm.java import find_java
@@ -106,7 +109,8 @@ class KafkaMessages:
         """What Kafka's formatter of the type prints, None where it refuses the bytes."""
         record = self._consumer_record("__consumer_offsets", 0, 0, key, value)
         try:
-            self._formatters[record_type].writeTo(record, self._print_stream)
+            with _py4j_alone():
+                self._formatters[record_type].writeTo(record, self._print_stream)
         except Py4JJavaError:
             return None
         printed = self._printed.toString("UTF-8")
@@ -118,7 +122,8 @@ class KafkaMessages:
         """What a broker reads in a record of any type, in the shape of the formatters."""
         raw_value = None if value is None else self._wrap(value)
         try:
-            versioned = self._serde.deserialize(self._wrap(key), raw_value).value()
+            with _py4j_alone():
+                versioned = self._serde.deserialize(self._wrap(key), raw_value).value()
         except Py4JJavaError:
             return None
         body: Json | None = None
@@ -140,7 +145,8 @@ class KafkaMessages:
         All fields that `version` has are given, with their defaults where the bytes lack them.
         """
         try:
-            java_message = self._protocol_readers[message](self._wrap(raw))
+            with _py4j_alone():
+                java_message = self._protocol_readers[message](self._wrap(raw))
         except Py4JJavaError:
             return None
         node = self._protocol_converters[message].write(java_message, version)
@@ -149,3 +155,11 @@ class KafkaMessages:
 
     def _node(self, document: Json) -> Any:
         return self._parse(json.dumps(document))
+
+
+def _py4j_alone() -> AbstractContextManager[object]:
+    """Let py4j raise exceptions of this JVM.
+
+    A session of Spark in this process makes py4j ask Spark's JVM about the exceptions of all JVMs.
+    """
+    return mock.patch.object(java_gateway, "get_return_value", get_return_value)
