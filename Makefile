@@ -9,7 +9,7 @@ INSTALLED  := $(VENV)/.installed
 WHEELHOUSE := .cache/wheelhouse
 PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST     := $(BIN)/python -m pytest
-TWO_FILES  := -n 2 --dist loadfile --no-loadscope-reorder
+TWO_FILES  := -n 2 --dist loadfile
 COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
 

@@ -38,23 +38,13 @@ _MARKED_FOLDERS = ("spark", "integration")
 _LONG_TESTS_UNTIL = float(os.environ.get("COORDINATOR_STATE_LONG_TESTS_UNTIL", "inf"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests by their folder before `-m` selects among them; then order the files.
-
-    The files with the highest time limits come first. So two workers end at about the same time,
-    and the tests that begin last are short.
-    """
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder, before `-m` selects among them."""
     for item in items:
         for folder in _MARKED_FOLDERS:
             if (_TESTS / folder) in item.path.parents:
                 item.add_marker(folder)
-    yield
-    limits_s: dict[Path, float] = {}
-    for item in items:
-        mark = item.get_closest_marker("timeout")
-        limits_s[item.path] = max(limits_s.get(item.path, 0), mark.args[0] if mark else 0)
-    items.sort(key=lambda item: -limits_s[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -63,25 +63,6 @@ def test_the_three_targets_run_all_tests(repository: Path) -> None:
         assert "pytest.mark.long" in text or "pytest.mark.cluster" not in text, file
 
 
-def test_files_with_high_time_limits_come_first(tmp_path: Path, repository: Path) -> None:
-    for name, limit_s in (("a", 0), ("b", 5), ("c", 60)):
-        mark = f"@pytest.mark.timeout({limit_s})\n" if limit_s else ""
-        (tmp_path / f"test_{name}.py").write_text(f"import pytest\n{mark}def test_{name}(): pass\n")
-    hook = "pytest_collection_modifyitems"
-    (tmp_path / "conftest.py").write_text(f"from tests.conftest import {hook} as {hook}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert re.findall(r"::test_(\w)$", done.stdout, re.MULTILINE) == ["c", "b", "a"]
-    makefile = (repository / "Makefile").read_text()
-    assert "TWO_FILES  := -n 2 --dist loadfile --no-loadscope-reorder\n" in makefile
-
-
 def test_no_long_test_begins_once_its_time_is_over(tmp_path: Path, repository: Path) -> None:
     tests = tmp_path / "test_two.py"
     tests.write_text(
