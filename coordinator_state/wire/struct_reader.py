@@ -43,7 +43,7 @@ _READERS: dict[str, Callable[[memoryview, int], tuple[Any, int]]] = {
     "int64": read_int64,
     "uuid": read_uuid,
 }
-_CODES: Final = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
+_CODES: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 """One call reads an array of these."""
 
 
@@ -132,10 +132,11 @@ def _read_array(
             f"array of {length} elements, {len(buffer) - position} bytes left",
             position=start,
         )
-    code = _CODES.get(field.type)
-    if code is not None and position + length * calcsize(code) <= len(buffer):
-        codes = f">{length}{code[1:]}"
-        return [*unpack_from(codes, buffer, position)], position + calcsize(codes)
+    if field.type in _CODES:
+        codes = f">{length}{_CODES[field.type]}"
+        end = position + calcsize(codes)
+        if end <= len(buffer):
+            return [*unpack_from(codes, buffer, position)], end
     values = []
     for index in range(length):
         try:

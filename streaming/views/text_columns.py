@@ -8,7 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NULL: Final = "-"
 _LINES_AT_ONCE: Final = 10_000
 _BYTES_AT_ONCE: Final = 16 << 20
 _BYTES_OF_CHARACTER: Final = 4
@@ -53,13 +52,13 @@ def aligned_lines(
 
 def _cells(column: pa.Array, cell: Callable[[Any], str]) -> pa.Array:
     """Return the text of each value, as `cell` gives it."""
-    kind = column.type
+    kind, null = column.type, cell(None)
     if pa.types.is_integer(kind):
-        return column.cast(pa.string()).fill_null(NULL)
+        return column.cast(pa.string()).fill_null(null)
     if pa.types.is_string(kind) and _are_plain(column):
-        return column.fill_null(NULL)
+        return column.fill_null(null)
     if pa.types.is_timestamp(kind) and kind.tz in (None, "UTC") and _have_years(column):
-        return _moments(column).fill_null(NULL)
+        return _moments(column).fill_null(null)
     return pa.array(map(cell, column.to_pylist(maps_as_pydicts="strict")), pa.string())
 
 
