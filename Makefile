@@ -67,7 +67,7 @@ differential: check-java venv ## Random logs in front of a real broker (REPLAY=f
 test-differential: check-java venv ## A few rounds of it, as tests
 	$(PYTEST) tests/differential $(PYTEST_ARGS)
 
-bench: check-java venv ## Measure everything that has a target, for about 40 minutes (BENCH_ARGS=--quick: five minutes)
+bench: check-java venv ## Measure everything that has a target, for about 40 minutes (BENCH_ARGS=--quick: about five)
 	$(BIN)/python -m bench.report $(BENCH_ARGS)
 
 lock: venv ## Resolve requirements/*.lock again after a change of dependencies (LOCK_ARGS=--upgrade)

@@ -40,7 +40,7 @@ class _Targets(NamedTuple):
     warm: str
 
 
-_PLAIN = _Targets("4 x console, 2,684 MB", "1.5 x broker, 12 x console")
+_PLAIN = _Targets("4 x console, 2,048 MB", "1.6 x broker, 12 x console")
 _TRANSACTIONS = _Targets("", "0.7 x broker")
 
 

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench.findings import findings_option, write_findings
 from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
-from bench.processes import processor_s
+from bench.processes import processor_s, used_s
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.model.records import offset_commit
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
@@ -77,17 +77,17 @@ def bench(
                 traffic.acknowledged.clear()
                 watch.seen.clear()
                 before = len(query.micro_batches_ms())
-                used_s = processor_s(query.pid)
+                times_s = processor_s(query.pid)
                 traffic.go_on(seconds, watch.look)
-                used_s = processor_s(query.pid) - used_s
+                busy_s = used_s(times_s, processor_s(query.pid))
                 watch.look_until(query, traffic.ends())
                 fresh_s = watch.ages_s(traffic.acknowledged)
                 micro_batches_ms = query.micro_batches_ms()[before:]
                 logger.info("nothing is committed any more")
                 time.sleep(_WARM_UP_S)
-                idle_s = processor_s(query.pid)
+                times_s = processor_s(query.pid)
                 time.sleep(idle_seconds)
-                idle_s = processor_s(query.pid) - idle_s
+                idle_s = used_s(times_s, processor_s(query.pid))
             traffic.go_on(1)
             began = time.monotonic()
             with running_query(broker.bootstrap_servers, folder) as query:
@@ -113,7 +113,7 @@ def bench(
             {"measured": "commits", "found": str(len(fresh_s))},
             {"measured": "micro-batches", "found": str(len(micro_batches_ms))},
             {"measured": "a micro-batch, p50", "found": f"{micro_batch_ms:.0f} ms"},
-            {"measured": "cores used by the query", "found": f"{used_s / seconds:.2f}"},
+            {"measured": "cores used by the query", "found": f"{busy_s / seconds:.2f}"},
             {"measured": "the same, nothing to read", "found": f"{idle_s / idle_seconds:.3f}"},
             {"measured": "restart to its first micro-batch", "found": f"{restart_s:.1f} s"},
             {"measured": "tables equal what was committed", "found": "yes" if is_equal else "no"},

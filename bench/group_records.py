@@ -45,7 +45,7 @@ _PARTITIONS = 4
 _SESSION_MS = 1_800_000
 _GROUPS_SAMPLED = 500
 _LOAD_TIMEOUT_S = 600.0
-_TARGET = "0.3 x broker"
+_TARGET = "1 x broker"
 
 
 def group_logs(records: int, groups: int, members: int, now_ms: int) -> dict[int, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
@@ -59,10 +59,23 @@ def memory_by_program(pid: int) -> dict[str, int]:
     return dict(found)
 
 
-def processor_s(pid: int) -> float:
-    """Processor time of a process and its descendants, those that have ended included."""
-    fields = (_stat(number) for number in _with_descendants(pid))
-    return sum(sum(map(int, found[11:15])) for found in fields) / _TICKS_PER_S
+def processor_s(pid: int) -> dict[int, float]:
+    """Processor time of a process and of each living descendant, by process id."""
+    fields = {number: _stat(number) for number in _with_descendants(pid)}
+    return {
+        number: sum(map(int, found[11:13])) / _TICKS_PER_S
+        for number, found in fields.items()
+        if found
+    }
+
+
+def used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """Processor time between two results of `processor_s`.
+
+    A process that ended in between is left out: Spark ends idle workers, and their daemon does not
+    keep their times.
+    """
+    return sum(found_s - before.get(number, 0) for number, found_s in after.items())
 
 
 def _with_descendants(pid: int) -> Sequence[int]:

@@ -41,7 +41,7 @@ BENCHES: Final[Benches] = {
 QUICK: Final[Benches] = {
     "backfill": ("bench", "--commits", "2000000"),
     "group_records": ("bench.group_records", "--records", "20000", "--groups", "1000"),
-    "freshness": ("bench.freshness", "--seconds", "20", "--idle-seconds", "10"),
+    "freshness": ("bench.freshness", "--seconds", "10", "--idle-seconds", "10"),
     "startup": ("bench.startup", "--runs", "1"),
     "commands": ("bench.commands", "--runs", "1"),
 }
@@ -144,7 +144,7 @@ TARGETS: Final = (
     show_default=True,
     help="Folder of the report and of earlier figures; --quick has the folder `quick` in it.",
 )
-@click.option("--quick", is_flag=True, help="Small logs: less than five minutes on two cores.")
+@click.option("--quick", is_flag=True, help="Small logs: about five minutes on two cores.")
 @click.option(
     "--only",
     "names",

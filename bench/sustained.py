@@ -28,7 +28,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from bench.findings import findings_option, write_findings
 from bench.live import Watch, committed_offsets, running_query
-from bench.processes import processor_s
+from bench.processes import processor_s, used_s
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int32
@@ -91,9 +91,9 @@ def sustained(
         with running_query(broker.bootstrap_servers, folder) as query:
             watch.look_until(query)
             logger.info("traffic begins")
-            used_s = processor_s(query.pid)
+            times_s = processor_s(query.pid)
             took_s = _watched(traffic, watch)
-            used_s = processor_s(query.pid) - used_s
+            busy_s = used_s(times_s, processor_s(query.pid))
             watch.look_until(query, commits=traffic.total)
             behind = micro_batches_behind(traffic.acknowledged, watch.totals)
             micro_batches_ms = query.micro_batches_ms()
@@ -108,7 +108,7 @@ def sustained(
             {"measured": "micro-batches behind, most", "found": str(max(behind))},
             {"measured": "a micro-batch, p50", "found": f"{np.median(micro_batches_ms):.0f} ms"},
             {"measured": "the longest", "found": f"{max(micro_batches_ms)} ms"},
-            {"measured": "cores used by the query", "found": f"{used_s / took_s:.2f}"},
+            {"measured": "cores used by the query", "found": f"{busy_s / took_s:.2f}"},
             {"measured": "target", "found": _TARGET},
             {"measured": "tables equal what was committed", "found": "yes" if is_equal else "no"},
         ],
