@@ -2,7 +2,7 @@
 
 COORDINATOR_STATE_HYPOTHESIS names the profile: `deterministic` (the default: the same examples in
 every run, so a red run is red again) or `exhaustive` (many and new ones, kept where they fail).
-COORDINATOR_STATE_LONG_TESTS_UNTIL is a Unix time. No test with the mark `long` begins after it. CI
+LONG_TESTS_UNTIL is a Unix time. No test with the mark `long` begins after it. CI
 sets it, because CI has 80 minutes. The summary of CI lists the skipped tests.
 """
 
@@ -35,7 +35,7 @@ os.environ.update(_SHORT_LIVED)
 
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = ("spark", "integration")
-_LONG_TESTS_UNTIL = float(os.environ.get("COORDINATOR_STATE_LONG_TESTS_UNTIL", "inf"))
+_LONG_TESTS_UNTIL = float(os.environ.get("LONG_TESTS_UNTIL", "inf"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a long test for which there is no time, before its fixtures start anything."""
     if item.get_closest_marker("long") and time.time() > _LONG_TESTS_UNTIL:
-        pytest.skip("no time is left for long tests (COORDINATOR_STATE_LONG_TESTS_UNTIL)")
+        pytest.skip("no time is left for long tests (LONG_TESTS_UNTIL)")
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_no_long_test_begins_once_its_time_is_over(tmp_path: Path, repository: P
             env={
                 **os.environ,
                 "PYTHONPATH": str(repository),
-                "COORDINATOR_STATE_LONG_TESTS_UNTIL": until,
+                "LONG_TESTS_UNTIL": until,
             },
             capture_output=True,
             text=True,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from streaming.cli.options import ENVIRONMENT_PREFIX
+
 _LATE = {"kafka", "pydantic", "pyspark", "requests"}
+# A variable of this prefix makes each command compare it with the options of all commands.
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(ENVIRONMENT_PREFIX)}
 _RUN = """
 import sys
 from streaming.cli.main import cli
@@ -33,6 +38,7 @@ def test_a_command_that_reads_imports_no_client(command: list[str], tables_that_
         capture_output=True,
         text=True,
         check=True,
+        env=_ENVIRONMENT,
     )
     assert done.stdout
     imported = set(done.stderr.split())
