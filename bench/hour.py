@@ -326,6 +326,11 @@ def clock_at(moment: datetime) -> Iterator[None]:
         yield
 
 
+def write_hour(tables: str, shape: Shape) -> None:
+    """Write the tables. Moments of snapshots never go back, so the hour begins now."""
+    Hour(tables, shape, datetime.now(timezone.utc) + shape.micro_batches * MICRO_BATCH).write()
+
+
 folder_option = click.option(
     "--folder", help="A folder that `python -m bench.hour FOLDER` wrote; by default a new one."
 )
@@ -337,7 +342,7 @@ def read_hour(folder: str | None, shape: Shape | None = None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as temporary:
         tables = f"{folder or temporary}/tables"
         if folder is None:
-            Hour(tables, shape or Shape(), datetime.now(timezone.utc)).write()
+            write_hour(tables, shape or Shape())
         written_at = reader.TableReader(tables).written_at
         with clock_at(written_at + MICRO_BATCH):
             yield tables
@@ -347,7 +352,7 @@ def read_hour(folder: str | None, shape: Shape | None = None) -> Iterator[str]:
 @click.argument("folder")
 def bench(folder: str) -> None:
     """Write the tables to FOLDER/tables."""
-    Hour(f"{folder}/tables", Shape(), datetime.now(timezone.utc)).write()
+    write_hour(f"{folder}/tables", Shape())
 
 
 if __name__ == "__main__":
