@@ -10,11 +10,11 @@ Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/Group
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from coordinator_state.errors import DecodeError
 from coordinator_state.records.consumer_protocol import (
@@ -47,12 +47,23 @@ _member_fields: Final = itemgetter(
 )
 
 
-def classic_group(group_id: str, value: Fields, record_offset: int) -> Group:
-    """Make the group from a decoded GroupMetadata value."""
+def classic_group(
+    group_id: str, value: Fields, record_offset: int, before: Group | None = None
+) -> Group:
+    """Make the group from a decoded GroupMetadata value.
+
+    Successive values of a group repeat its members: what a member has as in `before`, the group
+    before the value, is not decoded again. A member that is the same is the same object.
+    """
     protocol_type = value["protocolType"]
+    known: Mapping[str, GroupMember] = {}
+    if before is not None and before.protocol_type == protocol_type:
+        known = {member.member_id: member for member in before.members}
     # By member id, as in the broker's map: of duplicate ids the last one applies.
     members = {
-        fields["memberId"]: _member(protocol_type, *_member_fields(fields))
+        fields["memberId"]: _member(
+            protocol_type, known.get(fields["memberId"]), *_member_fields(fields)
+        )
         for fields in value["members"]
     }
     timestamp = value["currentStateTimestamp"]
@@ -93,10 +104,9 @@ def refusal(group_id: str, value: Fields) -> str | None:
     return None
 
 
-# Successive records of a group repeat its members.
-@lru_cache(maxsize=_CACHED_MEMBERS)
 def _member(
     protocol_type: str,
+    before: GroupMember | None,
     member_id: str,
     group_instance_id: str | None,
     client_id: str,
@@ -106,14 +116,18 @@ def _member(
     subscription_bytes: bytes,
     assignment_bytes: bytes,
 ) -> GroupMember:
-    topics, rack_id = None, None
-    assigned: Any = None
-    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+    topics, rack_id, assignment = None, None, None
+    if before is not None and before.subscription_bytes == subscription_bytes:
+        topics, rack_id = before.subscribed_topics, before.rack_id
+    elif protocol_type == CONSUMER_PROTOCOL_TYPE:
         with suppress(DecodeError):
             topics, rack_id = _subscription(subscription_bytes)
+    if before is not None and before.assignment_bytes == assignment_bytes:
+        assignment = before.assignment
+    elif protocol_type == CONSUMER_PROTOCOL_TYPE:
         with suppress(DecodeError):
-            assigned = decode_assignment(assignment_bytes)
-    return GroupMember(
+            assignment = _assignment(assignment_bytes)
+    after = GroupMember(
         member_id=member_id,
         group_instance_id=group_instance_id,
         client_id=client_id,
@@ -127,16 +141,9 @@ def _member(
         assignment_bytes=assignment_bytes,
         subscribed_topics=topics,
         rack_id=rack_id,
-        assignment=(
-            None
-            if assigned is None
-            else tuple(
-                AssignedPartition(topic=entry["topic"], partition=partition)
-                for entry in assigned["assignedPartitions"]
-                for partition in entry["partitions"]
-            )
-        ),
+        assignment=assignment,
     )
+    return before if before is not None and before == after else after
 
 
 def _subscribed_topics(
@@ -146,7 +153,9 @@ def _subscribed_topics(
         return None
     topics: set[str] = set()
     for member in members:
-        subscribed = _topics_of(member.subscription_bytes or b"")
+        subscribed = member.subscribed_topics
+        if subscribed is None:
+            subscribed = _topics_of(member.subscription_bytes or b"")
         if subscribed is None:
             return None
         topics.update(subscribed)
@@ -165,8 +174,21 @@ def _subscription(subscription_bytes: bytes) -> tuple[tuple[str, ...], str | Non
     return tuple(subscription["topics"]), subscription["rackId"]
 
 
-@lru_cache(maxsize=_CACHED_MEMBERS)
+def _assignment(assignment_bytes: bytes) -> tuple[AssignedPartition, ...]:
+    """Read the assigned partitions.
+
+    Raises:
+        DecodeError: the bytes are not a consumer protocol assignment.
+    """
+    return tuple(
+        AssignedPartition(topic=entry["topic"], partition=partition)
+        for entry in decode_assignment(assignment_bytes)["assignedPartitions"]
+        for partition in entry["partitions"]
+    )
+
+
 def _topics_of(subscription_bytes: bytes) -> tuple[str, ...] | None:
+    """Read the topics as a coordinator does: it does not need the other fields."""
     try:
         return tuple(decode_subscribed_topics(subscription_bytes))
     except DecodeError:

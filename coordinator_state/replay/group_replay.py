@@ -173,7 +173,13 @@ class GroupReplay:
             self.tombstones[record.group_id] = record.record_offset
             return
         self.tombstones.pop(record.group_id, None)
-        group = classic_group(record.group_id, record.value, record.record_offset)
+        before = self.states.get(record.group_id)
+        group = classic_group(
+            record.group_id,
+            record.value,
+            record.record_offset,
+            before if isinstance(before, Group) else None,
+        )
         self.states[record.group_id] = group
         reason = refusal(record.group_id, record.value)
         if reason is not None:
