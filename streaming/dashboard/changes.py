@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 from flask import g, render_template, request
 
+from coordinator_state.insight.group_status import Status
 from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.moments import moment_of
 from streaming.dashboard.page_snapshot import PageSnapshot
@@ -55,26 +56,30 @@ def _default_since(until: PageSnapshot) -> datetime:
 
 def _groups(since: PageSnapshot, until: PageSnapshot, group_id: str | None) -> _Heaviest:
     """Groups whose status, state, or number of members or partitions changed, worst first."""
-    before, after = _by_group(since), _by_group(until)
-    found = []
-    for name in before.keys() | after.keys() if group_id is None else [group_id]:
-        was, became = before.get(name), after.get(name)
-        if (was or became) and (was is None or became is None or _state(was) != _state(became)):
-            found.append({"group_id": name, "before": was, "after": became})
-    found.sort(key=lambda row: (-_worst(row), row["group_id"]))
-    return _Heaviest(found[:_MOST], max(len(found) - _MOST, 0))
+    before, after = _states(since), _states(until)
+    names = before.keys() | after.keys() if group_id is None else [group_id]
+    worst = {
+        name: max(Status(side[0]).rank for side in (before.get(name), after.get(name)) if side)
+        for name in names
+        if before.get(name) != after.get(name)
+    }
+    found = sorted(worst, key=lambda name: (-worst[name], name))
+    shown = found[:_MOST]
+    sides = [snapshot.group_list.of_groups(shown) for snapshot in (since, until)]
+    rows = [
+        {"group_id": name, "before": sides[0].get(name), "after": sides[1].get(name)}
+        for name in shown
+    ]
+    return _Heaviest(rows, len(found) - len(shown))
 
 
-def _worst(row: Mapping[str, Any]) -> int:
-    return max(side["rank"] for side in (row["before"], row["after"]) if side is not None)
-
-
-def _by_group(snapshot: PageSnapshot) -> Mapping[str, Mapping[str, Any]]:
-    return {row["group_id"]: row for row in snapshot.group_rows}
-
-
-def _state(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["status"], row["group_state"], row["members"], row["partitions"]
+def _states(snapshot: PageSnapshot) -> Mapping[str, tuple[Any, ...]]:
+    """The part of each group whose change is shown, by group."""
+    names, *states = (
+        snapshot.group_list.column(name).to_pylist()
+        for name in ("group_id", "status", "group_state", "members", "partitions")
+    )
+    return dict(zip(names, zip(*states, strict=True), strict=True))
 
 
 def _moved(since: PageSnapshot, until: PageSnapshot, group_id: str | None) -> _Heaviest:

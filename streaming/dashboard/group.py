@@ -13,7 +13,7 @@ from werkzeug.wrappers import Response
 from streaming.dashboard.events import EVENT_NAMES, events_page
 from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.dashboard.shown import level
-from streaming.dashboard.tables_of_rows import rows_page
+from streaming.dashboard.tables_of_rows import RowList, rows_page
 from streaming.lag.lag_history import lag_history
 from streaming.lag.past_statuses import GroupStatus, PastStatuses
 from streaming.tables.past import Past
@@ -43,7 +43,7 @@ def page() -> str:
     """Show one group."""
     group_id = request.args.get("group", "")
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
-    found = next((row for row in snapshot.group_rows if row["group_id"] == group_id), None)
+    found = snapshot.group_list.of_groups([group_id]).get(group_id)
     events = events_page(snapshot, group=group_id, until=g.at, is_ranked=False)
     if found is None and not (events.page.rows or events.names):
         abort(404, f"Group {group_id!r} does not exist at this moment and has no events.")
@@ -58,7 +58,7 @@ def page() -> str:
         members=members,
         labels={**member_labels(snapshot.reader, members), **events.labels},
         partitions=rows_page(
-            snapshot.partitions_of(group_id),
+            RowList(snapshot.partitions_of(group_id)),
             request.args,
             sort="-rank",
             columns=_PARTITIONS_SORTED_BY,

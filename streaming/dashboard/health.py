@@ -8,7 +8,7 @@ from typing import Any
 from flask import g, render_template, request
 
 from streaming.dashboard.page_snapshot import PageSnapshot, Row, current_alerts
-from streaming.dashboard.tables_of_rows import rows_page
+from streaming.dashboard.tables_of_rows import RowList, rows_page
 
 _SORTED_BY = (
     *("log_partition", "state", "next_offset", "behind", "records_read", "records_quarantined"),
@@ -30,7 +30,7 @@ def page() -> str:
         "health.html",
         snapshot=snapshot,
         progress=rows_page(
-            rows, request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
+            RowList(rows), request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
         ),
         accounted=_ACCOUNTED,
         totals={

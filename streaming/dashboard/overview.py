@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
 from flask import g, render_template, request
 
 from coordinator_state.insight.group_events import HUNG_AFTER_MS
@@ -23,12 +24,14 @@ _SORTED_BY = (
     *("max_time_lag_at_least_ms", "min_retention_margin_ms"),
 )
 
+_MOST_WORST = 5
+
 
 def page() -> str:
     """Show all groups, worst first."""
     snapshot: PageSnapshot = g.cluster.snapshot(g.at)
     groups = rows_page(
-        snapshot.group_rows,
+        snapshot.group_list,
         request.args,
         sort="-rank",
         columns=_SORTED_BY,
@@ -50,12 +53,14 @@ def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
     for cluster in clusters:
         try:
             snapshot = cluster.snapshot()
-            worst = sorted(snapshot.group_rows, key=lambda row: -row["rank"])[:5]
-            statuses = counted(row["status"] for row in snapshot.groups)
+            worst = rows_page(
+                snapshot.group_list, {}, sort="-rank", columns=["rank"], page_rows=_MOST_WORST
+            )
             found.append(
                 {
                     **{"name": cluster.name, "notice": snapshot.notice},
-                    **{"statuses": statuses, "worst": worst},
+                    "statuses": counted(snapshot.group_list.column("status")),
+                    "worst": worst.rows,
                 }
             )
         except ConfigurationError as error:
@@ -73,13 +78,13 @@ class _Tile(NamedTuple):
 def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
     rules = StatusRules()
     oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
-    lags = _known(snapshot, "lag")
-    time_lag_ms = max(_known(snapshot, "max_time_lag_at_least_ms"), default=None)
+    lag = pc.sum(snapshot.group_list.column("lag")).as_py()
+    time_lag_ms = pc.max(snapshot.group_list.column("max_time_lag_at_least_ms")).as_py()
     # Alerts are always read as of now, so a page of the past has no count.
     alerts = () if g.at else current_alerts(snapshot)
     firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
     return {
-        "lag": _Tile(sum(lags) if lags else None, _level_of_lag(snapshot)),
+        "lag": _Tile(lag, _level_of_lag(snapshot)),
         "time_lag_ms": _Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),
         "hanging": _Tile(
             sum(row["is_hanging"] for row in snapshot.transactions),
@@ -113,13 +118,11 @@ def _level(
 
 def _level_of_lag(snapshot: PageSnapshot) -> str:
     """The worst severity of a group that is behind: a number of records has no limit."""
-    found = {level(row["status"]) for row in snapshot.groups if row["lag"]}
-    known = "good" if _known(snapshot, "lag") else "unknown"
+    lags = snapshot.group_list.column("lag")
+    statuses = snapshot.group_list.column("status").filter(pc.not_equal(lags, 0))
+    found = {level(status) for status in pc.unique(statuses).to_pylist()}
+    known = "unknown" if lags.null_count == len(lags) else "good"
     return next((one for one in ("bad", "warning", "unknown") if one in found), known)
-
-
-def _known(snapshot: PageSnapshot, name: str) -> list[int]:
-    return [row[name] for row in snapshot.groups if row[name] is not None]
 
 
 PAGES = (("", "overview", page),)

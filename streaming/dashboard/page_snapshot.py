@@ -8,12 +8,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules
 from coordinator_state.insight.transaction_commands import transaction_commands
+from streaming.dashboard.group_list import GroupList
 from streaming.lag.freshness import freshness_notice, tables_known_to
-from streaming.lag.group_lag import lag_totals
 from streaming.lag.open_transactions import open_transactions
 from streaming.lag.standing import standing_since
 from streaming.tables.load_state import loading_notice
@@ -29,59 +31,32 @@ class PageSnapshot(Snapshot):
     """The tables as of one micro-batch, for pages."""
 
     @cached_property
-    def group_rows(self) -> Sequence[Row]:
+    def group_list(self) -> GroupList:
         """Each group with its status, number of members and smallest retention margin."""
-        margins = lag_totals(self.lags, "group")
-        known = dict(
-            zip(
-                margins["group_id"].to_pylist(),
-                margins["min_retention_margin_ms"].to_pylist(),
-                strict=True,
-            )
-        )
-        counts = self.reader.own("groups", ["member_count"])
-        members = dict(
-            zip(counts["group_id"].to_pylist(), counts["member_count"].to_pylist(), strict=True)
-        )
-        return [
-            {
-                **row,
-                "rank": Status(row["status"]).rank,
-                "members": members.get(row["group_id"]),
-                "min_retention_margin_ms": known.get(row["group_id"]),
-            }
-            for row in self.groups
-        ]
+        return GroupList(self.groups)
 
     def partitions_of(self, group_id: str) -> Sequence[Row]:
         """Rows of `group_lag` of a group, with status."""
-        return self._with_status(pc.field("group_id") == group_id)
+        return self._with_status(pc.equal(self.lags["group_id"], group_id))
 
     def partitions_of_topic(self, topic: str) -> Sequence[Row]:
         """Rows of `group_lag` of all groups with committed offsets of a topic, with status."""
-        return self._with_status(pc.field("topic") == topic)
+        return self._with_status(pc.equal(self.lags["topic"], topic))
 
-    def _with_status(self, condition: pc.Expression) -> Sequence[Row]:
+    def _with_status(self, condition: pa.ChunkedArray) -> Sequence[Row]:
+        numbers = np.flatnonzero(condition.to_numpy())
+        rows = self.lags.take(pa.array(numbers)).to_pylist()
+        judged = self.partitions.rows(numbers)
         return [
-            {**row, "status": status, "reason": reason, "rank": Status(status).rank}
-            for row in self.lags.filter(condition).to_pylist()
-            for status, reason in [self._judged[row["group_id"], row["topic"], row["partition"]]]
+            {**row, "status": one["status"], "reason": one["reason"]}
+            | {"rank": Status(one["status"]).rank}
+            for row, one in zip(rows, judged, strict=True)
         ]
-
-    @cached_property
-    def _judged(self) -> Mapping[tuple[str, str, int], tuple[str, str]]:
-        return {
-            (row["group_id"], row["topic"], row["partition"]): (row["status"], row["reason"])
-            for row in self.partitions
-        }
 
     @cached_property
     def unhealthy(self) -> Mapping[str, str]:
         """The status of each unhealthy group, worst first."""
-        rows = sorted(self.group_rows, key=lambda row: -row["rank"])
-        return {
-            row["group_id"]: row["status"] for row in rows if Status(row["status"]) not in _HEALTHY
-        }
+        return self.group_list.worst(_HEALTHY)
 
     @cached_property
     def standing(self) -> Mapping[str, datetime]:

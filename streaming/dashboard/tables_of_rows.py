@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag import Int64s
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50
@@ -32,8 +36,38 @@ class RowsPage:
     statuses: Mapping[str, int]
 
 
+class Rows(Protocol):
+    """Rows of which a page shows some; they are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def column(self, name: str) -> pa.Array:
+        """A column of all rows."""
+
+    def rows(self, numbers: Int64s) -> Sequence[Row]:
+        """The rows with these numbers, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """Rows that are made already."""
+
+    all: Sequence[Row]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def column(self, name: str) -> pa.Array:
+        """A column of all rows."""
+        return pa.array([row[name] for row in self.all])
+
+    def rows(self, numbers: Int64s) -> Sequence[Row]:
+        """The rows with these numbers, in this order."""
+        return [self.all[number] for number in numbers]
+
+
 def rows_page(
-    rows: Sequence[Row],
+    rows: Rows,
     arguments: Mapping[str, str],
     *,
     sort: str,
@@ -59,37 +93,54 @@ def rows_page(
     if name not in set(columns):
         wanted, name = sort, sort.removeprefix("-")
     is_descending = wanted.startswith("-")
-    part, status = arguments.get("search", "").casefold(), arguments.get("status", "")
-    found = [
-        row
-        for row in rows
-        if searched is None or (part in row[searched].casefold() and status in ("", row["status"]))
-    ]
-    known = [row for row in found if row[name] is not None]
-    known.sort(key=lambda row: _order(row[name]), reverse=is_descending)
-    # Rows with an unknown value come last in both directions.
-    ordered = known + [row for row in found if row[name] is None]
+    statuses = pa.array([]) if searched is None else rows.column("status")
+    found = np.arange(len(rows))
+    if searched is not None:
+        found = np.flatnonzero(_is_wanted(rows.column(searched), statuses, arguments))
+    ordered = found[_order(rows.column(name).take(pa.array(found)), is_descending=is_descending)]
     pages = max(ceil(len(ordered) / page_rows), 1)
     number = arguments.get("page", "1")
     page = min(max(int(number), 1), pages) if number.isdecimal() and len(number) < 10 else 1
     first = (page - 1) * page_rows
     return RowsPage(
-        rows=ordered[first : first + page_rows],
+        rows=rows.rows(ordered[first : first + page_rows]),
         sort=name,
         is_descending=is_descending,
         page=page,
         pages=pages,
         total=len(ordered),
         of=len(rows),
-        statuses={} if searched is None else counted(row["status"] for row in rows),
+        statuses=counted(statuses),
     )
 
 
-def counted(statuses: Iterable[str]) -> Mapping[str, int]:
+def counted(statuses: pa.Array) -> Mapping[str, int]:
     """The number of each status, worst first."""
-    found = Counter(Status(status) for status in statuses)
-    return {status.value: found[status] for status in sorted(found, key=lambda one: -one.rank)}
+    found = {row["values"]: row["counts"] for row in pc.value_counts(statuses).to_pylist()}
+    return {status: found[status] for status in sorted(found, key=lambda one: -Status(one).rank)}
 
 
-def _order(value: Any) -> Any:
-    return value.casefold() if isinstance(value, str) else value
+def _is_wanted(names: pa.Array, statuses: pa.Array, arguments: Mapping[str, str]) -> Any:
+    """A mask of the rows that the address searches for."""
+    part, status = arguments.get("search", "").casefold(), arguments.get("status", "")
+    found = np.ones(len(names), np.bool_)
+    if part:
+        found &= pc.match_substring(_folded(names), part).to_numpy(zero_copy_only=False)
+    if status:
+        found &= np.asarray(pc.equal(statuses, status))
+    return found
+
+
+def _order(values: pa.Array, *, is_descending: bool) -> Int64s:
+    """The places of the values in sort order; null comes last in both directions."""
+    if pa.types.is_null(values.type):
+        return np.arange(len(values))
+    if pa.types.is_string(values.type):
+        values = _folded(values)
+    order = "descending" if is_descending else "ascending"
+    found: Int64s = pc.sort_indices(values, sort_keys=[("", order)]).to_numpy().astype(np.int64)
+    return found
+
+
+def _folded(names: pa.Array) -> pa.Array:
+    return pa.array([None if one is None else one.casefold() for one in names.to_pylist()])

@@ -10,7 +10,7 @@ from flask import abort, g, render_template, request
 
 from coordinator_state.insight.group_status import Status
 from streaming.dashboard.page_snapshot import PageSnapshot, Row
-from streaming.dashboard.tables_of_rows import rows_page
+from streaming.dashboard.tables_of_rows import RowList, rows_page
 
 _GROUPS_SORTED_BY = (
     *(
@@ -43,14 +43,18 @@ def page() -> str:
         topic=name,
         state=rows[0]["topic_state"],
         groups=rows_page(
-            _groups(rows),
+            RowList(_groups(rows)),
             request.args,
             sort="-rank",
             columns=_GROUPS_SORTED_BY,
             searched="group_id",
         ),
         partitions=rows_page(
-            _partitions(rows), {}, sort="partition", columns=_PARTITIONS_SORTED_BY, page_rows=1000
+            RowList(_partitions(rows)),
+            {},
+            sort="partition",
+            columns=_PARTITIONS_SORTED_BY,
+            page_rows=1000,
         ),
     )
 

@@ -263,8 +263,19 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     pending = pending.rename_columns([*columns[:4], *_PENDING])
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
     found = found.join(pending, ["log_partition", *_KEY], join_type="left outer")
-    found = found.join(owners(reader, wanted), ["log_partition", *_KEY], join_type="left outer")
+    found = _with_owners(found, owners(reader, wanted))
     return found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
+
+
+def _with_owners(found: pa.Table, assigned: pa.Table) -> pa.Table:
+    """The rows with the member of each partition; a join of row numbers is the fastest."""
+    key = ["log_partition", *_KEY]
+    numbered = assigned.select(key).append_column("owner", pa.array(np.arange(len(assigned))))
+    found = found.join(numbered, key, join_type="left outer")
+    of_rows = assigned.drop_columns(key).take(found["owner"])
+    for name, column in zip(of_rows.column_names, of_rows.columns, strict=True):
+        found = found.append_column(name, column)
+    return found.drop_columns("owner")
 
 
 def _rates(

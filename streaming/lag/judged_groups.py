@@ -20,6 +20,14 @@ Row = dict[str, Any]
 _OK_STATUSES: Final = frozenset({Status.OK, Status.IDLE})
 _STATUSES: Final = sorted(Status, key=lambda status: status.rank)
 _NONE: Final = np.zeros(0, np.int64)
+_TOTALS: Final = (
+    ("partition", "count", "partitions"),
+    ("is_not_ok", "sum", "partitions_not_ok"),
+    ("lag", "sum", "lag"),
+    ("time_lag_ms", "max", "max_time_lag_ms"),
+    ("time_lag_at_least_ms", "max", "max_time_lag_at_least_ms"),
+    ("retention_margin_ms", "min", "min_retention_margin_ms"),
+)
 
 
 class JudgedGroups(Sequence[Row]):
@@ -93,6 +101,32 @@ class JudgedGroups(Sequence[Row]):
         found = self._groups.select(["group_id", "group_type", "state", "member_count"])
         statuses = pa.array([status.value for status in _STATUSES]).take(pa.array(self.ranks))
         return found.rename_columns(names).append_column("status", statuses)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """`statuses` with `rank`, and with the numbers of a row.
+
+        These are `partitions`, `partitions_not_ok`, `lag` and the greatest time lags; also the
+        smallest retention margin.
+        """
+        is_not_ok = ~np.isin(self._partitions.ranks, [status.rank for status in _OK_STATUSES])
+        found = (
+            self._partitions.columns.append_column("is_not_ok", pa.array(is_not_ok))
+            .group_by("group_id")
+            .aggregate([(source, function) for source, function, _ in _TOTALS])
+        )
+        places = pc.index_in(self._groups["group_id"], found["group_id"])
+        totals = {
+            name: found[f"{source}_{function}"].take(places) for source, function, name in _TOTALS
+        }
+        for name in ("partitions", "partitions_not_ok"):
+            totals[name] = totals[name].fill_null(0)
+        is_empty = pc.and_(pc.is_null(places), pc.equal(self._groups["member_count"], 0))
+        totals["lag"] = pc.if_else(is_empty, 0, totals["lag"])
+        table = self.statuses().append_column("rank", pa.array(self.ranks))
+        for name, column in totals.items():
+            table = table.append_column(name, column)
+        return table
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""

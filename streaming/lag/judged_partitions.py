@@ -22,11 +22,12 @@ from streaming.lag.recent_commits import KEY
 
 Row = dict[str, Any]
 
-# The columns of `group_lag` that alert rules and sums need.
+# The columns of `group_lag` that alert rules, sums and `silent_members` need.
 _OF_LAG: Final = [
     *KEY,
     *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms", "time_lag_at_least_ms"),
     *("retention_margin_ms", "commit_age_ms", "commit_rate_per_s", "produce_rate_per_s"),
+    "member_id",
 ]
 
 

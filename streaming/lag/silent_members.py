@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import UNKNOWN
-from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.partitioner import partitions_for
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
@@ -31,18 +31,23 @@ def silent_members(
 ) -> dict[str, list[Row]]:
     """The assigned partitions of each group that are not in `committed`, with their members.
 
+    `committed` has `KEY` and `member_id` of the partitions with committed offsets.
     A row has `topic`, `partition`, `member_id`, `assigned_ms`, `records` and `waiting_ms`, see
     `SilentMembers`.
     """
-    assigned = owners(reader, of_groups(group_ids))
+    wanted = of_groups(group_ids)
+    assignments = reader.read("group_members", ["assignment"], wanted)["assignment"]
+    with_member = len(committed) - committed["member_id"].null_count
+    if with_member == (pc.sum(pc.list_value_length(assignments)).as_py() or 0):
+        # Each of the assigned partitions has a committed offset.
+        return {}
+    assigned = owners(reader, wanted)
     silent = assigned.join(committed.select(KEY), KEY, join_type="left anti")
+    own = partitions_for(silent["group_id"], reader.log_partitions)
+    silent = silent.filter(pa.array(silent["log_partition"].to_numpy() == own)).combine_chunks()
     if not silent.num_rows:
         return {}
-    groups = pc.unique(silent["group_id"])
-    own = [partition_for(group, reader.log_partitions) for group in groups.to_pylist()]
-    place = pa.array(own, pa.int32()).take(pc.index_in(silent["group_id"], groups))
-    silent = silent.filter(pc.equal(silent["log_partition"], place)).combine_chunks()
-    changed = _assigned_at_ms(reader, groups.to_pylist())
+    changed = _assigned_at_ms(reader, pc.unique(silent["group_id"]).to_pylist())
     now_ms = round(now.timestamp() * 1000)
     at_ms = np.array([changed.get(group, UNKNOWN) for group in silent["group_id"].to_pylist()])
     logs = Logs.of(silent)

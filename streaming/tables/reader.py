@@ -24,7 +24,7 @@ from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.partitioner import partitions_for
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
@@ -308,11 +308,8 @@ class TableReader(TableProperties):
         """
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         found = self.read(name, wanted, of_groups(group_ids))
-        groups = pc.unique(found["group_id"])
-        number = self.log_partitions
-        own = [partition_for(group, number) for group in groups.to_pylist()]
-        log_partitions = pa.array(own, pa.int32()).take(pc.index_in(found["group_id"], groups))
-        return found.filter(pc.equal(found["log_partition"], log_partitions))
+        own = partitions_for(found["group_id"], self.log_partitions)
+        return found.filter(pa.array(found["log_partition"].to_numpy() == own))
 
     def _rows(self, progress: DeltaTable) -> pa.Table:
         """The rows of `load_progress`; maintenance may have deleted those of an old version."""

@@ -79,8 +79,9 @@ def _lags(rows: list[dict[str, Any]]) -> pa.Table:
         "partition": list(range(len(rows))),
     }
     known = _table(rows)
-    for name in _OF_LAG[3:]:
+    for name in _OF_LAG[3:-1]:
         columns[name] = known[name]
+    columns["member_id"] = pa.nulls(len(rows), pa.string())
     assert set(columns) == set(_OF_LAG) <= {one.name for one in fields(GroupLagRow)}
     return pa.table(columns)
 
@@ -100,9 +101,13 @@ def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: boo
 
 
 @settings(max_examples=60)
-@given(rows=st.lists(FACTS, min_size=1, max_size=5), stale=st.booleans())
-def test_groups_have_the_same_status_with_and_without_rows(
-    rows: list[dict[str, Any]], stale: bool
+@given(
+    rows=st.lists(FACTS, min_size=1, max_size=5),
+    stale=st.booleans(),
+    members=st.integers(min_value=0, max_value=1),
+)
+def test_groups_are_the_same_as_columns_and_as_rows(
+    rows: list[dict[str, Any]], stale: bool, members: int
 ) -> None:
     verdict = Verdict(Status.UNKNOWN, "nothing written") if stale else None
     judged = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), verdict)
@@ -111,7 +116,7 @@ def test_groups_have_the_same_status_with_and_without_rows(
         {
             "group_id": [*ids, "without"],
             **{"group_type": ["classic"] * (len(ids) + 1), "state": ["Stable"] * (len(ids) + 1)},
-            "member_count": [1] * (len(ids) + 1),
+            "member_count": [1] * len(ids) + [members],
         }
     )
     verdicts = {
@@ -119,9 +124,19 @@ def test_groups_have_the_same_status_with_and_without_rows(
         "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
     }
     found = JudgedGroups(groups, judged, verdicts)
-    statuses = found.statuses()
-    assert statuses["status"].to_pylist() == [row["status"] for row in found]
-    assert statuses["group_id"].to_pylist() == [row["group_id"] for row in found]
+    table = found.table
+    for name in set(table.column_names) & set(found[0]):
+        assert table[name].to_pylist() == [row[name] for row in found]
+    margins = {
+        row["group_id"]: row["min_retention_margin_ms"]
+        for row in judged.columns.group_by("group_id")
+        .aggregate([("retention_margin_ms", "min")])
+        .rename_columns(["group_id", "min_retention_margin_ms"])
+        .to_pylist()
+    }
+    assert table["min_retention_margin_ms"].to_pylist() == [
+        margins.get(row["group_id"]) for row in found
+    ]
     of_groups = dict(zip(ids, found.ranks.tolist(), strict=False))
     assert found.ranks_of_partitions().tolist() == [
         of_groups[group_id] for group_id in judged.columns["group_id"].to_pylist()
