@@ -45,7 +45,7 @@ _DRIVER_ENGINE = {
     "spark.sql.shuffle.partitions": "1",
     # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
     # memory.
-    _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m",
 }
 _LOCAL_SPARK_ENGINE = {
     # On few cores the C2 compiler and parallel GC take more time than they save. With one compiler,

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
+_TRIGGER_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
 
 class Stopped(Exception):
@@ -80,6 +81,11 @@ def start_query(
     )
     if settings.available_now:
         return writer.trigger(availableNow=True).start()
+    # The planning of a trigger without new records waits for them, for longer than the interval:
+    # Spark would warn each time.
+    jvm: Any = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_TRIGGER_LOGGER, log4j.Level.ERROR)
     interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
     return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 

@@ -18,7 +18,7 @@ _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
 _HISTORIES: Final = ("off", "sampled", "all")
 _DEFAULT_HISTORY: Final = "sampled"
 _DEFAULT_TASKS: Final = 2
-_DEFAULT_LONG_POLL_MS: Final = 500
+_DEFAULT_LONG_POLL_MS: Final = 2_000
 _OPTIONS: Final = (
     "history",
     "log_partitions",
