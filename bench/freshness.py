@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench.findings import findings_option, write_findings
 from bench.live import LOOK_EVERY_S, Watch, committed_offsets, running_query
-from bench.processes import processor_s, used_s
+from bench.processes import memory_bytes, processor_s, used_s
 from coordinator_state.model.plain_commits import PlainCommits
 from coordinator_state.model.records import offset_commit
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
@@ -46,6 +46,7 @@ _EXIT_DIFFERENT = 1
 @click.option("--rate", default=1_000, show_default=True, help="Commits per second.")
 @click.option("--seconds", default=60, show_default=True, help="For so long they are measured.")
 @click.option("--idle-seconds", default=30, show_default=True, help="Then nothing is committed.")
+@click.option("--trigger", default="1 second", show_default=True, help="That of run.")
 @findings_option
 @click.pass_context
 def bench(
@@ -55,6 +56,7 @@ def bench(
     rate: int,
     seconds: int,
     idle_seconds: int,
+    trigger: str,
     findings: Path | None,
 ) -> None:
     """Measure how long after its acknowledgement a commit can be read from the tables."""
@@ -70,7 +72,7 @@ def bench(
             broker.wait_until_loaded()
             traffic = Traffic(broker.bootstrap_servers, commits, rate)
             watch = Watch(str(folder / "tables"))
-            with running_query(broker.bootstrap_servers, folder) as query:
+            with running_query(broker.bootstrap_servers, folder, "--trigger", trigger) as query:
                 watch.look_until(query, commits=keys)
                 logger.info("the tables are loaded; traffic begins")
                 traffic.go_on(_WARM_UP_S)
@@ -88,6 +90,8 @@ def bench(
                 times_s = processor_s(query.pid)
                 time.sleep(idle_seconds)
                 idle_s = used_s(times_s, processor_s(query.pid))
+                # Spark's processes for the start of a query have ended by now.
+                memory_mb = memory_bytes(query.pid) / 10**6
             traffic.go_on(1)
             began = time.monotonic()
             with running_query(broker.bootstrap_servers, folder) as query:
@@ -102,6 +106,7 @@ def bench(
         p99_s=quantiles[2],
         micro_batch_ms=micro_batch_ms,
         idle_percent=100 * idle_s / idle_seconds,
+        memory_mb=memory_mb,
         restart_s=restart_s,
     )
     output_of("text").rows(
@@ -115,6 +120,7 @@ def bench(
             {"measured": "a micro-batch, p50", "found": f"{micro_batch_ms:.0f} ms"},
             {"measured": "cores used by the query", "found": f"{busy_s / seconds:.2f}"},
             {"measured": "the same, nothing to read", "found": f"{idle_s / idle_seconds:.3f}"},
+            {"measured": "memory of all processes", "found": f"{memory_mb:,.0f} MB"},
             {"measured": "restart to its first micro-batch", "found": f"{restart_s:.1f} s"},
             {"measured": "tables equal what was committed", "found": "yes" if is_equal else "no"},
         ],

@@ -102,13 +102,13 @@ def committed_offsets(tables: str) -> dict[OffsetKey, int]:
 
 
 @contextmanager
-def running_query(bootstrap_servers: str, folder: Path) -> Iterator[RunningQuery]:
+def running_query(bootstrap_servers: str, folder: Path, *options: str) -> Iterator[RunningQuery]:
     """A `run` with tables, checkpoint and log below `folder`; it is stopped and waited for."""
     log_file = folder / f"run-{time.monotonic_ns()}.log"
     with (
         log_file.open("wb") as log,
         subprocess.Popen(
-            run_command(bootstrap_servers, folder, "--silent"),
+            run_command(bootstrap_servers, folder, "--silent", *options),
             env=run_environment(),
             stderr=log,
             start_new_session=True,

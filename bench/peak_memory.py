@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from bench.processes import resident_bytes
+from bench.processes import memory_bytes
 
 _INTERVAL_S = 0.25
 
@@ -13,8 +13,8 @@ _INTERVAL_S = 0.25
 class PeakMemory:
     """Watches a process and its descendants inside a `with` block.
 
-    Resident memory is looked at now and then and added up, so pages that processes share count for
-    each of them. `peak_bytes` is None on systems other than Linux.
+    Memory is looked at now and then; pages that processes share are parted among them (Linux's
+    PSS). `peak_bytes` is None on systems other than Linux.
     """
 
     def __init__(self, pid: int) -> None:
@@ -38,6 +38,6 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(_INTERVAL_S):
-            memory_bytes = resident_bytes(self._pid)
-            if memory_bytes:
-                self.peak_bytes = max(memory_bytes, self.peak_bytes or 0)
+            found_bytes = memory_bytes(self._pid)
+            if found_bytes:
+                self.peak_bytes = max(found_bytes, self.peak_bytes or 0)

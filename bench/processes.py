@@ -12,7 +12,6 @@ _REPOSITORY = Path(__file__).resolve().parents[1]
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _EXECUTOR = "CoarseGrainedExecutorBackend"
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def run_command(bootstrap_servers: str, folder: Path, *options: str) -> list[str]:
@@ -35,10 +34,9 @@ def run_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def resident_bytes(pid: int) -> int:
-    """Memory of a process and its descendants; pages that they share count for each of them."""
-    pages = (_read(number, "statm").split() for number in _with_descendants(pid))
-    return sum(int(fields[1]) for fields in pages if fields) * _PAGE_BYTES
+def memory_bytes(pid: int) -> int:
+    """Memory of a process and its descendants; 0 on systems other than Linux."""
+    return sum(memory_by_program(pid).values())
 
 
 def memory_by_program(pid: int) -> dict[str, int]:
