@@ -1,8 +1,8 @@
-"""`python -m bench.group_records`: the records of classic groups, beside the broker's own load.
+"""`python -m bench.group_records`: the records of groups, beside the broker's own load.
 
-Each group rebalances again and again with the same members, whose subscriptions name the generation
-as those of Kafka's consumers do. A broker loads the log, and `run` makes tables of it, twice in one
-session; those of the second time are held against what the broker answers.
+Each group rebalances again and again with the same members. A broker loads the log, and `run`
+makes tables of it, twice in one session; those of the second time are held against what the broker
+answers.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ import random
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
+from statistics import median
+from uuid import UUID
 
 import click
+from kafka.admin import KafkaAdminClient, NewTopic
 
 from bench.backfill import FIRST, MEASURED, WARM, BackfillReport, broker_load, run_settings
 from bench.findings import findings_option, write_findings
-from coordinator_state.model.log import CoordinatorLog
-from coordinator_state.records.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    encode_assignment,
-    encode_subscription,
+from bench.group_logs import (
+    TOPIC,
+    classic_rebalance,
+    consumer_rebalance,
+    group_ids,
+    group_logs,
+    topic_partitions,
 )
-from coordinator_state.records.record_types import GROUP_METADATA_TYPE, RECORD_TYPES
-from coordinator_state.records.serde import encode_key, encode_value
-from coordinator_state.replay.partitioner import DEFAULT_LOG_PARTITIONS, partition_for
-from coordinator_state.wire.struct_reader import Fields
+from coordinator_state.wire.primitives import uuid_text
+from streaming.engine.progress import ProgressEvent
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.run.session import build_session
@@ -40,88 +42,68 @@ from streaming.verify.table_answers import TableAnswers
 from streaming.verify.verification import compare
 from streaming.views.output import output_of
 
-_GROUP_METADATA = RECORD_TYPES[GROUP_METADATA_TYPE]
-_PARTITIONS = 4
-_SESSION_MS = 1_800_000
 _GROUPS_SAMPLED = 500
 _LOAD_TIMEOUT_S = 600.0
 _TARGET = "1 x broker"
-
-
-def group_logs(records: int, groups: int, members: int, now_ms: int) -> dict[int, bytes]:
-    """The log of each log partition: all groups rebalance in turn."""
-    logs: dict[int, CoordinatorLog] = defaultdict(CoordinatorLog)
-    for number in range(records):
-        generation, group = divmod(number, groups)
-        group_id = f"group-{group:06d}"
-        record = (
-            encode_key(_GROUP_METADATA, {"group": group_id}),
-            encode_value(_GROUP_METADATA, 3, _group(group_id, generation + 1, members, now_ms)),
-        )
-        logs[partition_for(group_id, DEFAULT_LOG_PARTITIONS)].append([record], now_ms)
-    return {p: b"".join(log.raw) for p, log in logs.items()}
-
-
-def _group(group_id: str, generation: int, members: int, now_ms: int) -> Fields:
-    topic = f"topic-of-{group_id}"
-    # A consumer names the generation that it leaves.
-    subscribed = {"topics": [topic], "userData": None, "generationId": generation - 1}
-    subscription = encode_subscription(subscribed)
-    return {
-        "protocolType": CONSUMER_PROTOCOL_TYPE,
-        "generation": generation,
-        "protocol": "range",
-        "leader": f"member-0-of-{group_id}",
-        "currentStateTimestamp": now_ms,
-        "members": [
-            {
-                "memberId": f"member-{number}-of-{group_id}",
-                "groupInstanceId": None,
-                "clientId": f"client-{number}",
-                "clientHost": "/10.0.0.1",
-                "rebalanceTimeout": _SESSION_MS,
-                "sessionTimeout": _SESSION_MS,
-                "subscription": subscription,
-                "assignment": _assignment(topic, number),
-            }
-            for number in range(members)
-        ],
-    }
-
-
-@cache
-def _assignment(topic: str, number: int) -> bytes:
-    partitions = list(range(number * _PARTITIONS, (number + 1) * _PARTITIONS))
-    topics = [{"topic": topic, "partitions": partitions}]
-    return encode_assignment({"assignedPartitions": topics, "userData": None})
+_GROUPS = {"classic": 10_000, "consumer": 1_500}
+_MANY_MEMBERS = 1_000
+# Of the topic with the log, for groups whose value is larger than Kafka's default of 1 MB.
+_LARGE_RECORDS = {"message.max.bytes": 64 << 20}
 
 
 @click.command()
-@click.option("--records", type=click.IntRange(min=1), default=200_000, show_default=True)
-@click.option("--groups", type=click.IntRange(min=1), default=10_000, show_default=True)
+@click.option("--type", "group_type", type=click.Choice([*_GROUPS]), default="classic")
+@click.option(
+    "--groups",
+    type=click.IntRange(min=1),
+    help="[default: 10000, of type consumer 1500; 1 with 1,000 members and more]",
+)
 @click.option(
     "--members", type=click.IntRange(min=1), default=5, show_default=True, help="Of each group."
 )
+@click.option(
+    "--rebalances",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Of each group. A single group has each in a micro-batch of its own.",
+)
 @findings_option
-def group_records(records: int, groups: int, members: int, findings: Path | None) -> None:
+def group_records(
+    group_type: str, groups: int | None, members: int, rebalances: int, findings: Path | None
+) -> None:
     """Compare the backfill of group records with the broker's own load of the same log."""
     logging.getLogger().handlers[:] = [StderrHandler()]
     logging.getLogger("bench").setLevel(logging.INFO)
+    if groups is None:
+        groups = 1 if members >= _MANY_MEMBERS else _GROUPS[group_type]
     report = BackfillReport()
+    micro_batches_ms: list[int] = []
+
+    def finished(event: ProgressEvent) -> None:
+        micro_batches_ms.append(event.duration_ms)
+
     with (
         tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as name,
-        EmbeddedBroker(folder=Path(name) / "broker") as broker,
+        EmbeddedBroker(folder=Path(name) / "broker", properties=_LARGE_RECORDS) as broker,
     ):
         broker.create_offsets_topic()
-        logs = group_logs(records, groups, members, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        rebalance, topic_names = classic_rebalance(members, now_ms), {}
+        if group_type == "consumer":
+            topic_id = _create_topic(broker.bootstrap_servers, topic_partitions(members))
+            rebalance = consumer_rebalance(members, topic_id)
+            topic_names = {uuid_text(topic_id): TOPIC}
+        logs = group_logs(rebalance, groups=groups, rebalances=rebalances, now_ms=now_ms)
+        records = sum(log.next_offset for log in logs.values())
         broker.stop()
         for log_partition, log in logs.items():
-            broker.replace_log(log_partition, log)
+            broker.replace_log(log_partition, b"".join(log.raw))
         broker.start()
         servers = broker.bootstrap_servers
         report.broker_load, _ = broker_load(broker.wait_until_loaded(_LOAD_TIMEOUT_S))
         report.measurements.append(report.broker_load)
-        ids = [f"group-{number:06d}" for number in range(groups)]
+        ids = group_ids(groups)
         sample = random.Random(0).sample(ids, min(_GROUPS_SAMPLED, groups))
         # Before the members' sessions end, since nobody renews them.
         with BrokerAnswers(servers) as asked:
@@ -130,17 +112,38 @@ def group_records(records: int, groups: int, members: int, findings: Path | None
         try:
             for folder, title, target in (("first", FIRST, ""), ("second", WARM, _TARGET)):
                 settings = run_settings(servers, Path(name) / folder)
-                run = partial(run_query, settings, session=session)
-                report.measure(title, records, run, target)
+                if groups == 1:
+                    of_one = {"max_records_per_trigger": len(rebalance(ids[0], 1))}
+                    settings = settings.model_copy(update=of_one)
+                micro_batches_ms.clear()
+                run = partial(run_query, settings, on_progress=finished, session=session)
+                report.measure(title, records, run, target if groups > 1 else "")
         finally:
             session.stop()
         tables = TableAnswers(TableReader(str(Path(name) / "second" / "tables")))
-        verification = compare(answers, tables.answers(sample), answers)
-    write_findings(findings, **report.findings)
+        verification = compare(answers, tables.answers(sample, topic_names), answers)
+    micro_batch_ms = median(micro_batches_ms)
+    write_findings(findings, micro_batch_ms=micro_batch_ms, **report.findings)
     output = output_of("text")
     output.rows(report.rows, MEASURED)
+    output.result(
+        {"micro_batches": len(micro_batches_ms), "micro_batch_ms": micro_batch_ms},
+        f"{len(micro_batches_ms)} micro-batches, each {micro_batch_ms:.0f} ms (p50), at most "
+        f"{max(micro_batches_ms)} ms",
+    )
     output.result({"is_equal": verification.is_equal}, verification.summary)
     sys.exit(0 if verification.is_equal else 1)
+
+
+def _create_topic(bootstrap_servers: str, partitions: int) -> UUID:
+    """Create the topic that consumer groups read, and return its id."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    try:
+        admin.create_topics([NewTopic(TOPIC, partitions, 1)], wait_for_metadata=True)
+        (topic,) = admin.describe_topics([TOPIC])
+        return UUID(str(topic["topic_id"]))
+    finally:
+        admin.close()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ BENCHES: Final[Benches] = {
     "backfill": ("bench",),
     "transactions": ("bench", "--in-transactions"),
     "group_records": ("bench.group_records",),
+    "consumer_groups": ("bench.group_records", "--type", "consumer"),
+    "large_group": ("bench.group_records", "--members", "10000"),
     "freshness": ("bench.freshness",),
     "freshness_500ms": ("bench.freshness", "--trigger", "500 milliseconds"),
     "freshness_1m": ("bench.freshness", "--keys", "1000000", "--seconds", "40"),
@@ -41,7 +43,7 @@ BENCHES: Final[Benches] = {
 }
 QUICK: Final[Benches] = {
     "backfill": ("bench", "--commits", "2000000"),
-    "group_records": ("bench.group_records", "--records", "20000", "--groups", "1000"),
+    "group_records": ("bench.group_records", "--groups", "1000"),
     "freshness": ("bench.freshness", "--seconds", "10", "--idle-seconds", "10"),
     "startup": ("bench.startup", "--runs", "1"),
     "commands": ("bench.commands", "--runs", "1"),
@@ -106,6 +108,8 @@ TARGETS: Final = (
     _least("plain commits, cold, and console", _of("backfill", "cold_times_console"), 4, _CONSOLE),
     _least("transactions, warm", _of("transactions", "warm_times_broker"), 0.7, _BROKER),
     _least("group records, warm", _of("group_records", "warm_times_broker"), 1, _BROKER),
+    _least("consumer groups, warm", _of("consumer_groups", "warm_times_broker"), 1, _BROKER),
+    _most("a rebalance of 10,000 members", _of("large_group", "micro_batch_ms"), 2000, "{:.0f} ms"),
     _least(
         "steady rate, five minutes", _of("sustained", "commits_per_s"), 250_000, "{:,.0f} commits/s"
     ),
