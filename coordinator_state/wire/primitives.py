@@ -19,6 +19,7 @@ import struct
 import uuid
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 from coordinator_state.errors import (
@@ -187,6 +188,8 @@ def read_uuid(buffer: memoryview, position: int) -> tuple[uuid.UUID, int]:
     return uuid.UUID(bytes=raw), end
 
 
+# Each record of a group names its topics.
+@lru_cache(maxsize=1 << 12)
 def uuid_text(value: uuid.UUID) -> str:
     """Format a uuid as Kafka prints it: url-safe base64 without padding.
 
