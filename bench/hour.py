@@ -326,9 +326,14 @@ def clock_at(moment: datetime) -> Iterator[None]:
         yield
 
 
-def write_hour(tables: str, shape: Shape) -> None:
-    """Write the tables. Moments of snapshots never go back, so the hour begins now."""
-    Hour(tables, shape, datetime.now(timezone.utc) + shape.micro_batches * MICRO_BATCH).write()
+def write_hour(tables: str, shape: Shape) -> datetime:
+    """Write the tables, and return the time of their last micro-batch, which is in the future.
+
+    Moments of snapshots never go back, so the hour begins now.
+    """
+    ends_at = datetime.now(timezone.utc) + shape.micro_batches * MICRO_BATCH
+    Hour(tables, shape, ends_at).write()
+    return ends_at
 
 
 folder_option = click.option(
