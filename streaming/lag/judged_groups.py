@@ -14,6 +14,7 @@ from coordinator_state.insight.group_status import Status, Verdict, reason_of
 from coordinator_state.insight.lag import Int64s
 from coordinator_state.insight.partition_status import details_text
 from streaming.lag.judged_partitions import JudgedPartitions, rows_of
+from streaming.lag.rows import GroupStatusRow
 
 Row = dict[str, Any]
 
@@ -130,6 +131,8 @@ class JudgedGroups(Sequence[Row]):
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""
+        if self._partitions.stale is not None:
+            return self._stale_rows(numbers, self._partitions.stale)
         is_plain = self._is_plain[numbers]
         sizes = (self._past - self._first)[numbers]
         of_others = [np.arange(self._first[n], self._past[n]) for n in numbers[~is_plain]]
@@ -143,22 +146,21 @@ class JudgedGroups(Sequence[Row]):
                 found.append(_of_caught_up(group, next(heads), int(size)))
             else:
                 own = [next(rows) for _ in range(size)]
-                found.append(self._of_group(group, own))
+                verdicts = self._verdicts.get(group["group_id"], ())
+                found.append(_of_group(group, own, verdicts))
         return found
 
-    def _of_group(self, group: Row, partitions: list[Row]) -> Row:
-        row = _of_group(group, partitions, self._verdicts.get(group["group_id"], ()))
-        stale = self._partitions.stale
-        if stale is not None:
-            row |= {"status": stale.status.value, "reason": stale.reason}
-            row |= {"topic": None, "partition": None}
-        return row
+    def _stale_rows(self, numbers: Int64s, stale: Verdict) -> list[Row]:
+        """Rows of stale tables: no partition has a status of its own."""
+        names = [name for name in self.table.column_names if name in GroupStatusRow.__annotations__]
+        verdict = {"topic": None, "partition": None, "reason": stale.reason}
+        return [row | verdict for row in rows_of(self.table.select(names).take(pa.array(numbers)))]
 
     @cached_property
     def _is_plain(self) -> Any:
         """Whether the group has offsets, and nothing to read in any partition."""
         found = self._past > self._first
-        if self._partitions.stale is not None or not found.any():
+        if not found.any():
             return np.zeros(len(self), np.bool_)
         starts = self._first[found]
         found[found] = np.logical_and.reduceat(self._partitions.is_caught_up, starts)

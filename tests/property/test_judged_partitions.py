@@ -124,6 +124,14 @@ def test_groups_are_the_same_as_columns_and_as_rows(
         "g0": [Verdict(Status.REBALANCING_LOOP, "rebalances")],
     }
     found = JudgedGroups(groups, judged, verdicts)
+    if verdict is not None:
+        fresh = JudgedPartitions(_lags(rows), _table(rows), StatusRules(), None)
+        of_stale = {"status": verdict.status.value, "reason": verdict.reason}
+        assert list(found) == [
+            {**row, **of_stale, "topic": None, "partition": None}
+            | {"partitions_not_ok": row["partitions"]}
+            for row in JudgedGroups(groups, fresh, verdicts)
+        ]
     table = found.table
     for name in set(table.column_names) & set(found[0]):
         assert table[name].to_pylist() == [row[name] for row in found]
