@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_state.apply.group_placement import partitions_for
 from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import UNKNOWN
-from coordinator_state.replay.partitioner import partitions_for
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY

@@ -23,8 +23,8 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
+from coordinator_state.apply.group_placement import partitions_for
 from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.partitioner import partitions_for
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of

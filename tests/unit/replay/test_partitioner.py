@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator_state.replay.partitioner import (
     DEFAULT_LOG_PARTITIONS,
     java_hash_code,
     partition_for,
-    partitions_for,
 )
 
 VECTORS = [
@@ -52,16 +48,3 @@ def test_a_lone_surrogate_hashes_as_javas_string_of_it() -> None:
 def test_a_topic_has_at_least_one_partition(log_partitions: int) -> None:
     with pytest.raises(ValueError, match=f"must be at least 1, not {log_partitions}"):
         partition_for("g", log_partitions)
-
-
-_IDS = st.lists(st.text() | st.sampled_from([group_id for group_id, *_ in VECTORS]))
-
-
-@given(chunks=st.lists(_IDS), log_partitions=st.integers(1, 100))
-def test_many_groups_live_where_each_of_them_lives(
-    chunks: list[list[str]], log_partitions: int
-) -> None:
-    column = pa.chunked_array([["left out", *chunk] for chunk in chunks], pa.string())
-    column = pa.chunked_array([chunk[1:] for chunk in column.chunks], pa.string())
-    wanted = [partition_for(group_id, log_partitions) for chunk in chunks for group_id in chunk]
-    assert partitions_for(column, log_partitions).tolist() == wanted
