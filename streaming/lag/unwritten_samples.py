@@ -19,7 +19,8 @@ from streaming.tables.schemas import LOG_OFFSETS
 from streaming.tables.writer import Writer
 
 MOST_QUEUED: Final = 100_000
-"""In samples, about 40 MB. The write that is retried may have as many."""
+"""In samples, about 40 MB. The write that is retried may have as many, and so may one round of
+samples of a larger cluster."""
 
 
 class _Write(NamedTuple):
@@ -35,9 +36,12 @@ class UnwrittenSamples:
     _in_progress: _Write | None = None
 
     def add(self, samples: Collection[Sample]) -> int:
-        """Queue samples; drop the oldest if the queue is full, and return how many were dropped."""
+        """Queue a round of samples, and return the number of older samples that were dropped.
+
+        A full queue drops the oldest, but none of the new round.
+        """
         self._queued.extend(samples)
-        dropped = max(0, len(self._queued) - MOST_QUEUED)
+        dropped = max(0, len(self._queued) - max(MOST_QUEUED, len(samples)))
         for _ in range(dropped):
             self._queued.popleft()
         return dropped

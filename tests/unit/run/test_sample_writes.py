@@ -140,6 +140,25 @@ def test_samples_that_cannot_be_written_are_bounded(
     ]
 
 
+def test_a_round_of_samples_of_a_large_cluster_is_whole(
+    tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unwritten_samples, "MOST_QUEUED", 3)
+    sampling = sampling_of(tables)
+
+    def sample(_partitions: Any) -> list[LogOffsets]:
+        return [
+            LogOffsets(topic="t", partition=partition, state="present", log_end_offset=partition)
+            for partition in range(5)
+        ]
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
+    sampling.sample()
+    sampling.close()
+    assert ends_in(tables) == [0, 1, 2, 3, 4]
+    assert metric(sampling, "samples_dropped_total") == 0
+
+
 def test_a_newer_writer_ends_the_sampling(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With samples left over too, whose write the newer one must not take for its own."""
     sampling = sampling_of(tables)
