@@ -84,14 +84,13 @@ def bench(
                 busy_s = used_s(times_s, processor_s(query.pid))
                 watch.look_until(query, traffic.ends())
                 fresh_s = watch.ages_s(traffic.acknowledged)
+                memory_mb = memory_bytes(query.pid) / 10**6
                 micro_batches_ms = query.micro_batches_ms()[before:]
                 logger.info("nothing is committed any more")
                 time.sleep(_WARM_UP_S)
                 times_s = processor_s(query.pid)
                 time.sleep(idle_seconds)
                 idle_s = used_s(times_s, processor_s(query.pid))
-                # Spark's processes for the start of a query have ended by now.
-                memory_mb = memory_bytes(query.pid) / 10**6
             traffic.go_on(1)
             began = time.monotonic()
             with running_query(broker.bootstrap_servers, folder) as query:

@@ -66,7 +66,7 @@ _LARGE_RECORDS = {"message.max.bytes": 64 << 20}
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Of each group. A single group has each in a micro-batch of its own.",
+    help="Of each group. A single classic group has each in a micro-batch of its own.",
 )
 @findings_option
 def group_records(
@@ -113,8 +113,8 @@ def group_records(
             for folder, title, target in (("first", FIRST, ""), ("second", WARM, _TARGET)):
                 # The broker's load asks for no log ends of the topics that the groups read.
                 options: dict[str, object] = {"lag_interval": "off"}
-                if groups == 1:
-                    options["max_records_per_trigger"] = len(rebalance(ids[0], 1))
+                if groups == 1 and group_type == "classic":
+                    options["max_records_per_trigger"] = 1
                 settings = run_settings(servers, Path(name) / folder).model_copy(update=options)
                 micro_batches_ms.clear()
                 run = partial(run_query, settings, on_progress=finished, session=session)

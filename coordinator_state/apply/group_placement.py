@@ -12,12 +12,23 @@ import pyarrow.compute as pc
 from coordinator_state.replay.partitioner import partition_for
 
 
+def of_own_log_partition(rows: pa.Table, log_partitions: int) -> pa.Table:
+    """The rows of groups (`log_partition`, `group_id`) that are in the group's own log partition.
+
+    Args:
+        rows: the rows.
+        log_partitions: the number of log partitions.
+    """
+    own = partitions_for(rows["group_id"], log_partitions)
+    return rows.filter(pa.array(rows["log_partition"].to_numpy() == own))
+
+
 def partitions_for(group_ids: pa.ChunkedArray, log_partitions: int) -> npt.NDArray[np.int64]:
     """Return the log partition of each group, as `partition_for` does.
 
     Args:
         group_ids: strings, without null.
-        log_partitions: the number of log partitions.
+        log_partitions: the number of log partitions, at least 1.
     """
     found = np.zeros(len(group_ids), np.int64)
     is_ascii = pc.string_is_ascii(group_ids).to_numpy()

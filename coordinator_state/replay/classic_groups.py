@@ -52,8 +52,8 @@ def classic_group(
 ) -> Group:
     """Make the group from a decoded GroupMetadata value.
 
-    Successive values of a group repeat its members: what a member has as in `before`, the group
-    before the value, is not decoded again. A member that is the same is the same object.
+    Successive values of a group repeat its members. `before` is the group before the value: bytes
+    that its members have, too, are not decoded again, and an equal member is the same object.
     """
     protocol_type = value["protocolType"]
     known: Mapping[str, GroupMember] = {}

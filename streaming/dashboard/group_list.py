@@ -14,7 +14,8 @@ from streaming.lag.judged_groups import JudgedGroups
 
 Row = dict[str, Any]
 _ADDED = {
-    **{"members": "member_count", "rank": "rank"},
+    "members": "member_count",
+    "rank": "rank",
     "min_retention_margin_ms": "min_retention_margin_ms",
 }
 """The columns of a row that `group_status` does not have, and their names in `JudgedGroups`."""

@@ -41,7 +41,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """A column of all rows."""
 
     def rows(self, numbers: Int64s) -> Sequence[Row]:
@@ -143,4 +143,5 @@ def _order(values: pa.Array, *, is_descending: bool) -> Int64s:
 
 
 def _folded(names: pa.Array) -> pa.Array:
-    return pa.array([None if one is None else one.casefold() for one in names.to_pylist()])
+    folded = [None if one is None else one.casefold() for one in names.to_pylist()]
+    return pa.array(folded, pa.string())

@@ -105,10 +105,10 @@ class JudgedGroups(Sequence[Row]):
 
     @cached_property
     def table(self) -> pa.Table:
-        """`statuses` with `rank`, and with the numbers of a row.
+        """`statuses` with more columns.
 
-        These are `partitions`, `partitions_not_ok`, `lag` and the greatest time lags; also the
-        smallest retention margin.
+        They are `rank`, `partitions`, `partitions_not_ok`, `lag`, `max_time_lag_ms`,
+        `max_time_lag_at_least_ms` and `min_retention_margin_ms`.
         """
         is_not_ok = ~np.isin(self._partitions.ranks, [status.rank for status in _OK_STATUSES])
         found = (

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.apply.group_placement import partitions_for
+from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.insight.group_status import SilentMembers
 from coordinator_state.insight.lag import UNKNOWN
 from streaming.lag.offset_samples import Logs
@@ -43,8 +43,7 @@ def silent_members(
         return {}
     assigned = owners(reader, wanted)
     silent = assigned.join(committed.select(KEY), KEY, join_type="left anti")
-    own = partitions_for(silent["group_id"], reader.log_partitions)
-    silent = silent.filter(pa.array(silent["log_partition"].to_numpy() == own)).combine_chunks()
+    silent = of_own_log_partition(silent, reader.log_partitions).combine_chunks()
     if not silent.num_rows:
         return {}
     changed = _assigned_at_ms(reader, pc.unique(silent["group_id"]).to_pylist())

@@ -19,8 +19,8 @@ from streaming.tables.schemas import LOG_OFFSETS
 from streaming.tables.writer import Writer
 
 MOST_QUEUED: Final = 100_000
-"""In samples, about 40 MB. The write that is retried may have as many, and so may one round of
-samples of a larger cluster."""
+"""In samples, about 40 MB. The write that is retried may have as many. One round of samples may
+have more, if groups read more partitions."""
 
 
 class _Write(NamedTuple):

@@ -44,7 +44,7 @@ _SETTINGS = {
 _DRIVER_ENGINE = {
     "spark.sql.shuffle.partitions": "1",
     # The JVM only plans and passes rows on, so parallel GC and the C2 compiler would only cost
-    # memory.
+    # memory, and so would a heap that begins with 1/64 of the machine's memory.
     _JAVA_OPTIONS: "-XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m",
 }
 _LOCAL_SPARK_ENGINE = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.run.settings import RunSettings
 from streaming.run.spark_errors import disk_full, own_error
+from streaming.source.options import DEFAULT_LONG_POLL_MS
 from streaming.tables.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 QUERY_NAME = "coordinator-state"
 _POLL_S = 0.2
-_TRIGGER_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+TRIGGER_LOGGER = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
 
 class Stopped(Exception):
@@ -81,12 +82,13 @@ def start_query(
     )
     if settings.available_now:
         return writer.trigger(availableNow=True).start()
-    # The planning of a trigger without new records waits for them, for longer than the interval:
-    # Spark would warn each time.
-    jvm: Any = session.sparkContext._jvm
-    log4j = jvm.org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_TRIGGER_LOGGER, log4j.Level.ERROR)
     interval_ms = parse_duration(settings.trigger) // timedelta(milliseconds=1)
+    if interval_ms <= DEFAULT_LONG_POLL_MS:
+        # The planning of a trigger without new records waits longer than the interval: Spark would
+        # warn each time that it falls behind.
+        jvm: Any = session.sparkContext._jvm
+        log4j = jvm.org.apache.logging.log4j
+        log4j.core.config.Configurator.setLevel(TRIGGER_LOGGER, log4j.Level.ERROR)
     return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
 

@@ -50,7 +50,7 @@ from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
 
-_MULTI_LEADER_POLL_MS: Final = 100
+_MULTI_LEADER_POLL_MS: Final = 250
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

@@ -18,7 +18,7 @@ _BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
 _HISTORIES: Final = ("off", "sampled", "all")
 _DEFAULT_HISTORY: Final = "sampled"
 _DEFAULT_TASKS: Final = 2
-_DEFAULT_LONG_POLL_MS: Final = 2_000
+DEFAULT_LONG_POLL_MS: Final = 2_000
 _OPTIONS: Final = (
     "history",
     "log_partitions",
@@ -70,7 +70,7 @@ class SourceOptions:
     planning_tasks: int = 1
     log_partitions: tuple[int, ...] = ()
     start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
-    long_poll_ms: int = _DEFAULT_LONG_POLL_MS
+    long_poll_ms: int = DEFAULT_LONG_POLL_MS
     retry_timeout_ms: int | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class SourceOptions:
             log_partitions=_log_partitions(own.get("log_partitions", "")),
             start_offsets=_start_offsets(own.get("start_offsets", "{}")),
             retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),
-            long_poll_ms=_whole(own, "long_poll_ms", _DEFAULT_LONG_POLL_MS, at_least=0),
+            long_poll_ms=_whole(own, "long_poll_ms", DEFAULT_LONG_POLL_MS, at_least=0),
         )
 
 

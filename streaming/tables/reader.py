@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
-from coordinator_state.apply.group_placement import partitions_for
+from coordinator_state.apply.group_placement import of_own_log_partition
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
@@ -308,8 +308,7 @@ class TableReader(TableProperties):
         """
         wanted = list(dict.fromkeys([*columns, "group_id", "log_partition"]))
         found = self.read(name, wanted, of_groups(group_ids))
-        own = partitions_for(found["group_id"], self.log_partitions)
-        return found.filter(pa.array(found["log_partition"].to_numpy() == own))
+        return of_own_log_partition(found, self.log_partitions)
 
     def _rows(self, progress: DeltaTable) -> pa.Table:
         """The rows of `load_progress`; maintenance may have deleted those of an old version."""

@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from streaming.jvm.spark_home import SPARK_HOME
+from streaming.run.streaming_query import TRIGGER_LOGGER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,3 +35,8 @@ def test_python_processes_of_spark_import_compiled_modules(spark: SparkSession) 
     (imported,) = one.map(lambda _: str(__import__("pyspark").__path__[0])).collect()
     assert "spark-home-" in imported
     assert Path(imported).resolve() == Path(pyspark.__path__[0]).resolve()
+
+
+def test_the_logger_of_triggers_is_that_of_spark(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    assert jvm.java.lang.Class.forName(TRIGGER_LOGGER).getName() == TRIGGER_LOGGER
