@@ -184,6 +184,13 @@ GROUP_RECORD_VALUES: Final[dict[int, Schema]] = {
             tag=1,
             fields=_key_values("lastAssignmentConfigs").fields,
         ),
+        # Both 4.4 (KIP-1331).
+        Field(
+            name="storedDescriptionTopologyEpoch", type="int32", tag=2, default=NO_TOPOLOGY_EPOCH
+        ),
+        Field(
+            name="failedDescriptionTopologyEpoch", type="int32", tag=3, default=NO_TOPOLOGY_EPOCH
+        ),
     ),
     19: _value(
         "StreamsGroupMemberMetadata",

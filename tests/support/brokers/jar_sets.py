@@ -64,12 +64,32 @@ S3A: Final = JarSet(
     locks=_LOCKS,
 )
 
+RELEASES: Final = ("3.9.1", "4.0.0", "4.1.2", KAFKA_VERSION, "4.3.1", "4.4.0")
+"""The Kafka releases whose records the program knows, the newest last."""
+
+
+def coordinator_jar_set(release: str) -> JarSet:
+    """The jar of a release that has the definitions of its coordinator's records."""
+    module = "kafka-group-coordinator"
+    return JarSet(
+        name=f"{module}-{release}",
+        title=f"the group coordinator of Kafka {release}",
+        dependencies=(
+            Dependency(
+                organisation="org.apache.kafka", module=module, revision=release, transitive=False
+            ),
+        ),
+        locks=_LOCKS,
+    )
+
+
 ALL_JAR_SETS: Final = (
     kafka_jar_set(KAFKA_VERSION),
     kafka_jar_set(SCALA_VERSION),
     delta_jar_set(),
     CLIENTS,
     S3A,
+    *map(coordinator_jar_set, RELEASES),
 )
 
 

@@ -1,0 +1,112 @@
+"""No release writes a record type, a version or a field that the codec does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from coordinator_state.records.record_types import RECORD_TYPES, RecordType
+from coordinator_state.wire.schema import Field, Schema
+from streaming.jvm.jars import cached_jars
+from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, definitions
+from tests.support.brokers.jar_sets import RELEASES, coordinator_jar_set
+
+# 3.9 has share groups only behind `unstable.api.versions.enable`, in layouts that no release wrote.
+_UNSTABLE = {("3.9.1", number) for number in range(9, 16)}
+
+
+def _definitions(release: str) -> list[RecordDefinition]:
+    (jar,) = cached_jars(coordinator_jar_set(release))
+    return [one for one in definitions(jar) if (release, one.record_type) not in _UNSTABLE]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_record_of_a_release_is_known(release: str) -> None:
+    found = _definitions(release)
+    # 3.9 has the records of offsets, and of groups as far as its new coordinator has them.
+    assert {0, 1, 2} <= {one.record_type for one in found}
+    assert [problem for one in found for problem in _problems(one)] == []
+
+
+def test_no_field_is_known_that_no_release_has() -> None:
+    in_releases = {
+        (one.record_type, path)
+        for release in RELEASES
+        for one in _definitions(release)
+        for fields in one.values.values()
+        for path in _paths_of_definitions(fields)
+    }
+    known = {
+        (number, path)
+        for number, kind in RECORD_TYPES.items()
+        for schema in (kind.value, kind.early_access_value)
+        if schema is not None
+        for path in _paths(schema.fields)
+    }
+    # Brokers up to 4.0 read any OffsetCommitValue after a key of type 0.
+    known = {(number, path) for number, path in known if number}
+    assert known <= in_releases
+
+
+def _problems(found: RecordDefinition) -> Iterator[str]:
+    known = RECORD_TYPES.get(found.record_type)
+    name = f"{found.name} ({found.record_type})"
+    if known is None:
+        yield f"{name} is not known"
+        return
+    yield from _of_fields(f"key of {name}", found.key, known.key_fields, 0)
+    for version, fields in found.values.items():
+        at = f"{name} v{version}"
+        first, last = known.versions
+        if not first <= version <= last:
+            yield f"{at} is not known"
+            continue
+        if (found.first_flexible is not None and version >= found.first_flexible) != (
+            known.value.is_flexible(version)
+        ):
+            yield f"{at} is flexible in one of both"
+        layouts = [
+            list(_of_fields(at, fields, schema.fields, version)) for schema in _schemas(known)
+        ]
+        if all(layouts):
+            yield from layouts[0]
+
+
+def _schemas(known: RecordType) -> list[Schema]:
+    return [known.value, *filter(None, [known.early_access_value])]
+
+
+def _of_fields(
+    at: str, found: Sequence[FieldDefinition], known: Sequence[Field], version: int
+) -> Iterator[str]:
+    """Other fields, in another order; a tagged field that only we know is no problem."""
+    of_version = [field for field in known if field.is_in(version)]
+    by_tag = {field.tag: field for field in of_version if field.tag is not None}
+    untagged = [field for field in of_version if field.tag is None]
+    names = [field.name for field in found if field.tag is None]
+    if names != [field.name for field in untagged]:
+        yield f"{at}: fields {names}, known {[field.name for field in untagged]}"
+        return
+    pairs = zip((field for field in found if field.tag is None), untagged, strict=True)
+    tagged = ((field, by_tag.get(field.tag)) for field in found if field.tag is not None)
+    for field, same in (*pairs, *tagged):
+        if same is None:
+            yield f"{at}: field {field.name} with tag {field.tag} is not known"
+            continue
+        wanted = (field.name, field.type, field.is_array, field.is_nullable)
+        if wanted != (same.name, same.type, same.is_array, same.is_nullable):
+            yield f"{at}: field {wanted} is known as {same}"
+        yield from _of_fields(f"{at}.{field.name}", field.fields, same.fields, version)
+
+
+def _paths_of_definitions(fields: Sequence[FieldDefinition]) -> Iterator[str]:
+    for field in fields:
+        yield field.name
+        yield from (f"{field.name}.{path}" for path in _paths_of_definitions(field.fields))
+
+
+def _paths(fields: Sequence[Field]) -> Iterator[str]:
+    for field in fields:
+        yield field.name
+        yield from (f"{field.name}.{path}" for path in _paths(field.fields))
