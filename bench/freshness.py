@@ -42,11 +42,21 @@ _EXIT_DIFFERENT = 1
 
 
 @click.command()
-@click.option("--keys", default=100_000, show_default=True, help="Committed before, ten a group.")
+@click.option(
+    "--keys",
+    default=100_000,
+    show_default=True,
+    help="Keys that are committed before the measurement, ten for each group.",
+)
 @click.option("--rate", default=1_000, show_default=True, help="Commits per second.")
-@click.option("--seconds", default=60, show_default=True, help="For so long they are measured.")
-@click.option("--idle-seconds", default=30, show_default=True, help="Then nothing is committed.")
-@click.option("--trigger", default="1 second", show_default=True, help="That of run.")
+@click.option("--seconds", default=60, show_default=True, help="Length of the measurement.")
+@click.option(
+    "--idle-seconds",
+    default=30,
+    show_default=True,
+    help="Length of the measurement after it, without commits.",
+)
+@click.option("--trigger", default="1 second", show_default=True, help="The trigger of run.")
 @findings_option
 @click.pass_context
 def bench(
@@ -59,7 +69,10 @@ def bench(
     trigger: str,
     findings: Path | None,
 ) -> None:
-    """Measure how long after its acknowledgement a commit can be read from the tables."""
+    """Measure how long after its acknowledgement a commit can be read from the tables.
+
+    Starts a broker and a run of its own, and takes about three minutes.
+    """
     logging.getLogger().handlers[:] = [StderrHandler()]
     logger.setLevel(logging.INFO)
     with tempfile.TemporaryDirectory(prefix="coordinator-state-bench-") as name:

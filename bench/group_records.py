@@ -52,11 +52,19 @@ _LARGE_RECORDS = {"message.max.bytes": 64 << 20}
 
 
 @click.command()
-@click.option("--type", "group_type", type=click.Choice([*_GROUPS]), default="classic")
+@click.option(
+    "--type",
+    "group_type",
+    type=click.Choice([*_GROUPS]),
+    default="classic",
+    show_default=True,
+    help="Type of the groups.",
+)
 @click.option(
     "--groups",
     type=click.IntRange(min=1),
-    help="[default: 10000, of type consumer 1500; 1 with 1,000 members and more]",
+    help="Number of groups. [default: 1 if --members is 1000 or more, otherwise 10000 classic or "
+    "1500 consumer groups]",
 )
 @click.option(
     "--members", type=click.IntRange(min=1), default=5, show_default=True, help="Of each group."
@@ -72,7 +80,10 @@ _LARGE_RECORDS = {"message.max.bytes": 64 << 20}
 def group_records(
     group_type: str, groups: int | None, members: int, rebalances: int, findings: Path | None
 ) -> None:
-    """Compare the backfill of group records with the broker's own load of the same log."""
+    """Compare the backfill of group records with the broker's own load of the same log.
+
+    Starts a broker and a Spark session of its own, and takes one to two minutes.
+    """
     logging.getLogger().handlers[:] = [StderrHandler()]
     logging.getLogger("bench").setLevel(logging.INFO)
     if groups is None:

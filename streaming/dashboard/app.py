@@ -142,7 +142,8 @@ def here(**other: Any) -> str:
 def _index() -> str | Response:
     """The overview of a single cluster, or the list of all clusters."""
     if len(g.clusters) == 1:
-        return redirect(url_for("overview", cluster=next(iter(g.clusters))))
+        only = {"cluster": next(iter(g.clusters))}
+        return redirect(url_for("overview", **(request.args.to_dict() | only)))
     return render_template("clusters.html", clusters=overview.of_clusters(g.clusters.values()))
 
 

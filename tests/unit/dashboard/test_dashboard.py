@@ -362,3 +362,8 @@ def test_the_page_of_alerts_shows_a_change_of_status(tmp_path: Path) -> None:
     page = Page(text_of(create_app({"prod": tables}).test_client(), "/c/prod/alerts"))
     shown = "HANGING_TRANSACTION: pending for 901 s (was STOP until "
     assert f"{shown}{now:%Y-%m-%d %H:%M:%S} UTC)" in page.text
+
+
+def test_the_address_of_the_server_is_that_of_its_only_cluster(client: FlaskClient) -> None:
+    found = client.get("/?search=zzz&sort=-lag")
+    assert (found.status_code, found.location) == (302, "/c/prod/?search=zzz&sort=-lag")
