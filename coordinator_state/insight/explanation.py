@@ -163,7 +163,7 @@ def _fine(facts: GroupFacts) -> Iterator[Evidence]:
         yield Evidence(cause=Cause.STATUS, text=text, sql=group_sql(facts, "group_lag"))
         return
     if facts.lag:
-        text = f"it keeps up: {facts.reason}"
+        text = f"within the limits of the rules: {facts.reason}"
         yield Evidence(cause=Cause.CAUGHT_UP, text=text)
         return
     text = f"{facts.reason}{_caught_up_since(facts)}"

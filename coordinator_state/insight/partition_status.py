@@ -168,7 +168,7 @@ def well_status(lag: int, time_lag_ms: int, *, has_members: bool) -> Verdict:
     """
     if lag:
         return Verdict(Status.OK, "", f"{lag:,} behind" + details_text(time_lag_ms, None, None))
-    return Verdict(Status.OK, "caught up" if has_members else "caught up; commits without members")
+    return Verdict(Status.OK, "caught up" if has_members else "caught up; the group has no members")
 
 
 def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:

@@ -67,13 +67,13 @@ def silent(age_ms: int) -> dict[str, int]:
     [
         ({}, "OK", "caught up"),
         # A consumer with assign() has no members.
-        ({"has_members": False}, "OK", "caught up; commits without members"),
+        ({"has_members": False}, "OK", "caught up; the group has no members"),
         ({"has_members": False} | silent(301_000), "IDLE", "caught up; no members"),
         (
             {"has_members": False, "commits": 3, "commits_from_ms": 700_000}
             | {"commit_age_ms": 400_000},
             "OK",
-            "caught up; commits without members",
+            "caught up; the group has no members",
         ),
         ({"has_members": False} | BEHIND | time_lag(900), "OK", "500 behind, oldest 0.9 s"),
         ({"lag": None, "time_lag_unknown": NO_SAMPLE}, "UNKNOWN", "the log was not sampled yet"),
