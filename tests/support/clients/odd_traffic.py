@@ -13,7 +13,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, Producer
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.local.demo.groups import ORDERS
+from streaming.local.demo.groups import ORDERS, ORDERS_PARTITIONS
 from tests.support.logs.logs import offset_key, offset_value
 
 GROUP = "archive"
@@ -87,7 +87,9 @@ class OddTraffic(threading.Thread):
                 self._produce(producer)
                 with closing(self._member(_PROTOCOLS[-1])) as leaving:
                     self._consume(*staying, leaving)
-                self._consume(*staying)
+                # A consumer group gives the partitions of a member that left to the others with
+                # their next heartbeats, seconds later, and writes records then.
+                self._consume(*staying, least=len(ORDERS_PARTITIONS))
             self._is_at_rest.set()
             self._ended.wait()
 
@@ -105,14 +107,14 @@ class OddTraffic(threading.Thread):
         member.subscribe([ORDERS])
         return member
 
-    def _consume(self, *members: Consumer) -> None:
-        """Until all have partitions, and some time more."""
+    def _consume(self, *members: Consumer, least: int = 1) -> None:
+        """Until each has so many partitions at least, and some time more."""
         deadline = time.monotonic() + _JOIN_S
         until = None
         while until is None or time.monotonic() < until:
             for member in members:
                 member.consume(100, 0.1)
-            if until is None and all(member.assignment() for member in members):
+            if until is None and all(len(member.assignment()) >= least for member in members):
                 until = time.monotonic() + _STAYS_S
             if time.monotonic() > deadline:
                 raise TimeoutError("a member was given no partition")
