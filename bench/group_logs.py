@@ -22,7 +22,7 @@ from coordinator_state.wire.struct_reader import Fields
 Rebalance = Callable[[str, int], list[KeyAndValue]]
 """The records of a group's rebalance with this number, counted from 0."""
 
-SESSION_MS: Final = 1_800_000
+_SESSION_MS: Final = 1_800_000
 TOPIC: Final = "orders"
 _PARTITIONS: Final = 4
 """Of each member."""
@@ -76,8 +76,8 @@ def classic_rebalance(members: int, now_ms: int) -> Rebalance:
                     "groupInstanceId": None,
                     "clientId": f"client-{member}",
                     "clientHost": _CLIENT_HOST,
-                    "rebalanceTimeout": SESSION_MS,
-                    "sessionTimeout": SESSION_MS,
+                    "rebalanceTimeout": _SESSION_MS,
+                    "sessionTimeout": _SESSION_MS,
                     "subscription": subscription,
                     "assignment": _assignment(topic, member),
                 }
@@ -143,7 +143,7 @@ def _member(member: int) -> Fields:
     return {
         **{"instanceId": None, "rackId": None, "clientId": f"client-{member}"},
         **{"clientHost": _CLIENT_HOST, "subscribedTopicNames": [TOPIC]},
-        **{"subscribedTopicRegex": None, "rebalanceTimeoutMs": SESSION_MS},
+        **{"subscribedTopicRegex": None, "rebalanceTimeoutMs": _SESSION_MS},
         **{"serverAssignor": None, "classicMemberMetadata": None},
     }
 

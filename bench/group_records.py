@@ -47,7 +47,7 @@ _LOAD_TIMEOUT_S = 600.0
 _TARGET = "1 x broker"
 _GROUPS = {"classic": 10_000, "consumer": 1_500}
 _MANY_MEMBERS = 1_000
-# Of the topic with the log, for groups whose value is larger than Kafka's default of 1 MB.
+# Kafka's default is 1 MB. The GroupMetadata value of a group of 10,000 members is larger.
 _LARGE_RECORDS = {"message.max.bytes": 64 << 20}
 
 

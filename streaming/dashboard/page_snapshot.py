@@ -48,8 +48,12 @@ class PageSnapshot(Snapshot):
         rows = self.lags.take(pa.array(numbers)).to_pylist()
         judged = self.partitions.rows(numbers)
         return [
-            {**row, "status": one["status"], "reason": one["reason"]}
-            | {"rank": Status(one["status"]).rank}
+            {
+                **row,
+                "status": one["status"],
+                "reason": one["reason"],
+                "rank": Status(one["status"]).rank,
+            }
             for row, one in zip(rows, judged, strict=True)
         ]
 
