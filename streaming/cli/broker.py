@@ -19,8 +19,8 @@ _POLL_S = 0.5
 @option(
     "--kafka-version",
     metavar="VERSION",
-    help="Kafka version. Checksums are verified for the jars of 4.2.0 and 3.9.1 only. "
-    "[default: 4.2.0]",
+    help="Kafka version. 3.9.1, 4.0.0, 4.1.2, 4.2.0, 4.3.1 and 4.4.0 are tested, and their jars "
+    "have locked checksums. [default: 4.4.0]",
 )
 @option(
     "--folder",
@@ -52,6 +52,7 @@ def broker(
     \b
     Examples:
       coordinator-state broker --port 9092
+      coordinator-state broker --kafka-version 3.9.1
       coordinator-state broker --folder kafka --broker-property offsets.topic.num.partitions=4
     """
     from streaming.local.broker.embedded import EmbeddedBroker

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import click
 
 from streaming.cli.options import option, output_option
+from streaming.errors import ConfigurationError
 from streaming.run.signals import interrupt_on_signals
 
 
@@ -26,10 +28,21 @@ from streaming.run.signals import interrupt_on_signals
     is_flag=True,
     help="Simulate the groups without a broker: no download and no Java.",
 )
+@option(
+    "--kafka-version",
+    metavar="VERSION",
+    help="Kafka version of the broker, such as 3.9.1. [default: 4.4.0]",
+)
 @output_option
 @click.pass_context
 def demo(
-    ctx: click.Context, *, seconds: float | None, dashboard: bool, offline: bool, output: str
+    ctx: click.Context,
+    *,
+    seconds: float | None,
+    dashboard: bool,
+    offline: bool,
+    kafka_version: str | None,
+    output: str,
 ) -> None:
     """Run a broker, live groups and the query on this machine, and compare their answers.
 
@@ -42,18 +55,19 @@ def demo(
     Examples:
       coordinator-state demo --seconds 20
       coordinator-state demo --offline --seconds 20
+      coordinator-state demo --kafka-version 3.9.1
       coordinator-state demo
     """
+    options: dict[str, Any] = {"output": output, "dashboard": dashboard}
     if offline:
+        if kafka_version is not None:
+            raise ConfigurationError("--offline starts no broker: leave out --kafka-version")
         from streaming.local.demo.offline import run_offline_demo as run
     else:
         from streaming.local.demo.demo import run_demo as run
 
+        if kafka_version is not None:
+            options["kafka_version"] = kafka_version
+
     with interrupt_on_signals():
-        ctx.exit(
-            run(
-                seconds=math.inf if seconds is None else seconds,
-                output=output,
-                dashboard=dashboard,
-            )
-        )
+        ctx.exit(run(seconds=math.inf if seconds is None else seconds, **options))

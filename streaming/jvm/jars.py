@@ -27,7 +27,7 @@ from streaming.jvm.jar_lock import difference, read_lock, write_lock
 
 logger = logging.getLogger(__name__)
 
-KAFKA_VERSION = "4.2.0"
+KAFKA_VERSION = "4.4.0"
 DELTA_VERSION = "4.4.0"
 # The name of Delta's module contains the Spark minor version and the Scala version.
 DELTA_SPARK_MODULE = "delta-spark_4.2_2.13"

@@ -195,6 +195,8 @@ GROUP_RECORDS: dict[int, tuple[Json, dict[str, Json]]] = {
                 "epoch": MAX_INT32,
                 "metadataHash": MIN_INT64,
                 "validatedTopologyEpoch": 3,
+                "storedDescriptionTopologyEpoch": 4,
+                "failedDescriptionTopologyEpoch": 5,
                 "lastAssignmentConfigs": _TAGS,
             },
             "no configs": {

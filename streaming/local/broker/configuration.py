@@ -127,12 +127,18 @@ def new_cluster_id() -> str:
 
 
 def format_command(
-    java: Path, jars: list[Path], folder: Path, node: ClusterNode | None = None
+    java: Path,
+    jars: list[Path],
+    folder: Path,
+    node: ClusterNode | None,
+    features: Mapping[str, int],
 ) -> list[str]:
     """Return the command that formats the storage with a cluster id, like kafka-storage.sh."""
     cluster_id = new_cluster_id() if node is None else node.cluster_id
     configuration = str(folder / "server.properties")
-    arguments = ("format", "--cluster-id", cluster_id, "--config", configuration)
+    arguments = ["format", "--cluster-id", cluster_id, "--config", configuration]
+    for name, level in features.items():
+        arguments += ["--feature", f"{name}={level}"]
     return [*_jvm(java, jars, folder, node), "kafka.tools.StorageTool", *arguments]
 
 

@@ -73,6 +73,8 @@ class EmbeddedBroker:
         port: the port to listen on; the default is a free port, which stays the same at restarts.
         properties: broker properties that extend or override the defaults of this class.
         node: the node of a larger cluster; the default is a cluster of one node.
+        features: levels of Kafka features of a new folder, such as `share.version`; the defaults
+            are those of the Kafka version.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class EmbeddedBroker:
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
         node: ClusterNode | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self.version = version
         self._temporary = (
@@ -95,6 +98,7 @@ class EmbeddedBroker:
         self._port = port
         self._node = node
         self._properties = dict(properties or {})
+        self._features = dict(features or {})
         self._jvm: SupervisedProcess | None = None
         self._log_position = 0
 
@@ -341,7 +345,7 @@ class EmbeddedBroker:
             self._log_position = log.tell()
             if not (self.log_dir / "meta.properties").exists():
                 formatted = subprocess.run(
-                    format_command(java, jars, self.folder, self._node),
+                    format_command(java, jars, self.folder, self._node, self._features),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -16,6 +16,7 @@ from pathlib import Path
 from streaming.dashboard.app import serving_page
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import ConfigurationError
+from streaming.jvm.jars import KAFKA_VERSION
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.local.demo.report import DemoReport, read_report, show_report
@@ -45,6 +46,7 @@ def run_demo(
     output: str = "text",
     folder: Path | str | None = None,
     dashboard: bool = True,
+    kafka_version: str = KAFKA_VERSION,
 ) -> int:
     """Run the demo and print its report; return the exit status, 0 if both sides are equal.
 
@@ -55,6 +57,7 @@ def run_demo(
         folder: a new or empty folder for broker data, tables and checkpoint, which is kept. The
             default is a temporary folder that is removed.
         dashboard: whether to serve the page while the traffic runs.
+        kafka_version: the version of the broker.
 
     Raises:
         ConfigurationError: Java or the jars are missing, or `folder` is not empty.
@@ -64,17 +67,19 @@ def run_demo(
         work = _work_folder(running, folder)
         until = "" if folder is not None else " (`demo` deletes them at its end)"
         write_note(f"the tables will be in {work / 'tables'}{until}")
-        report = _run(running, work, seconds, dashboard)
+        report = _run(running, work, seconds, dashboard, kafka_version)
         show_report(report, output_of(output), is_json=output == "json")
         write_note("stopping the query, the groups and the broker ...")
     return 0 if report.is_equal else EXIT_DIFFERENT
 
 
-def _run(running: ExitStack, work: Path, seconds: float, dashboard: bool) -> DemoReport:
+def _run(
+    running: ExitStack, work: Path, seconds: float, dashboard: bool, kafka_version: str
+) -> DemoReport:
     tables = str(work / "tables")
     with ProgressDisplay(is_terminal=is_live()) as display:
         write_note("starting the broker ...")
-        broker = EmbeddedBroker(folder=work / "broker", properties=BROKER_PROPERTIES)
+        broker = EmbeddedBroker(kafka_version, folder=work / "broker", properties=BROKER_PROPERTIES)
         servers = running.enter_context(broker).bootstrap_servers
         broker.create_offsets_topic()
         create_topics(Clients(servers))

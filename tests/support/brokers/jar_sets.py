@@ -64,28 +64,33 @@ S3A: Final = JarSet(
     locks=_LOCKS,
 )
 
-RELEASES: Final = ("3.9.1", "4.0.0", "4.1.2", KAFKA_VERSION, "4.3.1", "4.4.0")
+RELEASES: Final = (SCALA_VERSION, "4.0.0", "4.1.2", "4.2.0", "4.3.1", KAFKA_VERSION)
 """The Kafka releases whose records the program knows, the newest last."""
 
 
 def coordinator_jar_set(release: str) -> JarSet:
-    """The jar of a release that has the definitions of its coordinator's records."""
-    module = "kafka-group-coordinator"
+    """The jars of a release that have the definitions of its coordinators' records."""
+    coordinators = ["group", "transaction"]
+    if release != SCALA_VERSION:
+        coordinators.append("share")
     return JarSet(
-        name=f"{module}-{release}",
-        title=f"the group coordinator of Kafka {release}",
-        dependencies=(
+        name=f"kafka-coordinators-{release}",
+        title=f"the coordinators of Kafka {release}",
+        dependencies=tuple(
             Dependency(
-                organisation="org.apache.kafka", module=module, revision=release, transitive=False
-            ),
+                organisation="org.apache.kafka",
+                module=f"kafka-{coordinator}-coordinator",
+                revision=release,
+                transitive=False,
+            )
+            for coordinator in coordinators
         ),
         locks=_LOCKS,
     )
 
 
 ALL_JAR_SETS: Final = (
-    kafka_jar_set(KAFKA_VERSION),
-    kafka_jar_set(SCALA_VERSION),
+    *map(kafka_jar_set, RELEASES),
     delta_jar_set(),
     CLIENTS,
     S3A,
