@@ -60,7 +60,9 @@ def run(
 
     def started() -> MicroBatchApply[Any]:
         writer = open_for_writing(tables, "bench")
-        rules = ApplyRules(semantics=Semantics.COORDINATOR, history_mode="sampled")
+        rules = ApplyRules(
+            semantics=nothing.semantics, release=nothing.release, history_mode="sampled"
+        )
         engine: Engine[Any] = DriverEngine(writer, rules)
         if engine_name == "spark":
             engine = SparkEngine(writer, rules, session)

@@ -35,6 +35,7 @@ from coordinator_state.replay.groups import (
     simple_group,
 )
 from coordinator_state.replay.modern_groups import ModernMember
+from coordinator_state.replay.releases import Release
 
 Row = dict[str, Any]
 
@@ -131,7 +132,7 @@ RAW_RECORD_COLUMNS = ["log_partition", "group_id", "record_offset", "raw_key", "
 
 
 def restored_groups(
-    groups: pa.Table, members: pa.Table, records: pa.Table
+    groups: pa.Table, members: pa.Table, records: pa.Table, release: Release
 ) -> dict[GroupId, GroupState]:
     """Restore groups from table rows, so that a replay can continue.
 
@@ -139,17 +140,22 @@ def restored_groups(
         groups: rows of `groups`.
         members: `MEMBER_STATE_COLUMNS` of `group_members`.
         records: `RAW_RECORD_COLUMNS` of `coordinator_records`.
+        release: the rules that the groups were replayed by.
     """
     rows = dict(zip(group_ids(groups), groups.to_pylist(), strict=True))
     members_of = _members_of(rows, members)
     records_of = decoded_records(rows, records)
     return {
-        group: _restored(row, members_of[group], records_of[group]) for group, row in rows.items()
+        group: _restored(row, members_of[group], records_of[group], release)
+        for group, row in rows.items()
     }
 
 
 def _restored(
-    row: Mapping[str, Any], members: dict[str, ModernMember], records: list[GroupRecord]
+    row: Mapping[str, Any],
+    members: dict[str, ModernMember],
+    records: list[GroupRecord],
+    release: Release,
 ) -> GroupState:
     group_id, record_offset = row["group_id"], row["record_offset"]
     warning = row["replay_warning"]
@@ -157,6 +163,7 @@ def _restored(
         return restored_group(
             group_id,
             row["group_type"],
+            release=release,
             created_record_offset=row["created_record_offset"],
             record_offset=record_offset,
             replay_warning=warning,

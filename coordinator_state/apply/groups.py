@@ -248,7 +248,9 @@ def _replayed(
         )
 
     before = state.groups.get(group)
-    groups = GroupReplay({} if before is None else {group_id: before}, on_warning=warn)
+    groups = GroupReplay(
+        {} if before is None else {group_id: before}, release=context.release, on_warning=warn
+    )
     clients = PendingClients(OffsetReplay(context.semantics))
     replay = _Replay(group, GroupEventReplay(groups), context, clients, warnings=warnings)
     for step in sorted(steps, key=lambda step: step.record_offset):

@@ -50,6 +50,7 @@ from coordinator_state.replay.group_replay import GroupRecord, GroupReplay, Grou
 from coordinator_state.replay.group_replay import rebuilt_group as rebuilt_from_records
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from coordinator_state.replay.offsets import Outcome, Semantics
+from coordinator_state.replay.releases import Release
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -150,6 +151,7 @@ def rebuilt(
     history: HistoryAfter,
     cut: Mapping[int, int],
     semantics: Semantics,
+    release: Release,
     topic_names: Mapping[str, str],
 ) -> PastTables:
     """Rebuild the tables at a record offset of each log partition.
@@ -159,12 +161,13 @@ def rebuilt(
         history: the history after the base.
         cut: the first record offset, by log partition, that is not applied; by default all are.
         semantics: the loader's rules.
+        release: the rules of group records under `coordinator` semantics.
         topic_names: the known topic names by topic id.
     """
     span = Span(base.next_offsets, cut)
     offsets = _offsets(base, history, span, semantics)
     pending = _pending(base, history, span)
-    changes = _group_changes(base, history, span, offsets, pending, semantics)
+    changes = _group_changes(base, history, span, offsets, pending, semantics, release)
     if not changes:
         return PastTables(
             group_offsets=offsets,
@@ -272,6 +275,7 @@ def _group_changes(
     offsets: pa.Table,
     pending: pa.Table,
     semantics: Semantics,
+    release: Release,
 ) -> dict[GroupId, GroupChange]:
     """The groups that may differ from the base; None if they do not exist."""
     rows = history.group_records
@@ -280,7 +284,7 @@ def _group_changes(
     if semantics is Semantics.SCALA:
         after = _scala_groups(base, rows, touched, offsets, pending)
     else:
-        after = _coordinator_groups(base, rows, touched, _commits(history, span))
+        after = _coordinator_groups(base, rows, touched, _commits(history, span), release)
     return {
         group: GroupChange(group=state, guard_offset=NO_RECORD_OFFSET)
         for group, state in after.items()
@@ -288,7 +292,7 @@ def _group_changes(
 
 
 def _coordinator_groups(
-    base: Base, rows: pa.Table, touched: set[GroupId], commits: pa.Table
+    base: Base, rows: pa.Table, touched: set[GroupId], commits: pa.Table, release: Release
 ) -> dict[GroupId, GroupState | None]:
     """Groups with records after the base, and groups that a commit created."""
     created = distinct_groups(_except(commits, dict.fromkeys(group_ids(base.groups))))
@@ -299,6 +303,7 @@ def _coordinator_groups(
         _only(base.groups, wanted),
         _only(base.group_members, wanted).select(MEMBER_STATE_COLUMNS),
         _only(base.coordinator_records, wanted).select(RAW_RECORD_COLUMNS),
+        release,
     )
     records = decoded_records(wanted, rows)
     committed_at: dict[GroupId, list[int]] = defaultdict(list)
@@ -310,7 +315,7 @@ def _coordinator_groups(
     found: dict[GroupId, GroupState | None] = {}
     for group in wanted:
         known = before.get(group)
-        replay = GroupReplay({} if known is None else {group[1]: known})
+        replay = GroupReplay({} if known is None else {group[1]: known}, release)
         replay.replay_in_order(group[1], committed_at[group], records[group])
         found[group] = replay.states.get(group[1])
     return found

@@ -12,6 +12,7 @@ from coordinator_state.apply.committed import COMMITTED_SCHEMA
 from coordinator_state.apply.rows import PENDING_OFFSET_ROW
 from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class ApplyContext:
 
     Attributes:
         semantics: the loader's rules.
+        release: the rules of group records under `coordinator` semantics.
         with_history: false for the history mode `off`.
         offsets_retention_ms: the brokers' `offsets.retention.minutes`, in milliseconds. Events use
             it to tell expired offsets from deleted ones.
@@ -48,6 +50,7 @@ class ApplyContext:
     """
 
     semantics: Semantics
+    release: Release
     with_history: bool
     offsets_retention_ms: int
     topic_names: Mapping[str, str] = field(default_factory=dict)

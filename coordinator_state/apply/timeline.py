@@ -17,6 +17,7 @@ from coordinator_state.apply.group_rows import RAW_RECORD_COLUMNS
 from coordinator_state.apply.merge import merged
 from coordinator_state.apply.past import Base, HistoryAfter, Int64s, Span, rebuilt
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 
 _MOST_ROWS: Final = 1_000_000
 """Rebuilt tables with at most this many rows are kept, the last used ones first."""
@@ -32,6 +33,7 @@ class Timeline:
         base: the tables at an earlier snapshot.
         history: the history after the base, up to the last moment.
         semantics: the loader's rules.
+        release: the rules of group records under `coordinator` semantics.
         topic_names: the known topic names by topic id.
     """
 
@@ -40,11 +42,13 @@ class Timeline:
         base: Base,
         history: HistoryAfter,
         semantics: Semantics,
+        release: Release,
         topic_names: Mapping[str, str],
     ) -> None:
         self._base = base
         self._history = history
         self._semantics = semantics
+        self._release = release
         self._topic_names = topic_names
         self._ends = history.ends(base.next_offsets)
         self._cuts = _Cuts.of(base, history)
@@ -69,7 +73,7 @@ class Timeline:
         """The tables at later record offsets."""
         span = Span(base.next_offsets, until)
         history = self._history.of(span)
-        tables = rebuilt(base, history, until, self._semantics, self._topic_names)
+        tables = rebuilt(base, history, until, self._semantics, self._release, self._topic_names)
         return Base(
             group_offsets=tables.group_offsets,
             pending_offsets=tables.pending_offsets,

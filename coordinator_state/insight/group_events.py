@@ -234,6 +234,8 @@ class _GroupFacts:
     epoch: int | None = None
     member_count: int = 0
     members: Mapping[str, GroupMember] = field(default_factory=dict)
+    first_epoch: int = 0
+    """The epoch of a group without a rebalance."""
 
     @classmethod
     def of(cls, state: GroupState | None, name: str) -> _GroupFacts:
@@ -244,7 +246,8 @@ class _GroupFacts:
             return cls(state.group_type, state.generation, len(members), members)
         member = state.described_member(name)
         members = {} if member is None else {name: member}
-        return cls(state.group_type, state.epoch, len(state.members), members)
+        first_epoch = state.release.first_epoch
+        return cls(state.group_type, state.epoch, len(state.members), members, first_epoch)
 
 
 def _changes(group_id: str, before: _GroupFacts, after: _GroupFacts) -> Iterator[GroupEvent]:
@@ -262,7 +265,7 @@ def _changes(group_id: str, before: _GroupFacts, after: _GroupFacts) -> Iterator
     if before.group_type != after.group_type:
         yield event
         before = _GroupFacts()
-    if before.epoch != after.epoch and after.epoch:
+    if before.epoch != after.epoch and after.epoch != after.first_epoch:
         yield event._replace(
             event=EventName.REBALANCE,
             epoch_before=before.epoch,

@@ -17,8 +17,12 @@ from coordinator_state.model.log import AppendRefused, CoordinatorLog, KeyAndVal
 from coordinator_state.model.timers import Timers
 from coordinator_state.model.topics import Topics
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 
 _E = ErrorCode
+
+MODELLED_RELEASE: Final = Release.KAFKA_4_2
+"""The Kafka release whose coordinator the model is, under `coordinator` semantics."""
 
 LiveGroup = ClassicGroup | LiveConsumerGroup
 """A group of any type in the memory of a coordinator."""

@@ -1,7 +1,7 @@
 """Replay of consumer groups (KIP-848).
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/modern/consumer/
-ConsumerGroup.java and ConsumerGroupMember.java at 4.2.0.
+ConsumerGroup.java and ConsumerGroupMember.java at 4.4.0.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coordinator_state.replay.modern_groups import (
     Part,
     Warn,
     assigned_partitions,
+    last_of_each,
     warn_of_repeated,
 )
 from coordinator_state.wire.primitives import uuid_text
@@ -27,7 +28,8 @@ from coordinator_state.wire.struct_reader import Fields
 MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 """`modern/MemberState.java`."""
 
-_NOTHING: Fields = {"assignedPartitions": [], "partitionsPendingRevocation": []}
+_LISTS = ("assignedPartitions", "partitionsPendingRevocation")
+_NOTHING: Fields = {name: [] for name in _LISTS}
 
 
 @dataclass(kw_only=True)
@@ -65,6 +67,10 @@ class ConsumerGroup(ModernGroup):
         current = member.current or _NOTHING
         classic = metadata.get("classicMemberMetadata")
         target = self.targets.get(member.member_id)
+        revoked = current["partitionsPendingRevocation"]
+        assigned = current["assignedPartitions"]
+        if self.release.describes_revocations:
+            assigned = [*assigned, *revoked]
         timeout = metadata.get("rebalanceTimeoutMs", NO_REBALANCE_TIMEOUT)
         return GroupMember(
             member_id=member.member_id,
@@ -78,17 +84,21 @@ class ConsumerGroup(ModernGroup):
             subscribed_regex=metadata.get("subscribedTopicRegex") or None,
             member_epoch=member.epoch,
             member_state=member.state,
-            assignment=assigned_partitions(current["assignedPartitions"], names),
+            assignment=assigned_partitions(assigned, names),
             target_assignment=assigned_partitions(
                 () if target is None else target["topicPartitions"], names
             ),
-            pending_revocation=assigned_partitions(current["partitionsPendingRevocation"], names),
+            pending_revocation=assigned_partitions(revoked, names),
             created_record_offset=member.created_record_offset,
         )
 
-    def _warn_of_current(self, value: Fields, warn: Warn) -> None:
-        for name in ("assignedPartitions", "partitionsPendingRevocation"):
-            warn_of_repeated((entry["topicId"] for entry in value[name]), warn)
+    def _read_current(self, value: Fields, warn: Warn) -> Fields:
+        for name in _LISTS:
+            if self.release.keeps_last_partitions:
+                value = {**value, name: last_of_each(value[name], "topicId")}
+            else:
+                warn_of_repeated((entry["topicId"] for entry in value[name]), warn)
+        return value
 
     def _replay_other(self, part: Part, name: str, value: Fields | None, _warn: Warn) -> None:
         if part is Part.REGULAR_EXPRESSION:
@@ -136,7 +146,7 @@ class ConsumerGroup(ModernGroup):
 def _owned(member: ModernMember) -> Iterator[tuple[UUID, int]]:
     """Yield the assigned partitions and the ones pending revocation, each list deduplicated."""
     current = member.current or _NOTHING
-    for name in ("assignedPartitions", "partitionsPendingRevocation"):
+    for name in _LISTS:
         yield from {
             (entry["topicId"], partition)
             for entry in current[name]

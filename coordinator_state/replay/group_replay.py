@@ -8,7 +8,8 @@ The rules of `coordinator`:
 * A GroupMetadata value replaces a group of any type; its tombstone deletes a group of any type. The
   group's offsets stay in the map and are visible again after the group's next commit.
 * A value of a consumer, share or streams record creates a group of that type if the id is unknown.
-  A record of a consumer or streams group replaces a simple group, even if it is a tombstone.
+  A record of a consumer group, and since 4.3 of a streams group, replaces a simple group, even if
+  it is a tombstone.
 * A tombstone for an unknown group has no effect.
 
 If a coordinator would refuse to load a record, the replay continues. A value of another type than
@@ -21,7 +22,7 @@ tombstone and the group has only pending offsets, it logs the error "Unexpected 
 group" and changes nothing. The group has that text as its `replay_warning`.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
-(`replay`, `getOrMaybeCreatePersisted…Group`) and OffsetMetadataManager.java (`replay`) at 4.2.0;
+(`replay`, `getOrMaybeCreatePersisted…Group`) and OffsetMetadataManager.java (`replay`) at 4.4.0;
 GroupMetadataManager.scala (`loadGroup`) at 3.8.1.
 """
 
@@ -34,9 +35,10 @@ from typing import Final, NamedTuple
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.classic_groups import classic_group, refusal
 from coordinator_state.replay.consumer_groups import ConsumerGroup
-from coordinator_state.replay.groups import SHARE, Group, simple_group
+from coordinator_state.replay.groups import CONSUMER, STREAMS, Group, simple_group
 from coordinator_state.replay.modern_groups import ModernGroup, ModernMember, Part
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from coordinator_state.replay.share_groups import ShareGroup
 from coordinator_state.replay.streams_groups import StreamsGroup
 from coordinator_state.wire.struct_reader import Fields
@@ -73,6 +75,7 @@ def rebuilt_group(
     records: Iterable[GroupRecord],
     semantics: Semantics,
     *,
+    release: Release = NEWEST_RELEASE,
     committed: Collection[int],
     pending: Collection[int],
     was_simple: bool,
@@ -83,11 +86,12 @@ def rebuilt_group(
         group_id: the group.
         records: the last record of each of its keys, in log order.
         semantics: the loader's rules.
+        release: the rules of group records under `coordinator` semantics.
         committed: the record offsets of its committed offsets.
         pending: the record offsets of its pending commits.
         was_simple: whether it was a simple group; its commit may have left the log since.
     """
-    replay = GroupReplay()
+    replay = GroupReplay(release=release)
     if semantics is Semantics.SCALA:
         for record in records:
             if record.record_type == GROUP_METADATA_TYPE:
@@ -131,6 +135,7 @@ class GroupReplay:
     """
 
     states: dict[str, GroupState] = field(default_factory=dict)
+    release: Release = NEWEST_RELEASE
     on_warning: OnWarning = lambda _record_offset, _reason: None
     tombstones: dict[str, int] = field(default_factory=dict)
     """Record offsets of GroupMetadata tombstones without a later value, by group."""
@@ -151,7 +156,9 @@ class GroupReplay:
         if record.record_type == GROUP_METADATA_TYPE:
             self._replay_classic(record)
         elif record.record_type in MODERN_GROUPS:
-            self._replay_modern(MODERN_GROUPS[record.record_type], record)
+            kind = MODERN_GROUPS[record.record_type]
+            if kind is not StreamsGroup or self.release.has_streams_groups:
+                self._replay_modern(kind, record)
 
     def replay_in_order(
         self, group_id: str, commits: Iterable[int], records: Iterable[GroupRecord]
@@ -204,7 +211,7 @@ class GroupReplay:
         known = self.states.get(record.group_id)
         if isinstance(known, kind):
             return self._own_copy(known)
-        is_replaceable = known is not None and _is_replaceable(known, kind)
+        is_replaceable = known is not None and self._is_replaceable(known, kind)
         is_clash = known is not None and not is_replaceable
         if record.value is None and not is_replaceable:
             if is_clash:
@@ -212,6 +219,7 @@ class GroupReplay:
             return None
         created = kind(
             group_id=record.group_id,
+            release=self.release,
             created_record_offset=record.record_offset,
             record_offset=record.record_offset,
         )
@@ -219,6 +227,13 @@ class GroupReplay:
         if is_clash:
             self._warn(record, _wrong_type(record.group_id, kind))
         return created
+
+    def _is_replaceable(self, known: GroupState, kind: type[ModernGroup]) -> bool:
+        """Whether a group is simple, so that this type replaces it."""
+        replaces = kind.group_type == CONSUMER or (
+            kind.group_type == STREAMS and self.release.streams_replace_simple
+        )
+        return replaces and isinstance(known, Group) and known.is_simple
 
     def _own_copy(self, group: ModernGroup) -> ModernGroup:
         """Return the group if this replay created it, or else a copy that replaces it."""
@@ -245,6 +260,7 @@ def restored_group(
     group_id: str,
     group_type: str,
     *,
+    release: Release,
     created_record_offset: int,
     record_offset: int,
     replay_warning: str | None,
@@ -260,6 +276,7 @@ def restored_group(
     (kind,) = {kind for kind in MODERN_GROUPS.values() if kind.group_type == group_type}
     restored = kind(
         group_id=group_id,
+        release=release,
         created_record_offset=created_record_offset,
         record_offset=record_offset,
         replay_warning=replay_warning,
@@ -291,8 +308,3 @@ def _warning(record_offset: int, reason: str) -> str:
 def _wrong_type(group_id: str, kind: type[ModernGroup]) -> str:
     full_stop = "" if kind is ConsumerGroup else "."
     return f"Group {group_id} is not a {kind.group_type} group{full_stop}"
-
-
-def _is_replaceable(known: GroupState, kind: type[ModernGroup]) -> bool:
-    """Whether a group is simple, so that another type replaces it; a share group never does."""
-    return isinstance(known, Group) and known.is_simple and kind.group_type != SHARE

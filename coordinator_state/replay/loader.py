@@ -9,7 +9,7 @@ cannot decode the record, in `replay_warnings` if the record contradicts the gro
 `strict=True` it raises `ReplayError` instead.
 
 Source: coordinator-common/src/main/java/org/apache/kafka/coordinator/common/runtime/
-CoordinatorLoaderImpl.java at 4.2.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
+CoordinatorLoaderImpl.java at 4.4.0; GroupMetadataManager.scala (`doLoadGroupsAndOffsets`) at 3.8.1.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from coordinator_state.replay.offsets import (
     PendingOffsets,
     Semantics,
 )
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from coordinator_state.wire.primitives import read_int16
 from coordinator_state.wire.struct_reader import Fields
 
@@ -57,10 +58,11 @@ class LoadWarning:
 
 @dataclass(slots=True)
 class ReferenceLoader:
-    """Replays one log partition by the rules of `semantics`."""
+    """Replays one log partition by the rules of `semantics` and, for group records, `release`."""
 
     semantics: Semantics = Semantics.COORDINATOR
     strict: bool = False
+    release: Release = NEWEST_RELEASE
     warnings: list[LoadWarning] = field(default_factory=list)
     replay_warnings: list[LoadWarning] = field(default_factory=list)
     _offsets: OffsetReplay = field(init=False)
@@ -68,7 +70,7 @@ class ReferenceLoader:
 
     def __post_init__(self) -> None:
         self._offsets = OffsetReplay(self.semantics)
-        self._groups = GroupReplay(on_warning=self._warn_of_replay)
+        self._groups = GroupReplay(release=self.release, on_warning=self._warn_of_replay)
 
     # --- the coordinator's answers
 
@@ -203,6 +205,7 @@ class ReferenceLoader:
         """Warn of a value above v0 with a key of type 0: coordinators since 4.1 refuse it."""
         if (
             self.semantics is Semantics.COORDINATOR
+            and self.release.refuses_legacy_values
             and key.record_type.id == LEGACY_OFFSET_COMMIT_TYPE
             and value.version > 0
         ):

@@ -12,7 +12,7 @@ the reason for a refusal to `warn`:
 * Duplicates in a list count once.
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/GroupMetadataManager.java
-(`replay`) and modern/ModernGroup.java at 4.2.0.
+(`replay`) and modern/ModernGroup.java at 4.4.0; `releases` has the differences of older ones.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from coordinator_state.replay.groups import (
     Group,
     GroupMember,
 )
+from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_text
 from coordinator_state.wire.struct_reader import Fields
 
@@ -97,15 +98,19 @@ class ModernGroup(ABC):
     """Whether a coordinator refuses to delete a group that has target assignments."""
 
     group_id: str
+    release: Release
     created_record_offset: int
     record_offset: int
     replay_warning: str | None = None
     is_deleted: bool = False
-    epoch: int = 0
-    assignment_epoch: int = 0
+    epoch: int = field(init=False)
+    assignment_epoch: int = field(init=False)
     members: dict[str, ModernMember] = field(default_factory=dict)
     targets: dict[str, Fields] = field(default_factory=dict)
     topic_names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.epoch = self.assignment_epoch = self.release.first_epoch
 
     # --- answers
 
@@ -266,7 +271,7 @@ class ModernGroup(ABC):
         self, member_id: str, value: Fields | None, record_offset: int, warn: Warn
     ) -> None:
         if value is not None:
-            self._warn_of_current(value, warn)
+            value = self._read_current(value, warn)
             member = replace(
                 self._member(member_id, record_offset),
                 epoch=value["memberEpoch"],
@@ -278,8 +283,10 @@ class ModernGroup(ABC):
             member = replace(self.members[member_id], epoch=LEFT_EPOCH, current=None)
             self._update_member(member, warn)
 
-    def _warn_of_current(self, value: Fields, warn: Warn) -> None:
+    def _read_current(self, value: Fields, warn: Warn) -> Fields:
+        """Return a current assignment as the coordinator reads it."""
         warn_of_repeated((entry["topicId"] for entry in value["assignedPartitions"]), warn)
+        return value
 
     @abstractmethod
     def _replay_other(self, part: Part, name: str, value: Fields | None, warn: Warn) -> None:
@@ -309,6 +316,11 @@ def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
         if times > 1:
             warn(f"Duplicate key {uuid_text(key) if isinstance(key, UUID) else key}")
             return
+
+
+def last_of_each(entries: Iterable[Fields], key: str) -> list[Fields]:
+    """Return the entries that Kafka keeps where it puts them into a map, one after the other."""
+    return list({entry[key]: entry for entry in entries}.values())
 
 
 def assigned_partitions(

@@ -4,7 +4,7 @@ Their members own tasks, which are partitions of a subtopology, instead of topic
 
 Source: group-coordinator/src/main/java/org/apache/kafka/coordinator/group/streams/
 StreamsGroup.java, StreamsGroupMember.java, StreamsTopology.java and TasksTupleWithEpochs.java at
-4.2.0; since 4.3.0 a streams group replaces a simple one (KAFKA-20254).
+4.4.0; TasksTuple.java at 4.1.2.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from coordinator_state.replay.modern_groups import (
     ModernMember,
     Part,
     Warn,
+    last_of_each,
     warn_of_repeated,
 )
 from coordinator_state.wire.struct_reader import Fields
 
 _TASK_LISTS = {"active": "activeTasks", "standby": "standbyTasks", "warmup": "warmupTasks"}
+_CURRENT_LISTS = [
+    *_TASK_LISTS.values(),
+    *(f"{tasks}PendingRevocation" for tasks in _TASK_LISTS.values()),
+]
 
 
 @dataclass(kw_only=True)
@@ -62,7 +67,9 @@ class StreamsGroup(ModernGroup):
         """The group's state, as `maybeUpdateGroupState` derives it."""
         if not self.members:
             return EMPTY
-        if self.topology is None or self.topology["epoch"] != self.validated_topology_epoch:
+        if not self.release.validates_topologies or self.topology is None:
+            return NOT_READY
+        if self.topology["epoch"] != self.validated_topology_epoch:
             return NOT_READY
         return super().state
 
@@ -113,15 +120,22 @@ class StreamsGroup(ModernGroup):
             warn_of_repeated((tag["key"] for tag in value["clientTags"]), warn)
         super()._replay_member(member_id, value, record_offset, warn)
 
-    def _warn_of_current(self, value: Fields, warn: Warn) -> None:
-        for entry in (*value["activeTasks"], *value["activeTasksPendingRevocation"]):
-            partitions, epochs = entry["partitions"], entry["assignmentEpochs"]
-            if epochs and len(epochs) != len(partitions):
-                warn(
-                    "Assignment epochs must be provided for all partitions. Subtopology "
-                    f"{entry['subtopologyId']} has {len(partitions)} partitions but {len(epochs)} "
-                    "epochs"
-                )
+    def _read_current(self, value: Fields, warn: Warn) -> Fields:
+        if self.release.refuses_task_epochs:
+            for entry in (*value["activeTasks"], *value["activeTasksPendingRevocation"]):
+                partitions, epochs = entry["partitions"], entry["assignmentEpochs"]
+                if epochs and len(epochs) != len(partitions):
+                    warn(
+                        "Assignment epochs must be provided for all partitions. Subtopology "
+                        f"{entry['subtopologyId']} has {len(partitions)} partitions but "
+                        f"{len(epochs)} epochs"
+                    )
+        for name in _CURRENT_LISTS:
+            if self.release.keeps_last_tasks:
+                value = {**value, name: last_of_each(value[name], "subtopologyId")}
+            else:
+                warn_of_repeated((entry["subtopologyId"] for entry in value[name]), warn)
+        return value
 
     def _replay_other(self, _part: Part, _name: str, value: Fields | None, warn: Warn) -> None:
         if value is not None:

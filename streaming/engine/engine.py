@@ -11,6 +11,7 @@ from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.apply.state import ApplyContext
 from coordinator_state.replay.group_replay import AskTopicNames
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from streaming.engine.read_ranges import Report
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import DEFAULT_OFFSETS_RETENTION_MS, HISTORY_ALL, HISTORY_OFF
@@ -26,11 +27,13 @@ Rows = TypeVar("Rows")
 class ApplyRules:
     """The rules of all micro-batches of a query.
 
+    `release` has the rules of group records under `coordinator` semantics.
     `topic_names` returns known topic names by topic id. `offsets_retention_ms` is the brokers'
     `offsets.retention.minutes`; events use it to tell that an offset expired.
     """
 
     semantics: Semantics
+    release: Release
     history_mode: str
     topic_names: AskTopicNames = lambda _topic_ids: {}
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
@@ -44,6 +47,7 @@ class ApplyRules:
         """The rules of one micro-batch, with the known topic names by topic id."""
         return ApplyContext(
             semantics=self.semantics,
+            release=self.release,
             with_history=self.with_history,
             offsets_retention_ms=self.offsets_retention_ms,
             topic_names=topic_names,

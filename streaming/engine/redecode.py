@@ -29,7 +29,6 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.replay.modern_groups import ModernGroup
-from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.written_tables import Merge
@@ -101,8 +100,8 @@ def redecode_quarantine(
     places = {(p, record.record_offset) for (p, _), found in kept.items() for record in found}
     applied = places & records.keys()
     groups = {records[place] for place in applied}
-    before = stored.groups(progress.table_versions)
-    changes = _rebuilt(stored, groups, kept, progress.semantics)
+    before = stored.groups(progress.table_versions, progress.release)
+    changes = _rebuilt(stored, groups, kept, progress)
     described = described_groups(changes, topic_names(_unnamed_topics(changes)))
     writes.merge(GROUPS, group_rows(changes, described))
     writes.merge(GROUP_MEMBERS, member_rows(changes, described, before))
@@ -150,7 +149,7 @@ def _rebuilt(
     stored: GroupTables,
     groups: set[GroupId],
     records: Mapping[GroupId, list[GroupRecord]],
-    semantics: Semantics,
+    progress: LoadProgress,
 ) -> dict[GroupId, GroupChange]:
     committed = stored.record_offsets(GROUP_OFFSETS, groups)
     pending = stored.record_offsets(PENDING_OFFSETS, groups)
@@ -160,7 +159,8 @@ def _rebuilt(
         group = rebuilt_group(
             identity[1],
             records[identity],
-            semantics,
+            progress.semantics,
+            release=progress.release,
             committed=committed[identity],
             pending=pending[identity],
             was_simple=identity in simple,

@@ -20,8 +20,9 @@ from kafka.protocol.admin import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
+from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS
 from coordinator_state.replay.partitioner import partition_for
@@ -47,6 +48,7 @@ _DESCRIBE_REQUESTS: Final = {
 }
 _TOPICS_PER_REQUEST: Final = 1_000
 _OFFSETS_RETENTION: Final = "offsets.retention.minutes"
+_SOFTWARE: Final = "coordinator-state"
 _DELETE_RETENTION: Final = "delete.retention.ms"
 
 
@@ -66,6 +68,14 @@ class DescribedMember:
     client_id: str
     client_host: str
     assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerVersion:
+    """A broker's Kafka version, as its API versions tell it, and the finalized features."""
+
+    version: tuple[int, ...]
+    features: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +150,19 @@ class GroupAdmin(RetryingClient):
             group_ids, ask, f"describe the {group_type} group", groups_per_request
         )
         return {group_id: group for group_id, group in described.items() if not group.error_code}
+
+    def broker_versions(self) -> list[BrokerVersion]:
+        """Return the version of each broker of the cluster."""
+
+        async def attempt() -> list[BrokerVersion]:
+            # A broker refuses a request without the name and version of the client (KIP-511).
+            client = {"client_software_name": _SOFTWARE, "client_software_version": "1"}
+            return [
+                _broker_version(await self.send(node_id, ApiVersionsRequest(**client)))
+                for node_id in self.nodes
+            ]
+
+        return self.with_retries(attempt)
 
     def offsets_retention_ms(self) -> int:
         """Return `offsets.retention.minutes` of a broker, in milliseconds."""
@@ -269,6 +292,15 @@ class GroupAdmin(RetryingClient):
             return Coordinator(node_id=found.node_id, host=found.host, port=found.port)
 
         return self.with_retries(attempt)
+
+
+def _broker_version(answer: Any) -> BrokerVersion:
+    check(answer.error_code, "ask for the API versions")
+    api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    return BrokerVersion(
+        version=BrokerVersionData(api_versions=api_versions).broker_version,
+        features={one.name: one.max_version_level for one in answer.finalized_features or ()},
+    )
 
 
 def _request_topics(partitions: Collection[tuple[str, int]] | None) -> list[Any] | None:

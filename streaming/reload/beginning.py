@@ -21,7 +21,7 @@ from coordinator_state.replay.groups import NO_RECORD_OFFSET
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.doubts import Doubt
 from streaming.tables import delta
-from streaming.tables.creation import set_properties
+from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import (
     GROUP_EVENTS,
@@ -30,6 +30,8 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     LOST_REASON_PREFIX,
     OFFSET_COMMITS,
+    PROPERTY_KAFKA_RELEASE,
+    PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
     QUARANTINE,
     STATE_LOADING,
@@ -48,7 +50,8 @@ def begin_reload(
 
     Args:
         writer: the writer of the tables, which have no unfinished micro-batch.
-        progress: the progress of the tables; it is moved back.
+        progress: the progress of the tables, with the loader's rules of the reload; it is moved
+            back.
         doubts: the log partitions to reload, with the reasons.
         topic: the current description of the topic.
 
@@ -77,12 +80,17 @@ def begin_reload(
         row.reload_reason, row.reloaded_at = doubt.reason, None
     _quarantine_lost(writer, progress, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
-    is_other_topic = progress.topic_id != topic.topic_id
     progress.topic_id = topic.topic_id
     progress.write(writer)
-    if is_other_topic:
-        # Last, because the old topic id is the reason that a restart must find again.
-        set_properties(writer.epoch, LOAD_PROGRESS, {PROPERTY_TOPIC_ID: topic.topic_id})
+    known = properties_of(writer.tables, LOAD_PROGRESS)
+    wanted = {
+        PROPERTY_TOPIC_ID: topic.topic_id,
+        PROPERTY_SEMANTICS: progress.semantics.value,
+        PROPERTY_KAFKA_RELEASE: str(progress.release),
+    }
+    if changed := dict(wanted.items() - known.items()):
+        # Last, because the old properties are the reason that a restart must find again.
+        set_properties(writer.epoch, LOAD_PROGRESS, changed)
 
 
 def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int]) -> None:

@@ -5,6 +5,9 @@ recreated, the log was truncated, or records were deleted before they were read.
 if Kafka's cleaner may have removed tombstones before they were read, because rows of deleted keys
 would then stay for ever. The cleaner removes a tombstone `delete.retention.ms` after it first saw
 it.
+
+After an upgrade of the cluster that changes the loader's rules, all log partitions are reloaded, as
+upgraded brokers do.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from streaming.kafka.fetch import LogClient, LogDescription
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.tables.load_progress import LoadProgress, Progress
 from streaming.tables.schemas import LOST_REASON_PREFIX
 
@@ -74,8 +78,22 @@ class Doubt:
     lost: str = ""
 
 
+def rules_changed(progress: LoadProgress, rules: LoaderRules) -> bool:
+    """Whether the cluster now loads the log by other rules, after an upgrade of its brokers."""
+    return rules.differ_from(_rules_of(progress))
+
+
+def _rules_of(progress: LoadProgress) -> LoaderRules:
+    return LoaderRules(semantics=progress.semantics, release=progress.release)
+
+
 def find_doubts(
-    progress: LoadProgress, log: LogEnds, *, delete_retention_ms: int, now: datetime
+    progress: LoadProgress,
+    log: LogEnds,
+    rules: LoaderRules,
+    *,
+    delete_retention_ms: int,
+    now: datetime,
 ) -> dict[int, Doubt]:
     """The log partitions that must be reloaded; leaderless ones are checked later.
 
@@ -85,14 +103,17 @@ def find_doubts(
     Args:
         progress: the progress of the tables.
         log: the current log.
+        rules: the loader's rules of the cluster.
         delete_retention_ms: the topic's `delete.retention.ms`.
         now: the current time.
     """
     return {
         log_partition: doubt
         for log_partition, row in sorted(progress.rows.items())
-        if log_partition in log.high_watermarks or progress.topic_id != log.description.topic_id
-        for doubt in _doubts(log_partition, row, progress, log, delete_retention_ms, now)
+        if log_partition in log.high_watermarks
+        or progress.topic_id != log.description.topic_id
+        or rules_changed(progress, rules)
+        for doubt in _doubts(log_partition, row, progress, log, rules, delete_retention_ms, now)
     }
 
 
@@ -101,6 +122,7 @@ def _doubts(
     row: Progress,
     progress: LoadProgress,
     log: LogEnds,
+    rules: LoaderRules,
     delete_retention_ms: int,
     now: datetime,
 ) -> Iterator[Doubt]:
@@ -127,6 +149,12 @@ def _doubts(
     elif row.next_offset < log_start:
         reason = f"the log starts at {log_start}, after the next offset {row.next_offset}"
         yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
+    elif rules_changed(progress, rules):
+        reason = (
+            f"the cluster was upgraded: its brokers load the log by the rules {rules}, and the "
+            f"tables were loaded by the rules {_rules_of(progress)}"
+        )
+        yield Doubt(reason=reason, kept_below=row.next_offset)
     elif row.next_offset < log_end:
         # Tables of an earlier release only have the time of their last write.
         latest = max(now, log.newest_at.get(log_partition, now))

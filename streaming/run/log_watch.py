@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
+from streaming.kafka.loader_rules import LoaderRules
+from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
@@ -28,15 +30,16 @@ class LogWatch:
     """Checks conditions that a query cannot detect itself.
 
     These are a newer writer, reload requests, a changed number of log partitions, log partitions
-    that lose or get a leader, and log partitions that were not read to their end for longer than
-    `delete.retention.ms`. Sets `restart` if the query must restart, or the epoch's `is_fenced` if
-    it must end.
+    that lose or get a leader, log partitions that were not read to their end for longer than
+    `delete.retention.ms`, and an upgrade of the cluster that changes the loader's rules. Sets
+    `restart` if the query must restart, or the epoch's `is_fenced` if it must end.
 
     Args:
         epoch: the writer epoch of the run.
         bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python.
         delete_retention: the topic's `delete.retention.ms`.
+        ask_rules: asks the cluster for the loader's rules.
         clock: a monotonic clock in seconds.
     """
 
@@ -46,6 +49,7 @@ class LogWatch:
         bootstrap_servers: str,
         kafka_config: Mapping[str, Any],
         delete_retention: timedelta,
+        ask_rules: Callable[[], LoaderRules],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.restart = threading.Event()
@@ -60,7 +64,9 @@ class LogWatch:
         )
         self._client = self._new_client()
         self._delete_retention_s = delete_retention.total_seconds()
+        self._ask_rules = ask_rules
         self._clock = clock
+        self._leaders_of_rules: Mapping[int, tuple[int, int]] = {}
         self._start: Start | None = None
         self._led_at: dict[int, float] = {}
         self._at_end_at: dict[int, float] = {}
@@ -69,6 +75,7 @@ class LogWatch:
     def begin(self, start: Start) -> None:
         """Record that a query starts."""
         self._start = start
+        self._leaders_of_rules = start.log.leaders
         self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
         self._led_at = dict.fromkeys(start.log_partitions, self._clock())
         # A load or reload that has not reached the end has no time limit.
@@ -127,6 +134,16 @@ class LogWatch:
                 f"log partitions not read to their end for longer than delete.retention.ms: "
                 f"{_numbers(behind)}"
             )
+        if (rules := self._changed_rules(start, log)) is not None:
+            yield f"the brokers load the log by the rules {rules} now"
+
+    def _changed_rules(self, start: Start, log: LogDescription) -> LoaderRules | None:
+        """Return other rules than those of the tables; an upgrade changes the leaders."""
+        if log.leaders == self._leaders_of_rules:
+            return None
+        rules = self._ask_rules()
+        self._leaders_of_rules = log.leaders
+        return rules if rules_changed(start.progress, rules) else None
 
     def _leaderless(self, start: Start, log: LogDescription) -> set[int]:
         """Return the log partitions that have been leaderless for 30 s; none if all are."""

@@ -19,7 +19,7 @@ from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import LogChanged, TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.semantics import detect_semantics
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
 from streaming.run.engine_choice import (
@@ -113,9 +113,7 @@ def _run(
     """Run the queries of a tables folder, in the given session or one of its own."""
     kafka_config = kafka_client_config(settings.kafka)
     log, cluster_id = find_log(settings, kafka_config)
-    if settings.semantics == "auto":
-        found = detect_semantics(settings.bootstrap_servers, kafka_config)
-        settings = settings.model_copy(update={"semantics": found.value})
+    rules = LoaderRules.ask(settings.bootstrap_servers, kafka_config, settings.semantics)
     with (
         monitored(settings, cluster_id) as monitor,
         tables_folder.locked(settings.tables),
@@ -124,18 +122,18 @@ def _run(
         # Before Spark starts, which takes seconds.
         require_fit(settings, cluster_id)
         if log is None:
-            create_empty(settings, cluster_id)
+            create_empty(settings, cluster_id, rules)
             if settings.available_now:
                 return
             log = await_log(settings, kafka_config, monitor, stop)
             if log is None:
                 return
         logger.info(
-            "cluster %(cluster_id)s, %(log_partitions)s log partitions, %(semantics)s semantics",
+            "cluster %(cluster_id)s, %(log_partitions)s log partitions, rules: %(rules)s",
             {
                 "cluster_id": cluster_id,
                 "log_partitions": len(log.leaders),
-                "semantics": settings.semantics,
+                "rules": str(rules),
             },
         )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
@@ -149,7 +147,7 @@ def _run(
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
                 # After Spark has started, so an older run keeps writing until this one is able to.
-                start = _first_start(settings, kafka_config, retentions, stop)
+                start = _first_start(settings, kafka_config, rules, retentions, stop)
             if start is None:
                 return
             with living_jvm(session):
@@ -175,6 +173,7 @@ def _run(
 def _first_start(
     settings: RunSettings,
     kafka_config: dict[str, object],
+    rules: LoaderRules,
     retentions: Retentions,
     stop: threading.Event,
 ) -> Start | None:
@@ -187,7 +186,7 @@ def _first_start(
     """
     while True:
         try:
-            return start_from(settings, kafka_config, retentions, stop, None, last_at_end={})
+            return start_from(settings, kafka_config, rules, retentions, stop, None, last_at_end={})
         except TimeoutError as error:
             if stop.is_set():
                 return None
@@ -229,6 +228,7 @@ class _Queries:
                 settings.bootstrap_servers,
                 self.kafka_config,
                 timedelta(milliseconds=self.retentions.delete_retention_ms),
+                self._ask_rules,
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
@@ -267,6 +267,7 @@ class _Queries:
             watch.begin(start)
             rules = ApplyRules(
                 semantics=start.progress.semantics,
+                release=start.progress.release,
                 history_mode=self.settings.history,
                 topic_names=topic_names,
                 offsets_retention_ms=self.retentions.offsets_retention_ms,
@@ -312,6 +313,7 @@ class _Queries:
                 start = start_from(
                     self.settings,
                     self.kafka_config,
+                    self._ask_rules(),
                     self.retentions,
                     self.stop,
                     self.writer,
@@ -324,6 +326,11 @@ class _Queries:
             else:
                 self.keep_checkpoint = True
         return start
+
+    def _ask_rules(self) -> LoaderRules:
+        return LoaderRules.ask(
+            self.settings.bootstrap_servers, self.kafka_config, self.settings.semantics
+        )
 
     def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
         self.finished += 1

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import ELECTION_S
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
-from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts
+from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, rules_changed
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
 from streaming.run.settings import RunSettings
@@ -91,10 +91,9 @@ def require_fit(settings: RunSettings, cluster_id: str) -> None:
     Raises:
         ConfigurationError: tables or checkpoint belong to another cluster, or cannot be read.
     """
-    semantics = Semantics(settings.semantics)
     if tables_folder.has_tables(settings.tables):
         tables_folder.require_same_source(
-            settings.tables, cluster_id=cluster_id, semantics=semantics
+            settings.tables, cluster_id=cluster_id, semantics=settings.semantics
         )
     if (checkpoint := read_checkpoint(settings.checkpoint)) is not None:
         require_same_cluster(checkpoint, cluster_id)
@@ -103,6 +102,7 @@ def require_fit(settings: RunSettings, cluster_id: str) -> None:
 def start_from(
     settings: RunSettings,
     kafka_config: Mapping[str, Any],
+    rules: LoaderRules,
     retentions: Retentions,
     stop: threading.Event,
     writer: Writer | None,
@@ -115,8 +115,9 @@ def start_from(
     This begins the necessary reloads, and discards a checkpoint that does not match the tables.
 
     Args:
-        settings: the settings of the run, with `semantics` other than `auto`.
+        settings: the settings of the run.
         kafka_config: keyword arguments for kafka-python.
+        rules: the loader's rules of the cluster.
         retentions: the retentions of the cluster.
         stop: ends the retries of unreachable brokers.
         writer: the run's writer. None at its first query: then this fences an older run.
@@ -130,7 +131,6 @@ def start_from(
         TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`, or no
             log partition has a leader.
     """
-    semantics = Semantics(settings.semantics)
     patience_ms = parse_duration(settings.retry_timeout) // timedelta(milliseconds=1)
     client = LogClient(
         settings.bootstrap_servers,
@@ -143,7 +143,7 @@ def start_from(
     with closing(client):
         description = client.describe()
         if writer is None:
-            writer = _take_over(settings, description, retentions, semantics)
+            writer = _take_over(settings, description, retentions, rules)
         else:
             recover(writer)
         progress = LoadProgress.read(TableReader(settings.tables))
@@ -161,7 +161,7 @@ def start_from(
         log_ends = LogEnds.ask(client, progress, log_partitions)
         now = datetime.now(timezone.utc)
         doubts = find_doubts(
-            progress, log_ends, delete_retention_ms=retentions.delete_retention_ms, now=now
+            progress, log_ends, rules, delete_retention_ms=retentions.delete_retention_ms, now=now
         )
         progress.were_at_end(
             {
@@ -170,15 +170,16 @@ def start_from(
                 if p not in doubts and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
             }
         )
-    is_other_topic = progress.topic_id != description.topic_id
-    if not is_other_topic:
+    concerns_all = progress.topic_id != description.topic_id or rules_changed(progress, rules)
+    if not concerns_all:
         # A log partition that this run does not read would never finish its reload.
         doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
     asked = requested(settings.tables).intersection(wanted)
     for log_partition in asked & progress.rows.keys():
         kept_below = progress.rows[log_partition].next_offset
         doubts.setdefault(log_partition, Doubt(reason=REQUESTED, kept_below=kept_below))
-    if doubts or is_other_topic:
+    if doubts or concerns_all:
+        progress.semantics, progress.release = rules.semantics, rules.release
         begin_reload(writer, progress, doubts, description)
         # The checkpoint is ahead of the tables, which restart at the log start.
         keep_checkpoint = False
@@ -247,14 +248,14 @@ def _record_leaderless(leaderless: Collection[int], progress: LoadProgress, writ
         )
 
 
-def create_empty(settings: RunSettings, cluster_id: str) -> None:
+def create_empty(settings: RunSettings, cluster_id: str, rules: LoaderRules) -> None:
     """Create the tables of a cluster without `__consumer_offsets`, unless they exist.
 
     Raises:
         TablesUnavailable: the tables cannot be created.
     """
     nothing = LoadProgress.nothing(
-        cluster_id=cluster_id, topic_id="", semantics=Semantics(settings.semantics)
+        cluster_id=cluster_id, topic_id="", semantics=rules.semantics, release=rules.release
     )
     # The next `run` corrects the properties that come from the topic and its brokers.
     _create(settings, nothing, _DEFAULT_LOG_PARTITIONS, DEFAULT_OFFSETS_RETENTION_MS)
@@ -276,15 +277,18 @@ def _create(
 
 
 def _take_over(
-    settings: RunSettings, log: LogDescription, retentions: Retentions, semantics: Semantics
+    settings: RunSettings, log: LogDescription, retentions: Retentions, rules: LoaderRules
 ) -> Writer:
     """Create the tables if there are none, and take over as their writer."""
     nothing = LoadProgress.nothing(
-        cluster_id=log.cluster_id, topic_id=log.topic_id, semantics=semantics
+        cluster_id=log.cluster_id,
+        topic_id=log.topic_id,
+        semantics=rules.semantics,
+        release=rules.release,
     )
     _create(settings, nothing, len(log.leaders), retentions.offsets_retention_ms)
     # Another run may just have created them, for another cluster.
     tables_folder.require_same_source(
-        settings.tables, cluster_id=log.cluster_id, semantics=semantics
+        settings.tables, cluster_id=log.cluster_id, semantics=settings.semantics
     )
     return open_for_writing(settings.tables, "run")

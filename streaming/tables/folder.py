@@ -9,7 +9,6 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables import delta
 from streaming.tables.bases import delete_bases
@@ -28,6 +27,7 @@ from streaming.tables.schemas import (
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
+    PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
@@ -88,8 +88,10 @@ def has_tables(tables: str) -> bool:
         return DeltaTable.is_deltatable(LOAD_PROGRESS.path(tables))
 
 
-def require_same_source(tables: str, *, cluster_id: str, semantics: Semantics) -> None:
+def require_same_source(tables: str, *, cluster_id: str, semantics: str) -> None:
     """Refuse a folder whose tables have another cluster or other semantics.
+
+    With `auto` the tables may have any semantics: an upgrade of the cluster may have changed them.
 
     Raises:
         ConfigurationError: the cluster or the semantics differ, or the tables cannot be migrated.
@@ -101,9 +103,9 @@ def require_same_source(tables: str, *, cluster_id: str, semantics: Semantics) -
             f"{tables} has the tables of cluster {reader.cluster_id}, but the brokers belong to "
             f"cluster {cluster_id}: name another folder with --tables"
         )
-    if reader.semantics != semantics.value:
+    if semantics not in ("auto", reader.semantics):
         raise ConfigurationError(
-            f"{tables} was loaded with --semantics {reader.semantics}, not {semantics.value}: "
+            f"{tables} was loaded with --semantics {reader.semantics}, not {semantics}: "
             f"pass --semantics {reader.semantics}, or name another folder with --tables"
         )
 
@@ -132,6 +134,7 @@ def create(
             PROPERTY_TOPIC_ID: progress.topic_id,
             PROPERTY_LOG_PARTITIONS: str(log_partitions),
             PROPERTY_SEMANTICS: progress.semantics.value,
+            PROPERTY_KAFKA_RELEASE: str(progress.release),
             PROPERTY_OFFSETS_RETENTION_MS: str(offsets_retention_ms),
         },
         snapshot_retention=snapshot_retention,

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from streaming.errors import ConfigurationError
 from streaming.tables.load_state import is_begun, is_reloading
 from streaming.tables.moments import MOMENT, next_moment
@@ -90,6 +91,7 @@ class LoadProgress:
     cluster_id: str
     topic_id: str
     semantics: Semantics
+    release: Release
     table_versions: dict[str, int]
     rows: dict[int, Progress] = field(default_factory=dict)
     query_id: str = ""
@@ -100,12 +102,20 @@ class LoadProgress:
     """The brokers' clock minus ours, by the last records that were read right after their write."""
 
     @classmethod
-    def nothing(cls, *, cluster_id: str, topic_id: str, semantics: Semantics) -> LoadProgress:
+    def nothing(
+        cls,
+        *,
+        cluster_id: str,
+        topic_id: str,
+        semantics: Semantics,
+        release: Release = NEWEST_RELEASE,
+    ) -> LoadProgress:
         """The progress before the first micro-batch: every table is at version 0."""
         return cls(
             cluster_id=cluster_id,
             topic_id=topic_id,
             semantics=semantics,
+            release=release,
             table_versions={table.name: 0 for table in TABLES if table is not LOAD_PROGRESS},
         )
 
@@ -117,16 +127,25 @@ class LoadProgress:
             cluster_id=reader.cluster_id,
             topic_id=reader.topic_id,
             semantics=Semantics(reader.semantics),
+            release=reader.release,
         )
         found.updated_at = max(found.updated_at, reader.written_at)
         return found
 
     @classmethod
     def from_arrow(
-        cls, rows: pa.Table, *, cluster_id: str, topic_id: str, semantics: Semantics
+        cls,
+        rows: pa.Table,
+        *,
+        cluster_id: str,
+        topic_id: str,
+        semantics: Semantics,
+        release: Release,
     ) -> LoadProgress:
         """The load progress from the rows of the table; without rows nothing is loaded yet."""
-        progress = cls.nothing(cluster_id=cluster_id, topic_id=topic_id, semantics=semantics)
+        progress = cls.nothing(
+            cluster_id=cluster_id, topic_id=topic_id, semantics=semantics, release=release
+        )
         for row in rows.to_pylist():
             found = {name: row[name] for name in _COLUMNS}
             # Null in rows of an earlier release.
@@ -270,6 +289,9 @@ class LoadProgress:
             "cluster_id": self.cluster_id,
             "topic_id": self.topic_id,
             "semantics": self.semantics.value,
+            "kafka_release": (
+                str(self.release) if self.semantics is Semantics.COORDINATOR else None
+            ),
             "writer_epoch": writer_epoch,
             "query_id": self.query_id,
             "batch_id": self.batch_id,

@@ -8,6 +8,7 @@ The format version of a folder is a property of `load_progress`. Each version ad
 * 5: `records_unaccounted` of `load_progress`, and its columns about reloads;
 * 6: `writer_epoch` of `load_progress`. Releases before it do not check the epoch.
 * 7: `client_id` and `client_host` of `pending_offsets`, and `group_records`.
+* 8: `kafka_release` of `load_progress`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
 without values, and fills the JSON columns from the columns of bytes. `group_events` and

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
     PROPERTY_CLUSTER_ID,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
+    PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_OFFSETS_RETENTION_MS,
     PROPERTY_SEMANTICS,
     PROPERTY_TOPIC_ID,
 )
+
+_RELEASE_BEFORE_FORMAT_8: Final = "4.2"
+
+
+def release_of(properties: Mapping[str, str]) -> Release:
+    """The Kafka release whose rules group records were replayed by."""
+    return Release.parse(properties.get(PROPERTY_KAFKA_RELEASE, _RELEASE_BEFORE_FORMAT_8))
 
 
 class TableProperties:
@@ -50,6 +60,11 @@ class TableProperties:
     def semantics(self) -> str:
         """The semantics: `coordinator` or `scala`."""
         return self._property(PROPERTY_SEMANTICS)
+
+    @property
+    def release(self) -> Release:
+        """The Kafka release whose rules group records were replayed by."""
+        return release_of(self._properties)
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -24,7 +24,6 @@ from pyarrow.dataset import Dataset, dataset
 from pyarrow.parquet import filters_to_expression
 
 from coordinator_state.apply.group_placement import of_own_log_partition
-from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
@@ -218,7 +217,6 @@ class TableReader(TableProperties):
         """The bases and the history of a time span, and of what rates at its start need."""
         return Rebuilding(
             tables=self.tables,
-            semantics=Semantics(self.semantics),
             since=since - _REACH_OF_RATES,
             until=until,
             where=of_groups(group_ids),

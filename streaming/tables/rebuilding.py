@@ -35,6 +35,7 @@ from streaming.tables.load_state import (
     reloaded_at,
 )
 from streaming.tables.moments import TIME
+from streaming.tables.properties import release_of
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
     GROUP_EVENTS,
@@ -47,6 +48,7 @@ from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
     PROPERTY_HISTORY,
+    PROPERTY_SEMANTICS,
     QUARANTINE,
     STATE_CURRENT,
     Table,
@@ -126,7 +128,6 @@ class Rebuilding:
 
     Args:
         tables: the tables folder.
-        semantics: the loader's rules.
         since: the first moment.
         until: the last moment.
         where: the filter of the groups whose rows are read; all if None.
@@ -135,7 +136,6 @@ class Rebuilding:
     """
 
     tables: str
-    semantics: Semantics
     since: datetime
     until: datetime
     where: pc.Expression | None = None
@@ -293,7 +293,13 @@ class Rebuilding:
             **_names_of_members(self.newest.members),
         }
         return _Segment(
-            Timeline(base, one_log.history, self.semantics, topic_names),
+            Timeline(
+                base,
+                one_log.history,
+                Semantics(properties[PROPERTY_SEMANTICS]),
+                release_of(properties),
+                topic_names,
+            ),
             progress,
             properties,
             _precision(

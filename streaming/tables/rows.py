@@ -32,6 +32,7 @@ class LoadProgressRow:
     cluster_id: str
     topic_id: str
     semantics: str
+    kafka_release: str | None
     records_read: int
     records_applied: int
     records_superseded: int

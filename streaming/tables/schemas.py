@@ -30,7 +30,7 @@ from coordinator_state.apply.rows import (
 )
 from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
 
-FORMAT_VERSION = "7"
+FORMAT_VERSION = "8"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
 
 `streaming.tables.migration` migrates earlier versions."""
@@ -40,6 +40,7 @@ PROPERTY_CLUSTER_ID = "coordinator_state.cluster_id"
 PROPERTY_TOPIC_ID = "coordinator_state.topic_id"
 PROPERTY_LOG_PARTITIONS = "coordinator_state.log_partitions"
 PROPERTY_SEMANTICS = "coordinator_state.semantics"
+PROPERTY_KAFKA_RELEASE = "coordinator_state.kafka_release"
 PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
 PROPERTY_HISTORY = "coordinator_state.history"
 """The history mode of the last run."""

@@ -17,6 +17,7 @@ from coordinator_state.apply.log_partitions import Applied, apply_log_partitions
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.log.log_decoder import decode_record_set
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from tests.support.logs.logs import segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.plan_tables import RETENTION_MS, PlanTables
@@ -33,7 +34,7 @@ class _Batch:
 
 
 @st.composite
-def _batches(draw: st.DrawFn, semantics: Semantics) -> list[_Batch]:
+def _batches(draw: st.DrawFn, semantics: Semantics, release: Release) -> list[_Batch]:
     found = []
     for log_partition in range(draw(st.integers(2, 3))):
         buffer, end = segment(draw(logs(group_prefix=f"{log_partition}-")))
@@ -44,7 +45,7 @@ def _batches(draw: st.DrawFn, semantics: Semantics) -> list[_Batch]:
             ).rows
             for start, stop in ((0, cut), (cut, end))
         )
-        tables = PlanTables(semantics)
+        tables = PlanTables(semantics, release)
         tables.apply(pa.Table.from_batches([before]), cut)
         found.append(_Batch(pa.Table.from_batches([after]), tables.state()))
     return found
@@ -70,10 +71,14 @@ def _rows(tables: Sequence[pa.Table]) -> list[dict[str, Any]]:
 def test_a_set_of_log_partitions_gives_what_each_gives_alone(
     semantics: Semantics, with_history: bool, data: st.DataObject
 ) -> None:
-    batches = data.draw(_batches(semantics))
+    release = data.draw(st.sampled_from(Release))
+    batches = data.draw(_batches(semantics, release))
     order = data.draw(st.permutations(range(len(batches))))
     context = ApplyContext(
-        semantics=semantics, with_history=with_history, offsets_retention_ms=RETENTION_MS
+        semantics=semantics,
+        release=release,
+        with_history=with_history,
+        offsets_retention_ms=RETENTION_MS,
     )
     alone = [apply_log_partitions(batch.rows, batch.state, context) for batch in batches]
     together = apply_log_partitions(

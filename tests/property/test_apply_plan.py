@@ -19,13 +19,14 @@ from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.plan_tables import LOG_PARTITION, OFFSET_VALUES, PlanTables
 
 
-def _loaded(buffer: bytes, semantics: Semantics) -> ReferenceLoader:
-    loader = ReferenceLoader(semantics)
+def _loaded(buffer: bytes, semantics: Semantics, release: Release) -> ReferenceLoader:
+    loader = ReferenceLoader(semantics, release=release)
     loader.load(read_record_batches(buffer))
     return loader
 
@@ -62,7 +63,8 @@ def test_any_cut_gives_the_loaders_state(semantics: Semantics, data: st.DataObje
     events: list[Event] = data.draw(logs())
     buffer, end = segment(events)
     cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=6)) | {end})
-    tables = PlanTables(semantics)
+    release = data.draw(st.sampled_from(Release))
+    tables = PlanTables(semantics, release)
     start = 0
     for cut in cuts:
         compact = data.draw(st.booleans())
@@ -77,7 +79,7 @@ def test_any_cut_gives_the_loaders_state(semantics: Semantics, data: st.DataObje
             tables.apply(rows, cut, 0)
         start = cut
         _assert_accounted(tables)
-    _assert_equal(tables, _loaded(buffer, semantics))
+    _assert_equal(tables, _loaded(buffer, semantics, release))
 
 
 def _assert_accounted(tables: PlanTables) -> None:

@@ -21,6 +21,7 @@ from coordinator_state.replay.group_replay import (
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.modern_groups import ModernGroup, ModernMember
+from coordinator_state.replay.releases import Release
 from tests.support.logs.modern_records import KeyAndValue, ModernRecords
 from tests.support.logs.random_logs import GROUPS, TOPICS
 
@@ -71,6 +72,7 @@ def _restored(state: GroupState, last: dict[tuple[int, str, str], GroupRecord]) 
     return restored_group(
         answer.group_id,
         answer.group_type,
+        release=state.release,
         created_record_offset=state.created_record_offset,
         record_offset=answer.record_offset,
         replay_warning=answer.replay_warning,
@@ -79,11 +81,16 @@ def _restored(state: GroupState, last: dict[tuple[int, str, str], GroupRecord]) 
     )
 
 
-@given(log=_LOGS, every=st.sampled_from([1, 1, 2, 7]), commits=st.sets(st.integers(0, 100)))
+@given(
+    log=_LOGS,
+    every=st.sampled_from([1, 1, 2, 7]),
+    commits=st.sets(st.integers(0, 100)),
+    release=st.sampled_from(Release),
+)
 def test_restored_groups_replay_on_like_those_that_never_stopped(
-    log: list[KeyAndValue], every: int, commits: set[int]
+    log: list[KeyAndValue], every: int, commits: set[int], release: Release
 ) -> None:
-    whole, again = GroupReplay(), GroupReplay()
+    whole, again = GroupReplay(release=release), GroupReplay(release=release)
     last: dict[tuple[int, str, str], GroupRecord] = {}
     for record in _decoded(log):
         for replay in (whole, again):
@@ -93,7 +100,7 @@ def test_restored_groups_replay_on_like_those_that_never_stopped(
         last[record.record_type, record.group_id, record.name] = record
         if record.record_offset % every == 0:
             states = {group: _restored(state, last) for group, state in again.states.items()}
-            again = GroupReplay(states)
+            again = GroupReplay(states, release)
 
         assert again.groups == whole.groups
 

@@ -33,6 +33,7 @@ from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from tests.support.logs.logs import BASE_TIMESTAMP_MS, segment
 from tests.support.logs.random_logs import logs
 from tests.support.tables.loader_tables import differences_of_state
@@ -50,7 +51,7 @@ def test_any_moment_equals_the_loader(semantics: Semantics, data: st.DataObject)
     base = data.draw(st.sampled_from(bases))
     next_offset = data.draw(st.integers(base.next_offsets[LOG_PARTITION], end))
 
-    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, semantics)
+    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, tables)
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
@@ -61,11 +62,11 @@ def test_moments_in_any_order_equal_the_loader(semantics: Semantics, data: st.Da
     tables, bases, _ = _loaded(buffer, end, semantics, data, compact=False)
     base = data.draw(st.sampled_from(bases))
     history = _history(tables)
-    timeline = Timeline(base, history, semantics, {})
+    timeline = Timeline(base, history, semantics, tables.release, {})
     offsets = st.integers(base.next_offsets[LOG_PARTITION], end)
     for next_offset in data.draw(st.lists(offsets, min_size=1, max_size=6)):
         found = timeline.at(_moment(next_offset))
-        _assert_equal(found, next_offset, buffer, semantics)
+        _assert_equal(found, next_offset, buffer, tables)
         cut = cut_at(base, history, _moment(next_offset))
         assert found.next_offsets == {**history.ends(base.next_offsets), **cut}
 
@@ -82,7 +83,7 @@ def test_the_end_of_a_micro_batch_equals_the_loader_with_sampled_history(
     later = [cut for cut in cuts if cut >= base.next_offsets[LOG_PARTITION]]
     next_offset = data.draw(st.sampled_from(later))
 
-    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, semantics)
+    _assert_equal(_at(next_offset, base, tables), next_offset, buffer, tables)
 
 
 def _loaded(
@@ -90,7 +91,7 @@ def _loaded(
 ) -> tuple[PlanTables, list[Base], list[int]]:
     """The tables after all micro-batches, a base after each, and the end of each."""
     cuts = sorted(data.draw(st.sets(st.integers(0, end), max_size=6)) | {end})
-    tables = PlanTables(semantics)
+    tables = PlanTables(semantics, data.draw(st.sampled_from(Release)))
     bases, start = [_base(tables)], 0
     for cut in cuts:
         decoded = decode_record_set(
@@ -108,7 +109,7 @@ def _at(next_offset: int, base: Base, tables: PlanTables) -> PastTables:
     history = _history(tables)
     cut = cut_at(base, history, _moment(next_offset))
     assert all(offset >= next_offset for offset in cut.values())
-    return rebuilt(base, history, cut, tables.semantics, {})
+    return rebuilt(base, history, cut, tables.semantics, tables.release, {})
 
 
 def _moment(next_offset: int) -> datetime:
@@ -144,12 +145,12 @@ def _rows(rows: list[dict[str, Any]], schema: pa.Schema, row: type) -> pa.Table:
     return columns_of(found, nullable(schema_of(row))).cast(schema_of(row))
 
 
-def _assert_equal(found: PastTables, next_offset: int, buffer: bytes, semantics: Semantics) -> None:
-    loader = ReferenceLoader(semantics)
+def _assert_equal(found: PastTables, next_offset: int, buffer: bytes, expected: PlanTables) -> None:
+    loader = ReferenceLoader(expected.semantics, release=expected.release)
     batches = read_record_batches(buffer)
     loader.load(batch for batch in batches if batch.base_offset < next_offset)
-    tables = {
+    rows = {
         name: getattr(found, name).to_pylist()
         for name in ("group_offsets", "pending_offsets", "groups", "group_members")
     }
-    assert differences_of_state(tables, {LOG_PARTITION: loader}) == []
+    assert differences_of_state(rows, {LOG_PARTITION: loader}) == []

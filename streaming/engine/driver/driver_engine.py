@@ -77,12 +77,7 @@ class DriverEngine:
 
     def _begin(self, progress: LoadProgress) -> TablesState:
         """Read the state of the snapshot where the query continues."""
-        self._state = TablesState.read(
-            self.writer.tables,
-            progress.table_versions,
-            self.rules.semantics,
-            keeps_committed=self.rules.with_history,
-        )
+        self._state = TablesState.read(self.writer.tables, progress.table_versions, self.rules)
         self._topics.unnamed = self._state.unnamed_topics()
         return self._state
 

@@ -21,6 +21,7 @@ from coordinator_state.apply.group_rows import (
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupRecord, GroupState
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.releases import Release
 from streaming.tables import delta
 from streaming.tables.schemas import (
     COORDINATOR_RECORDS,
@@ -39,8 +40,8 @@ class GroupTables:
 
     tables: str
 
-    def groups(self, versions: Mapping[str, int]) -> dict[GroupId, GroupState]:
-        """Every group at these versions of the tables."""
+    def groups(self, versions: Mapping[str, int], release: Release) -> dict[GroupId, GroupState]:
+        """Every group at these versions of the tables, replayed by the rules of `release`."""
 
         def rows_of(table: Table, columns: list[str]) -> pa.Table:
             return delta.read(self.tables, table, columns, version=versions[table.name])
@@ -49,6 +50,7 @@ class GroupTables:
             rows_of(GROUPS, GROUPS.schema.names),
             rows_of(GROUP_MEMBERS, MEMBER_STATE_COLUMNS),
             rows_of(COORDINATOR_RECORDS, RAW_RECORD_COLUMNS),
+            release,
         )
 
     def committed(self, groups: set[GroupId]) -> pa.Table:

@@ -17,6 +17,7 @@ from coordinator_state.replay.group_replay import GroupState
 from coordinator_state.replay.modern_groups import ModernGroup
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.group_tables import GroupTables
+from streaming.engine.engine import ApplyRules
 from streaming.tables import delta
 from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
 
@@ -25,13 +26,12 @@ from streaming.tables.schemas import GROUP_OFFSETS, PENDING_OFFSETS
 class TablesState:
     """The state after the newest micro-batch.
 
-    `keeps_committed` says whether committed offsets are kept in memory. With history, each
-    micro-batch is compared with them, and reading the whole table each time would be slow.
+    With history, committed offsets are kept in memory: each micro-batch is compared with them, and
+    reading the whole table each time would be slow.
     """
 
     tables: str
-    semantics: Semantics
-    keeps_committed: bool
+    rules: ApplyRules
     pending: pa.Table
     _committed: pa.Table
     _groups: dict[GroupId, GroupState]
@@ -41,24 +41,21 @@ class TablesState:
         cls,
         tables: str,
         versions: Mapping[str, int],
-        semantics: Semantics,
-        *,
-        keeps_committed: bool,
+        rules: ApplyRules,
     ) -> TablesState:
         """Read the state of a snapshot, given by the versions of its tables."""
         committed = COMMITTED_SCHEMA.empty_table()
-        if keeps_committed:
+        if rules.with_history:
             columns, version = stored_names(COMMITTED_SCHEMA), versions[GROUP_OFFSETS.name]
             found = delta.read(tables, GROUP_OFFSETS, columns, version=version)
             committed = in_ms(found, COMMITTED_SCHEMA)
         pending = delta.read(tables, PENDING_OFFSETS, version=versions[PENDING_OFFSETS.name])
         return cls(
             tables=tables,
-            semantics=semantics,
-            keeps_committed=keeps_committed,
+            rules=rules,
             pending=in_ms(pending, PENDING_OFFSET_ROW),
             _committed=committed,
-            _groups=GroupTables(tables).groups(versions),
+            _groups=GroupTables(tables).groups(versions, rules.release),
         )
 
     def unnamed_topics(self) -> set[str]:
@@ -77,7 +74,7 @@ class TablesState:
     def before(self, collected: Collected, replaced: Collection[int]) -> ApplyState:
         """The state before a micro-batch, without the rows of the log partitions `replaced`."""
         state = ApplyState(committed=self._committed, pending=self.pending, groups=self._groups)
-        if self.semantics is Semantics.COORDINATOR:
+        if self.rules.semantics is Semantics.COORDINATOR:
             return state
         # With `scala` semantics a group without GroupMetadata exists as long as it has offsets.
         with_pending = distinct_groups(self.pending) | collected.transactional_groups
@@ -90,13 +87,15 @@ class TablesState:
         return replace(
             state,
             tombstones=stored.tombstones(kept(with_pending)),
-            committed=state.committed if self.keeps_committed else stored.committed(kept(touched)),
+            committed=state.committed
+            if self.rules.with_history
+            else stored.committed(kept(touched)),
         )
 
     def update(self, applied: Applied) -> None:
         """Advance to the state after a micro-batch."""
         self.pending = applied.pending_offsets
-        if self.keeps_committed:
+        if self.rules.with_history:
             self._committed = applied.committed
         for group, change in applied.group_changes.changes.items():
             if change.group is None:

@@ -20,6 +20,7 @@ from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.log.log_rows import ROW_KIND_PROGRESS, pack, unpack
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.modern_groups import ModernGroup
+from coordinator_state.replay.releases import Release
 from streaming.engine.read_ranges import is_below
 from streaming.engine.spark.planned_rows import (
     COUNTED,
@@ -97,7 +98,7 @@ class BucketPlan:
         is_reloaded = pc.is_in(rows["log_partition"], pa.array(list(self.replaced), pa.int32()))
         is_applied = pc.and_not(is_below(rows, "record_offset", self.next_offsets), is_reloaded)
         collected = collect(rows.filter(pc.invert(is_applied)))
-        before = _state(stored, collected)
+        before = _state(stored, collected, self.context.release)
         applied = apply_collected(collected, before, self.context)
         tables = {table.name: getattr(applied, table.name) for table in WRITTEN_TABLES}
         for table, column in HISTORY.items():
@@ -135,7 +136,7 @@ class BucketPlan:
         return found - self.context.topic_names.keys()
 
 
-def _state(stored: pa.Table, collected: Collected) -> ApplyState:
+def _state(stored: pa.Table, collected: Collected, release: Release) -> ApplyState:
     """The state before, from stored rows; a table that is not needed has no column."""
     records = of_struct(stored, COORDINATOR_RECORDS.name)
 
@@ -148,7 +149,10 @@ def _state(stored: pa.Table, collected: Collected) -> ApplyState:
         committed=rows_of(GROUP_OFFSETS, COMMITTED_SCHEMA),
         pending=pending,
         groups=restored_groups(
-            of_struct(stored, GROUPS.name), of_struct(stored, GROUP_MEMBERS.name), records
+            of_struct(stored, GROUPS.name),
+            of_struct(stored, GROUP_MEMBERS.name),
+            records,
+            release,
         ),
     )
     with_pending = distinct_groups(pending) | collected.transactional_groups

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
+from coordinator_state.model.shard import MODELLED_RELEASE
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.driver_engine import DriverEngine
 from streaming.engine.engine import ApplyRules
@@ -65,7 +66,10 @@ def simulated_tables(
         if tables_folder.has_tables(tables):
             raise ConfigurationError(f"{tables} already has tables: name another folder")
         progress = LoadProgress.nothing(
-            cluster_id=CLUSTER_ID, topic_id=CLUSTER_ID, semantics=semantics
+            cluster_id=CLUSTER_ID,
+            topic_id=CLUSTER_ID,
+            semantics=semantics,
+            release=MODELLED_RELEASE,
         )
         tables_folder.create(
             tables,
@@ -75,7 +79,10 @@ def simulated_tables(
         )
         writer = open_for_writing(tables, "simulate")
         rules = ApplyRules(
-            semantics=semantics, history_mode=history, offsets_retention_ms=offsets_retention_ms
+            semantics=semantics,
+            release=progress.release,
+            history_mode=history,
+            offsets_retention_ms=offsets_retention_ms,
         )
         apply = MicroBatchApply(DriverEngine(writer, rules), progress)
         yield SimulatedTables(writer, apply, history == "all")

@@ -12,6 +12,7 @@ from coordinator_state.log.record_batch import read_record_batches
 from coordinator_state.model.classic_group import ClassicGroup
 from coordinator_state.model.consumer_group import LiveConsumerGroup
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.model.shard import MODELLED_RELEASE
 from coordinator_state.model.topics import Assigned
 from coordinator_state.replay.group_replay import described
 from coordinator_state.replay.groups import CONSUMER, Group
@@ -182,7 +183,9 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
     One of Kafka 3 does not load everything that it writes: where a group was deleted and only a
     transaction has an offset of it since, it fails with "Unexpected unload of active group".
     """
-    loader = ReferenceLoader(semantics, strict=semantics is Semantics.COORDINATOR)
+    loader = ReferenceLoader(
+        semantics, strict=semantics is Semantics.COORDINATOR, release=MODELLED_RELEASE
+    )
     loader.load(read_record_batches(log))
     return {
         "offsets": {key: _values(offset) for key, offset in loader.offsets.items()},
@@ -193,7 +196,7 @@ def loaded_state(log: bytes, semantics: Semantics) -> State:
 
 def tables_state(log: bytes, end: int, semantics: Semantics, choose: random.Random) -> State:
     """By the rules of the tables, cut anywhere into micro-batches, some of them twice."""
-    tables = PlanTables(semantics)
+    tables = PlanTables(semantics, MODELLED_RELEASE)
     start = 0
     for cut in [*sorted(choose.randint(0, end) for _ in range(3)), end]:
         decoded = decode_record_set(

@@ -12,6 +12,7 @@ from coordinator_state.records.serde import decode_value, encode_value
 from coordinator_state.replay.group_replay import MODERN_GROUPS, GroupRecord, GroupReplay
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS, Group, GroupMember
 from coordinator_state.replay.modern_groups import Part
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 from coordinator_state.wire.primitives import uuid_text
 
 T, U = UUID(int=11), UUID(int=12)
@@ -58,10 +59,11 @@ def value(number: int, **fields: Any) -> dict[str, Any]:
 class Log:
     """Records of one log partition, replayed as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: Release = NEWEST_RELEASE) -> None:
         self.warnings: list[tuple[int, str]] = []
         self.replay = GroupReplay(
-            on_warning=lambda offset, reason: self.warnings.append((offset, reason))
+            release=release,
+            on_warning=lambda offset, reason: self.warnings.append((offset, reason)),
         )
         self.next_offset = 0
 

@@ -24,6 +24,7 @@ from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.records.record_types import GROUP_METADATA_TYPE
 from coordinator_state.replay.group_replay import GroupState, described
 from coordinator_state.replay.offsets import OffsetKey, Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE, Release
 
 LOG_PARTITION = 7
 OFFSET_VALUES = (
@@ -47,6 +48,7 @@ class PlanTables:
     """Tables of one log partition, with the rules of the MERGEs."""
 
     semantics: Semantics
+    release: Release = NEWEST_RELEASE
     with_history: bool = True
     topic_names: dict[str, str] = field(default_factory=dict)
     offsets: dict[OffsetKey, Row] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class PlanTables:
             self.state(),
             ApplyContext(
                 semantics=self.semantics,
+                release=self.release,
                 with_history=self.with_history,
                 offsets_retention_ms=RETENTION_MS,
                 topic_names=self.topic_names,
@@ -124,6 +127,7 @@ class PlanTables:
             group_rows(changes, groups),
             member_rows(changes, groups, {}).select(MEMBER_STATE_COLUMNS),
             records.select(RAW_RECORD_COLUMNS),
+            self.release,
         )
 
     def _merge_offset(self, key: OffsetKey, change: Row) -> None:

@@ -71,7 +71,9 @@ def start_apply(
 
     writer = open_for_writing(tables, "test")
     progress = LoadProgress.read(TableReader(tables))
-    rules = ApplyRules(semantics=progress.semantics, history_mode=history, **options)
+    rules = ApplyRules(
+        semantics=progress.semantics, release=progress.release, history_mode=history, **options
+    )
     engine: Engine[pa.Table] = DriverEngine(writer, rules, after)
     if spark is not None:
         engine = _OfArrow(writer, rules, spark, after, schema)

@@ -60,7 +60,7 @@ def test_events_of_one_record_are_numbered_and_topics_have_names() -> None:
     rows = table_of(
         [
             group_record(1, Part.MEMBER, {}, memberId="m"),
-            group_record(2, Part.GROUP, {"epoch": 1}),
+            group_record(2, Part.GROUP, {"epoch": 2}),
             group_record(3, Part.TARGET, {"topicPartitions": partitions}, memberId="m"),
         ]
     )

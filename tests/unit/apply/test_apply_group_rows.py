@@ -49,7 +49,7 @@ def test_rows_of_groups_and_members() -> None:
         "guard_offset": 4,
     }
     assert (groups["consumer"]["generation"], groups["consumer"]["state"]) == (None, EMPTY)
-    assert (groups["consumer"]["group_epoch"], groups["consumer"]["assignment_epoch"]) == (5, 0)
+    assert (groups["consumer"]["group_epoch"], groups["consumer"]["assignment_epoch"]) == (5, 1)
 
     members = {
         (r["group_id"], r["member_id"]): r for r in member_rows(changes, present, {}).to_pylist()

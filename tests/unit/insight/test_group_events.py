@@ -97,8 +97,8 @@ def test_the_life_of_a_modern_group(group_type: str) -> None:
     assert {event.group_type for event in joined} == {group_type}
     assert joined[1].client_host == "/h"
     extra: dict[str, Any] = {"validatedTopologyEpoch": 1} if group_type == STREAMS else {}
-    (rebalance,) = log.put(group_type, Part.GROUP, epoch=1, **extra)
-    assert (rebalance.epoch_before, rebalance.epoch_after) == (0, 1)
+    (rebalance,) = log.put(group_type, Part.GROUP, epoch=2, **extra)
+    assert (rebalance.epoch_before, rebalance.epoch_after) == (1, 2)
     tasks = [{"subtopologyId": "s", "partitions": [1, 2]}]
     target: dict[str, Any] = (
         {"activeTasks": tasks}
@@ -119,7 +119,7 @@ def test_the_life_of_a_modern_group(group_type: str) -> None:
     assert names(left) == ["member_left", "group_emptied"]
     log.drop(group_type, Part.TARGET_EPOCH)
     (deleted,) = log.drop(group_type, Part.GROUP)
-    assert (deleted.event, deleted.epoch_before) == (EventName.GROUP_DELETED, 1)
+    assert (deleted.event, deleted.epoch_before) == (EventName.GROUP_DELETED, 2)
 
 
 def test_a_conversion_is_another_group() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import Doubt, LogEnds, find_doubts
 from streaming.reload.requests import forget_requests, request_reload, requested
@@ -27,25 +29,41 @@ from tests.support.tables.tables_folder import Crash, start_apply
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 DAY_MS = 24 * 60 * 60 * 1000
 TOPIC = LogDescription(topic="t", cluster_id="c", topic_id="id", leaders={0: (1, 5), 1: (1, 5)})
+RULES = LoaderRules(semantics=Semantics.COORDINATOR)
 LOG = LogEnds(
     description=TOPIC, log_starts={0: 0, 1: 0}, high_watermarks={0: 10, 1: 10}, epoch_ends={}
 )
 
 
-def doubts_of(log: LogEnds, *, topic_id: str = "id", **row: Any) -> dict[int, Doubt]:
+def doubts_of(
+    log: LogEnds, rules: LoaderRules = RULES, *, topic_id: str = "id", **row: Any
+) -> dict[int, Doubt]:
     """Of tables that have log partition 0 up to record offset 7, an hour ago."""
     progress = LoadProgress.nothing(
         cluster_id="c", topic_id=topic_id, semantics=Semantics.COORDINATOR
     )
     known = {"next_offset": 7, "current_at": NOW - timedelta(hours=1), "leader_epoch": 5}
     progress.rows[0] = Progress(**{**known, **row})
-    return find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+    return find_doubts(progress, log, rules, delete_retention_ms=DAY_MS, now=NOW)
 
 
 def test_a_log_that_goes_on_is_not_doubted() -> None:
     assert doubts_of(LOG) == {}
     assert doubts_of(replace(LOG, epoch_ends={0: 7})) == {}
     assert doubts_of(replace(LOG, log_starts={0: 7, 1: 0})) == {}
+
+
+def test_an_upgrade_to_other_rules_is_a_reason_where_rules_differ() -> None:
+    older = replace(RULES, release=Release.KAFKA_4_2)
+    (doubt,) = doubts_of(LOG, older).values()
+    assert doubt.kept_below == 7
+    assert doubt.reason.endswith(
+        "by the rules coordinator of Kafka 4.2, and the tables were loaded by the rules "
+        "coordinator of Kafka 4.3"
+    )
+    scala = replace(older, semantics=Semantics.SCALA)
+    assert scala.differ_from(RULES)
+    assert not scala.differ_from(replace(scala, release=Release.KAFKA_4_3))
 
 
 def test_deleted_before_they_were_read() -> None:
@@ -198,7 +216,7 @@ def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Pat
     topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
     log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
     progress = tables.apply.progress
-    doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
+    doubts = find_doubts(progress, log, RULES, delete_retention_ms=DAY_MS, now=NOW)
     tables.reload(doubts, topic)
     reader = TableReader(tables.tables)
     assert (reader.topic_id, set(reader.load_states)) == ("new", {0})

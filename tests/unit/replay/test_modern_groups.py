@@ -29,15 +29,15 @@ class TestStates:
 
     def test_consumer(self) -> None:
         log = Log()
-        log.put(CONSUMER, Part.GROUP)
+        log.put(CONSUMER, Part.GROUP, epoch=2)
         assert log.group.state == EMPTY
         log.put(CONSUMER, Part.MEMBER, "m")
         assert log.group.state == ASSIGNING
-        log.put(CONSUMER, Part.TARGET_EPOCH, assignmentEpoch=1)
+        log.put(CONSUMER, Part.TARGET_EPOCH, assignmentEpoch=2)
         assert log.group.state == RECONCILING
-        log.put(CONSUMER, Part.CURRENT, "m")
+        log.put(CONSUMER, Part.CURRENT, "m", memberEpoch=2)
         assert log.group.state == STABLE
-        log.put(CONSUMER, Part.CURRENT, "m", state=1)
+        log.put(CONSUMER, Part.CURRENT, "m", memberEpoch=2, state=1)
         assert (log.group.state, log.group.members[0].member_state) == (
             RECONCILING,
             "UNREVOKED_PARTITIONS",
@@ -45,7 +45,7 @@ class TestStates:
 
     def test_a_current_assignment_alone_is_a_member(self) -> None:
         log = Log()
-        log.put(CONSUMER, Part.CURRENT, "m")
+        log.put(CONSUMER, Part.CURRENT, "m", memberEpoch=2)
         assert log.group.state == RECONCILING
 
     def test_share(self) -> None:
@@ -57,15 +57,15 @@ class TestStates:
 
     def test_streams(self) -> None:
         log = Log()
-        log.put(STREAMS, Part.GROUP, validatedTopologyEpoch=1)
+        log.put(STREAMS, Part.GROUP, epoch=2, validatedTopologyEpoch=1)
         assert log.group.state == EMPTY
         log.put(STREAMS, Part.MEMBER, "m")
         assert (log.group.state, log.group.members[0].member_epoch) == (NOT_READY, None)
         log.put(STREAMS, Part.TOPOLOGY)
         assert log.group.state == ASSIGNING
-        log.put(STREAMS, Part.TARGET_EPOCH, assignmentEpoch=1)
+        log.put(STREAMS, Part.TARGET_EPOCH, assignmentEpoch=2)
         assert log.group.state == RECONCILING
-        log.put(STREAMS, Part.CURRENT, "m")
+        log.put(STREAMS, Part.CURRENT, "m", memberEpoch=2)
         assert log.group.state == STABLE
         log.put(STREAMS, Part.TOPOLOGY, epoch=2)
         assert log.group.state == NOT_READY
@@ -122,12 +122,12 @@ def test_what_a_member_of_a_consumer_group_is() -> None:
     assert (member.client_id, member.client_host) == ("c", "/h")
     assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (7, 8)
     assert (member.subscribed_topics, member.subscribed_regex) == (("t",), "u.*")
-    assert member.assignment == (AssignedPartition(topic="t", topic_id=uuid_text(T), partition=0),)
+    assigned = AssignedPartition(topic="t", topic_id=uuid_text(T), partition=0)
+    revoked = AssignedPartition(topic=None, topic_id=uuid_text(U), partition=2)
+    assert member.assignment == (assigned, revoked)
     assert member.target_assignment is not None
     assert [assigned.partition for assigned in member.target_assignment] == [0, 1]
-    assert member.pending_revocation == (
-        AssignedPartition(topic=None, topic_id=uuid_text(U), partition=2),
-    )
+    assert member.pending_revocation == (revoked,)
     log.add(16, None, "u.*")
     assert log.group.subscribed_topics == ("t",)
 
@@ -191,14 +191,13 @@ def test_a_partition_is_owned_by_two_members() -> None:
         f"Cannot set the epoch of {uuid_text(T)}-0 to 6 because the partition is still owned at "
         "epoch 6"
     ]
-    assert [len(member.assignment or ()) for member in log.group.members] == [1, 0, 1]
+    assert [len(member.assignment or ()) for member in log.group.members] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("number", "fields"),
     [
         (7, {"topicPartitions": [{"topicId": T, "partitions": [0]}] * 2}),
-        (8, {"partitionsPendingRevocation": [{"topicId": T, "partitions": []}] * 2}),
         (13, {"topicPartitions": [{"topicId": T, "partitions": [0]}] * 2}),
         (14, {"assignedPartitions": [{"topicId": T, "partitions": [0]}] * 2}),
         (17, {"lastAssignmentConfigs": [{"key": "k", "value": "v"}] * 2}),
@@ -213,16 +212,3 @@ def test_what_kafka_makes_a_map_of_names_nothing_twice(number: int, fields: dict
     (reason,) = log.reasons
     assert reason.startswith("Duplicate key ")
     assert log.group.replay_warning == f"record offset 0: {reason}"
-
-
-def test_a_task_of_a_streams_group_has_an_epoch_or_none_has() -> None:
-    tasks = {"subtopologyId": "0", "partitions": [0, 1]}
-    log = Log()
-    log.put(STREAMS, Part.CURRENT, "m", activeTasks=[{**tasks, "assignmentEpochs": [1, 2]}])
-    assert log.warnings == []
-    log.put(STREAMS, Part.CURRENT, "m", activeTasks=[{**tasks, "assignmentEpochs": [1]}])
-
-    assert log.reasons == [
-        "Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions but "
-        "1 epochs"
-    ]

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from streaming.kafka.leaders import LogDescription
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.run import log_watch
 from streaming.run.log_watch import LogWatch
 from streaming.run.start import Start
@@ -24,6 +26,7 @@ TOPIC = LogDescription(
     topic="t", cluster_id="c", topic_id="t", leaders={0: (1, 0), 1: (1, 0), 2: (2, 0)}
 )
 DELETE_RETENTION_S = 3600
+RULES = LoaderRules(semantics=Semantics.COORDINATOR)
 
 
 @dataclass
@@ -52,6 +55,7 @@ class Watched:
     start: Start
     log: Log
     now_s: float = 0.0
+    rules: LoaderRules = RULES
 
     def after(self, seconds: float) -> bool:
         """Whether the query is over by then."""
@@ -89,6 +93,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         "unused:9092",
         {},
         timedelta(seconds=DELETE_RETENTION_S),
+        lambda: found[0].rules,
         clock=lambda: found[0].now_s if found else 0.0,
     )
     found.append(Watched(watch, start, log))
@@ -104,6 +109,14 @@ def test_nothing_new(watched: Watched) -> None:
 
 def test_a_leader_is_back(watched: Watched) -> None:
     watched.lead(p0=1, p1=1, p2=2)
+    assert watched.after(10)
+
+
+def test_an_upgrade_to_other_rules_moves_leaders(watched: Watched) -> None:
+    assert not watched.after(10)
+    watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
+    assert not watched.after(10), "without another leader no broker was upgraded"
+    watched.lead(p0=1, p1=2, p2=-1)
     assert watched.after(10)
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
 from streaming.tables import migration
@@ -46,13 +47,16 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
     },
     6: {"load_progress": ("writer_epoch",)},
     7: {"pending_offsets": ("client_id", "client_host"), "group_records": ()},
+    8: {"load_progress": ("kafka_release",)},
 }
 """The columns, or the table, that came with a format version."""
-OLD = (2, 3, 4, 5, 6)
+OLD = (2, 3, 4, 5, 6, 7)
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
     "topic_id": "topic",
     "semantics": Semantics.COORDINATOR,
+    # Earlier releases replayed groups by the rules of 4.2.
+    "release": Release.KAFKA_4_2,
 }
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -107,6 +111,7 @@ def rows_of(tables: str) -> Rows:
         # Differ between two loads, and null for the 0 of before.
         del row["updated_at"], row["current_at"], row["table_versions"], row["writer_epoch"]
         row["records_unaccounted"] = row["records_unaccounted"] or 0
+        row["kafka_release"] = row["kafka_release"] or "4.2"
     return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
 
@@ -239,7 +244,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(1, "cannot be migrated"), (8, "which a newer release created")]
+    ("version", "said"), [(1, "cannot be migrated"), (9, "which a newer release created")]
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
@@ -259,7 +264,7 @@ def test_maintain_migrates_what_no_run_writes_to_any_more(
 ) -> None:
     tables = write_old(tmp_path, 3, current[0])
     assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
-    assert "from format version 3 to 7" in call("maintain", "--tables", tables).stderr
+    assert "from format version 3 to 8" in call("maintain", "--tables", tables).stderr
     shown = call("show", "members", "--tables", tables, "--output", "json").stdout
     members = [json.loads(line)["member_id"] for line in shown.splitlines()]
     assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])

@@ -15,6 +15,7 @@ from coordinator_state.log.log_rows import pack
 from coordinator_state.model.log import Written
 from coordinator_state.model.micro_batches import micro_batch
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.releases import NEWEST_RELEASE
 from streaming.engine.spark.planned_rows import COUNTS, PLANNED_SCHEMA, STATE_COLUMNS, of_struct
 from streaming.engine.spark.planning import BucketPlan, key_by_log_partition
 from streaming.engine.written_tables import MERGED, WRITTEN_TABLES
@@ -86,7 +87,12 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
     first, second = keyed_halves(seed)
     assert first.num_rows == second.num_rows == _LOG_PARTITIONS
     plan = BucketPlan(
-        context=ApplyContext(semantics=semantics, with_history=True, offsets_retention_ms=1_000),
+        context=ApplyContext(
+            semantics=semantics,
+            release=NEWEST_RELEASE,
+            with_history=True,
+            offsets_retention_ms=1_000,
+        ),
         # Some rows of one log partition are applied already; another one has been reloaded.
         next_offsets={1: 5, 2: 7},
         replaced={2: 7},
@@ -115,7 +121,10 @@ def test_log_partitions_are_planned_together_as_each_alone(semantics: Semantics,
 def test_without_rows_nothing_is_planned() -> None:
     plan = BucketPlan(
         context=ApplyContext(
-            semantics=Semantics.COORDINATOR, with_history=True, offsets_retention_ms=1_000
+            semantics=Semantics.COORDINATOR,
+            release=NEWEST_RELEASE,
+            with_history=True,
+            offsets_retention_ms=1_000,
         ),
         next_offsets={},
         replaced={},

@@ -1,0 +1,157 @@
+"""Kafka clusters that are upgraded to a release with other loader's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.admin import NewTopic
+
+from coordinator_state.records.record_types import RECORD_TYPES
+from coordinator_state.records.serde import encode_key, encode_value
+from streaming.jvm.jars import KAFKA_VERSION
+from streaming.kafka.loader_rules import LoaderRules
+from streaming.local.broker.embedded import EmbeddedBroker
+from streaming.run.query import run_query
+from streaming.run.settings import RunSettings
+from streaming.tables.reader import TableReader
+from streaming.verify.verify import verify_cluster
+from tests.support.brokers.jar_sets import SCALA_VERSION
+from tests.support.brokers.running_query import running
+from tests.support.clients.admin_client import admin_of
+from tests.support.eventually import Eventually
+from tests.support.logs.logs import Event, offset_key, offset_value, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+PROPERTIES = {
+    "offsets.topic.num.partitions": 1,
+    # Members without a client: a session that ends in the test would change the log.
+    "group.consumer.max.session.timeout.ms": 1_800_000,
+    "group.consumer.session.timeout.ms": 1_800_000,
+}
+TOPIC = "orders"
+MEMBER = {
+    "clientId": "c",
+    "clientHost": "/h",
+    "subscribedTopicNames": [TOPIC],
+    "rebalanceTimeoutMs": 1_800_000,
+    "classicMemberMetadata": None,
+}
+# A member without a record of the group's epoch, which only the release decides on.
+LOG = [
+    Event(key=offset_key("simple", TOPIC, 0), value=offset_value(7)),
+    Event(
+        key=encode_key(RECORD_TYPES[5], {"groupId": "consumers", "memberId": "m"}),
+        value=encode_value(RECORD_TYPES[5], 0, MEMBER),
+    ),
+]
+
+
+@contextmanager
+def cluster(folder: Path, version: str) -> Iterator[EmbeddedBroker]:
+    """A broker with the log in front of it."""
+    with EmbeddedBroker(version, folder=folder, properties=PROPERTIES) as broker:
+        with admin_of(broker) as admin:
+            admin.create_topics([NewTopic(TOPIC, 1, 1)], wait_for_metadata=True)
+        broker.create_offsets_topic()
+        broker.load_logs([(0, segment(LOG)[0])])
+        yield broker
+
+
+@contextmanager
+def upgraded(broker: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
+    """The same broker with the newest Kafka: its data, its port."""
+    broker.stop()
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    with EmbeddedBroker(
+        KAFKA_VERSION, folder=broker.folder, port=port, properties=PROPERTIES
+    ) as newer:
+        newer.wait_until_loaded()
+        yield newer
+
+
+def loaded_by(tables: Path) -> tuple[str, str | None, str]:
+    """Semantics, release and state of the one log partition."""
+    (row,) = TableReader(tables).read("load_progress").to_pylist() or [dict[str, Any]()]
+    return row.get("semantics", ""), row.get("kafka_release"), row.get("state", "")
+
+
+def epochs(tables: Path) -> list[int | None]:
+    where = [("group_id", "==", "consumers")]
+    return TableReader(tables).read("groups", filters=where)["group_epoch"].to_pylist()
+
+
+def is_equal(broker: EmbeddedBroker, tables: Path) -> bool:
+    verified = verify_cluster(broker.bootstrap_servers, str(tables), timeout_s=120)
+    assert verified.differences == []
+    return not verified.behind
+
+
+def test_a_cluster_that_is_upgraded_while_run_reads_it(
+    spark: SparkSession, tmp_path: Path, eventually: Eventually
+) -> None:
+    with (
+        cluster(tmp_path / "broker", "4.2.0") as broker,
+        running(broker, spark, tmp_path, eventually) as tables,
+    ):
+        eventually(lambda: loaded_by(tables) == ("coordinator", "4.2", "current"), 120)
+        assert epochs(tables) == [0]
+        assert is_equal(broker, tables)
+        with upgraded(broker) as newer:
+            eventually(lambda: loaded_by(tables) == ("coordinator", "4.3", "current"), 120)
+            assert epochs(tables) == [1]
+            assert is_equal(newer, tables)
+
+
+def test_a_cluster_that_was_upgraded_from_kafka_3(spark: SparkSession, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+
+    def run(broker: EmbeddedBroker) -> None:
+        run_query(
+            RunSettings(
+                bootstrap_servers=broker.bootstrap_servers,
+                tables=str(tables),
+                checkpoint=str(tmp_path / "checkpoint"),
+                available_now=True,
+                lag_interval="off",
+            ),
+            session=spark,
+        )
+
+    with cluster(tmp_path / "broker", SCALA_VERSION) as broker:
+        run(broker)
+        assert loaded_by(tables) == ("scala", None, "current")
+        assert epochs(tables) == []
+        with upgraded(broker) as newer:
+            run(newer)
+            assert loaded_by(tables) == ("coordinator", "4.3", "current")
+            # The cluster's group.version is still 0, so its coordinator describes no such group.
+            assert epochs(tables) == [1]
+            history = TableReader(tables).read("offset_commits")["record_offset"].to_pylist()
+    assert history == [0], "the first load has the commit already"
+
+
+@pytest.mark.parametrize(
+    ("version", "rules"),
+    [
+        (SCALA_VERSION, "scala"),
+        ("4.0.0", "coordinator of Kafka 4.0"),
+        ("4.1.2", "coordinator of Kafka 4.1"),
+        ("4.2.0", "coordinator of Kafka 4.2"),
+        ("4.3.1", "coordinator of Kafka 4.3"),
+        (KAFKA_VERSION, "coordinator of Kafka 4.3"),
+    ],
+)
+def test_the_rules_follow_from_the_versions_of_the_brokers(
+    version: str, rules: str, tmp_path: Path
+) -> None:
+    with EmbeddedBroker(version, folder=tmp_path) as broker:
+        assert str(LoaderRules.ask(broker.bootstrap_servers, {}, "auto")) == rules
+        assert str(LoaderRules.ask(broker.bootstrap_servers, {}, "scala")) == "scala"
