@@ -55,12 +55,12 @@ class _Differential:
             lambda left: click.echo(f"  {left} draws left", err=True),
         )
         path = self._found / f"{name}.json"
-        events = small.events(0, self._rounds.topics, self._rounds.semantics)
+        events = small.events(0, self._rounds.topics, self._rounds.rules)
         write_logs(path, self._rounds.broker.version, self._rounds.topics, {0: events})
         return path
 
     def _segment(self, log_partition: int, log: RoundLog) -> bytes:
-        events = log.events(log_partition, self._rounds.topics, self._rounds.semantics)
+        events = log.events(log_partition, self._rounds.topics, self._rounds.rules)
         return segment(events)[0]
 
 

@@ -19,9 +19,10 @@ from coordinator_state.errors import ReplayError
 from coordinator_state.records.record_types import NO_LEADER_EPOCH
 from coordinator_state.replay.groups import CLASSIC, STABLE
 from coordinator_state.replay.loader import ReferenceLoader
-from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import partition_for
+from coordinator_state.replay.releases import Release
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
+from streaming.kafka.loader_rules import LoaderRules
 from streaming.local.broker.embedded import BrokerError, EmbeddedBroker
 from streaming.verify.answer import IS_PENDING, AnswerKey, Answers, Fields
 from streaming.verify.broker_answers import BrokerAnswers
@@ -31,7 +32,7 @@ from tests.differential.random_round import (
     LOG_PARTITIONS,
     UNEXPECTED_UNLOAD,
     loaded,
-    meets_a_defect_of_4_2,
+    rules_of,
 )
 from tests.support.logs.modern_records import Topic
 
@@ -44,10 +45,13 @@ _CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 _QUIET_S = 2.0
 _LONGEST_S = 15.0
 _CLEAN_UP = {"offsets.retention.check.interval.ms": 1_500}
+# KAFKA-19862, mended in 4.0.2 and 4.1.2: no rule of a release, because clients cannot tell these.
+_VERSIONS_WITH_A_DEFECT = ("4.0.0", "4.0.1", "4.1.0", "4.1.1")
+_DEFECT = re.compile(r"failed due to: Cannot (?:set|remove) the epoch ")
 # What a broker fails to load, in the new coordinator's words and in the old one's, whose reason is
 # in the line below.
 _FAILED = re.compile(
-    r"Failed to load metadata from __consumer_offsets-(?P<new>\d+)"
+    r"Failed to load metadata from __consumer_offsets-(?P<new>\d+)(?P<cause>.*)"
     r"|Error loading offsets from __consumer_offsets-(?P<old>\d+).*\n(?P<reason>.+)\n"
 )
 _CLEANED = re.compile(r"cleaned log __consumer_offsets-(\d+)")
@@ -71,6 +75,13 @@ _PROPERTIES = {
     "log.cleaner.min.cleanable.ratio": 0.0,
     "log.cleaner.delete.retention.ms": 1,
 }
+# Kafka 4.1 has share and streams groups, but does not offer them by default.
+_PREVIEW_PROPERTIES = {
+    "unstable.feature.versions.enable": True,
+    "unstable.api.versions.enable": True,
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
+}
+_PREVIEW_FEATURES = {"share.version": 1, "streams.version": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +96,14 @@ class BrokerRounds:
     """A broker that is started anew for each round; a context manager."""
 
     def __init__(self, version: str, folder: Path) -> None:
-        self.semantics = Semantics.SCALA if version.startswith("3") else Semantics.COORDINATOR
-        self.broker = EmbeddedBroker(version=version, folder=folder, properties=_PROPERTIES)
+        self.rules = rules_of(version)
+        is_preview = self.rules.release is Release.KAFKA_4_1
+        self.broker = EmbeddedBroker(
+            version=version,
+            folder=folder,
+            properties={**_PROPERTIES, **(_PREVIEW_PROPERTIES if is_preview else {})},
+            features=_PREVIEW_FEATURES if is_preview else {},
+        )
         self.topics: tuple[Topic, ...] = ()
 
     def __enter__(self) -> BrokerRounds:
@@ -123,7 +140,7 @@ class BrokerRounds:
         self.broker.start()
         try:
             failures = self._wait_until_loaded()
-            loaders = {p: loaded(logs.get(p, b""), self.semantics) for p in range(LOG_PARTITIONS)}
+            loaders = {p: loaded(logs.get(p, b""), self.rules) for p in range(LOG_PARTITIONS)}
             names = {uuid_text(topic_id): name for topic_id, name in self.topics}
             unloaded = {p for p, reason in failures.items() if UNEXPECTED_UNLOAD in reason}
             refused = failures.keys() - unloaded
@@ -155,14 +172,14 @@ class BrokerRounds:
         return RoundResult(
             differences=differences,
             summary=f"{verification.summary}; {len(refused)} log partitions refused, "
-            f"{len(unloaded)} with an unexpected unload",
+            f"{len(unloaded)} with an unexpected unload, "
+            f"{sum(map(self._meets_the_defect, failures.values()))} for a defect (KAFKA-19862)",
         )
 
     def compacted(self, logs: Mapping[int, bytes]) -> dict[int, bytes]:
         """What the broker's cleaner leaves of logs when it has gone over them twice.
 
-        The second pass takes away the tombstones and markers of which the first said when. Logs
-        that a broker of 4.2 refuses for a defect of its own are left out.
+        The second pass takes away the tombstones and markers of which the first said when.
         """
         for log_partition in range(LOG_PARTITIONS):
             segments = _segments(logs.get(log_partition, b""))
@@ -174,10 +191,7 @@ class BrokerRounds:
                 self._wait_until_quiet(_CLEANED)
             finally:
                 self.broker.stop()
-        found = {log_partition: self.broker.read_log(log_partition) for log_partition in logs}
-        if self.semantics is Semantics.SCALA:
-            return found
-        return {p: raw for p, raw in found.items() if not meets_a_defect_of_4_2(raw)}
+        return {log_partition: self.broker.read_log(log_partition) for log_partition in logs}
 
     def cleaned_up(self, logs: Mapping[int, bytes]) -> dict[int, bytes]:
         """The logs with the tombstones of what expired, where the broker loaded them."""
@@ -228,7 +242,7 @@ class BrokerRounds:
 
     def _failures(self) -> dict[int, str]:
         found = _FAILED.finditer(self.broker.log_since_start())
-        return {int(one["new"] or one["old"]): one["reason"] or "" for one in found}
+        return {int(one["new"] or one["old"]): one["reason"] or one["cause"] or "" for one in found}
 
     def _loaded(self) -> set[int]:
         return {summary.log_partition for summary in self.broker.load_summaries()}
@@ -243,6 +257,10 @@ class BrokerRounds:
 
         _poll_while(says_more, _LONGEST_S)
 
+    def _meets_the_defect(self, failure: str) -> bool:
+        is_affected = self.broker.version in _VERSIONS_WITH_A_DEFECT
+        return is_affected and _DEFECT.search(failure) is not None
+
     def _misjudged(
         self,
         loader: ReferenceLoader,
@@ -253,7 +271,9 @@ class BrokerRounds:
         """Where the broker and the strict loader do not agree that a log can be loaded."""
         is_unloaded = UNEXPECTED_UNLOAD in failures.get(log_partition, "")
         is_refused = log_partition in failures and not is_unloaded
-        reason = _refusal(raw, self.semantics)
+        reason = _refusal(raw, self.rules)
+        if self._meets_the_defect(failures.get(log_partition, "")):
+            return
         if is_refused != (reason is not None):
             verb = "does not load" if is_refused else "loads"
             yield f"the broker {verb} log partition {log_partition}, we say {reason or 'it can'}"
@@ -297,9 +317,9 @@ def answers_of(loaders: Mapping[int, ReferenceLoader], topic_names: Mapping[str,
     return found
 
 
-def _refusal(raw: bytes, semantics: Semantics) -> str | None:
+def _refusal(raw: bytes, rules: LoaderRules) -> str | None:
     try:
-        loaded(raw, semantics, strict=True)
+        loaded(raw, rules, strict=True)
     except ReplayError as error:
         return None if UNEXPECTED_UNLOAD in str(error) else str(error)
     return None

@@ -8,8 +8,7 @@ import pytest
 
 from streaming.jvm.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds
-
-SCALA_VERSION = "3.9.1"
+from tests.support.brokers.jar_sets import SCALA_VERSION
 
 
 @pytest.fixture(scope="session", params=[KAFKA_VERSION, SCALA_VERSION])

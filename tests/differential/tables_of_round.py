@@ -47,7 +47,8 @@ class TablesOfRound:
                 session=self.session,
             )
             reader = TableReader(tables)
-            assert reader.semantics == rounds.semantics.value
+            assert reader.semantics == rounds.rules.semantics.value
+            assert reader.release is rounds.rules.release
             found = TableAnswers(reader)
             with GroupAdmin(servers) as admin:
                 told = found.answers(topic_names=admin.topic_names(found.topic_ids()))

@@ -7,26 +7,37 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.replay.expiry import expiry
+from streaming.jvm.jars import KAFKA_VERSION
 from tests.differential.broker_round import BrokerRounds
 from tests.differential.log_file import read_logs, write_logs
 from tests.differential.random_round import RoundLog, draw_round, loaded
 from tests.differential.shrink import shrunk
+from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 from tests.support.logs.logs import segment
 
 pytestmark = pytest.mark.timeout(600)
 
 RETENTION_MS = 7 * 86_400_000
+EACH_RELEASE = [
+    SCALA_VERSION,
+    KAFKA_VERSION,
+    *(
+        pytest.param(release, marks=pytest.mark.long)
+        for release in RELEASES
+        if release not in (SCALA_VERSION, KAFKA_VERSION)
+    ),
+]
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
 def _segments(rounds: BrokerRounds, seed: int) -> dict[int, bytes]:
     return {
-        p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
+        p: segment(log.events(p, rounds.topics, rounds.rules))[0]
         for p, log in draw_round(seed).items()
     }
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("rounds", EACH_RELEASE, indirect=True)
 def test_a_broker_says_what_the_reference_loader_says(rounds: BrokerRounds) -> None:
     result = rounds.run(_segments(rounds, 1001))
     assert result.differences == {}, result.differences
@@ -49,7 +60,7 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
     cleaned = rounds.cleaned_up(logs)
     kept = expired = 0
     for log_partition, raw in cleaned.items():
-        before, after = (loaded(log, rounds.semantics) for log in (logs[log_partition], raw))
+        before, after = (loaded(log, rounds.rules) for log in (logs[log_partition], raw))
         waiting = {key for keys in before.pending.values() for key in keys}
         for key, offset in before.offsets.items():
             group = before.groups.get(key.group_id)
@@ -60,7 +71,7 @@ def test_a_broker_expires_what_the_rules_say(rounds: BrokerRounds) -> None:
                 expire_timestamp_ms=offset.expire_timestamp_ms,
                 is_pending=key in waiting,
                 retention_ms=RETENTION_MS,
-                semantics=rounds.semantics,
+                semantics=rounds.rules.semantics,
             )
             assert (key in after.offsets) == (found.at_ms is None), (key, group, found)
             kept += found.at_ms is None
@@ -82,7 +93,7 @@ def test_a_difference_is_seen(rounds: BrokerRounds, monkeypatch: pytest.MonkeyPa
     segments = _segments(rounds, 1001)
     monkeypatch.setattr(
         "tests.differential.broker_round.loaded",
-        lambda _raw, semantics, **options: loaded(b"", semantics, **options),
+        lambda _raw, rules, **options: loaded(b"", rules, **options),
     )
     assert len(rounds.run(segments).differences) > 10
 
@@ -104,7 +115,7 @@ def test_a_log_is_shrunk_to_what_makes_the_difference() -> None:
 def test_a_log_file_is_read_for_the_topics_of_another_cluster(
     tmp_path: Path, rounds: BrokerRounds
 ) -> None:
-    events = RoundLog(seeds=tuple(range(40))).events(0, rounds.topics, rounds.semantics)
+    events = RoundLog(seeds=tuple(range(40))).events(0, rounds.topics, rounds.rules)
     path = tmp_path / "found" / "log.json"
     write_logs(path, rounds.broker.version, rounds.topics, {0: events})
 

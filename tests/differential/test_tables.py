@@ -26,7 +26,7 @@ def test_tables_of_random_logs_answer_as_the_broker(
 ) -> None:
     tables = TablesOfRound(spark, engine)
     logs = {
-        p: segment(log.events(p, rounds.topics, rounds.semantics))[0]
+        p: segment(log.events(p, rounds.topics, rounds.rules))[0]
         for p, log in draw_round(2001).items()
     }
     result = rounds.run(logs, tables)

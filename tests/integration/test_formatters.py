@@ -19,10 +19,9 @@ from coordinator_state.records.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from coordinator_state.replay.offsets import Semantics
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
-from tests.differential.random_round import LOG_PARTITIONS, RoundLog
+from tests.differential.random_round import LOG_PARTITIONS, RoundLog, rules_of
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import run_command
 from tests.support.logs.logs import Event, segment
@@ -155,7 +154,7 @@ def test_the_console_consumer_says_the_same_of_records_in_a_topic(
     log_partition = 0
     choose = random.Random(8)
     seeds = tuple(choose.randrange(1 << 32) for _ in range(60))
-    events = RoundLog(seeds=seeds).events(log_partition, TOPICS, Semantics.COORDINATOR)
+    events = RoundLog(seeds=seeds).events(log_partition, TOPICS, rules_of(broker.version))
     for number in range(LOG_PARTITIONS):
         broker.replace_log(number, segment(events)[0] if number == log_partition else b"")
     broker.start()
