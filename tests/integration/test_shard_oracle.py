@@ -1,23 +1,28 @@
-"""The model beside Kafka's own coordinator shard; `python -m tests.shard_oracle` runs many more."""
+"""The model, and the loader, beside Kafka's own shard; `python -m tests.shard_oracle` runs more."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from coordinator_state.model.error_codes import ErrorCode
 from coordinator_state.model.group_coordinator import GroupCoordinator
+from coordinator_state.replay.releases import Release
+from streaming.jvm.jars import KAFKA_VERSION
 from tests.shard_oracle.__main__ import main
 from tests.shard_oracle.comparison import Difference
 from tests.shard_oracle.sequence_run import run_sequence
 from tests.shard_oracle.shard_process import ShardProcess
+from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
 
 pytestmark = pytest.mark.long
 
-RUNS, STEPS = 80, 60
+RUNS, STEPS, REPLAYS = 80, 60, 15
+COORDINATOR_RELEASES = [release for release in RELEASES if release != SCALA_VERSION]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +43,33 @@ def test_random_sequences_make_no_difference(process: ShardProcess) -> None:
     assert {"classic to consumer", "consumer to classic"} < seen.keys()
     assert {"join timer", "sync timer", "heartbeat timer"} < seen.keys()
     assert {"session timer", "rebalance timer", "rejoin timer", "resync timer"} < seen.keys()
+
+
+@pytest.mark.parametrize("release", COORDINATOR_RELEASES)
+def test_what_a_release_writes_is_replayed_as_that_release_replays_it(
+    release: str, tmp_path: Path
+) -> None:
+    seen = Counter[str]()
+    with ShardProcess(tmp_path, release) as process:
+        for seed in range(1, REPLAYS + 1):
+            outcome = run_sequence(process, seed, STEPS, replays=True)
+            assert outcome.error is None, str(outcome)
+            seen += outcome.seen
+    assert seen["live consumer group"] > 10 * REPLAYS
+    assert min(seen["loaded group"], seen["loaded offset"]) > REPLAYS / 2
+
+
+def test_epochs_of_another_release_are_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Release, "first_epoch", 0)
+    monkeypatch.setattr(
+        "coordinator_state.replay.modern_groups.ModernGroup._replay_target_epoch",
+        lambda *_arguments: None,
+    )
+    with ShardProcess(tmp_path, KAFKA_VERSION) as process:
+        outcomes = [run_sequence(process, seed, STEPS, replays=True) for seed in range(1, 6)]
+    assert any(isinstance(outcome.error, Difference) for outcome in outcomes)
 
 
 def test_a_sequence_is_the_same_another_time(process: ShardProcess) -> None:

@@ -11,18 +11,23 @@ import click
 
 from streaming.errors import ConfigurationError
 from tests.shard_oracle.sequence_run import run_sequence
-from tests.shard_oracle.shard_process import ShardProcess
+from tests.shard_oracle.shard_process import MODELLED_VERSION, ShardProcess
 
 STEPS = 60
 
 
 @click.command()
+@click.option("--version", default=MODELLED_VERSION, show_default=True, help="Of Kafka.")
 @click.option("--runs", default=100, show_default=True, help="Sequences.")
 @click.option("--seed", default=1, show_default=True, help="Of the first; the next is one more.")
 @click.option("--steps", default=STEPS, show_default=True, help="Of a sequence, at most.")
+@click.option("--replay", is_flag=True, help="Compare what the loader makes of Kafka's log.")
 @click.option("--verbose", is_flag=True, help="Print the steps of every sequence.")
-def main(runs: int, seed: int, steps: int, verbose: bool) -> None:
+def main(version: str, runs: int, seed: int, steps: int, replay: bool, verbose: bool) -> None:
     """Put random sequences of requests to the model and to Kafka's own coordinator shard.
+
+    With --replay to the shard alone, of any Kafka version: the reference loader and another shard
+    of that version load what it wrote, and are compared.
 
     Of a sequence that makes a difference the steps up to it are printed, and its seed: --seed N
     --runs 1 does it again. Exits with 1 if there was any.
@@ -31,10 +36,10 @@ def main(runs: int, seed: int, steps: int, verbose: bool) -> None:
     known, seen = Counter[str](), Counter[str]()
     with (
         tempfile.TemporaryDirectory(prefix="shard-oracle-") as folder,
-        ShardProcess(Path(folder)) as process,
+        ShardProcess(Path(folder), version) as process,
     ):
         for number in range(seed, seed + runs):
-            outcome = run_sequence(process, number, steps)
+            outcome = run_sequence(process, number, steps, replays=replay)
             done += len(outcome.steps)
             seen += outcome.seen
             different += outcome.error is not None

@@ -102,6 +102,7 @@ class Comparison:
         is_known: Callable[[KafkaShard], str | None] = lambda _kafka: None,
     ) -> None:
         self.steps: list[str] = []
+        self.refusal = ErrorCode.NONE
         self.kafka = KafkaShard(process, config=config, topics=topics, seed=seed, now_ms=START_MS)
         self.model = GroupCoordinator(config=config, topics=topics)
         self._timers = self.model.shard.timers = _WatchedTimers()
@@ -143,6 +144,7 @@ class Comparison:
     def refuse(self, error_code: ErrorCode) -> None:
         """Have appends meet with an error, until it is NONE again."""
         self._note("refuse", error_code)
+        self.refusal = error_code
         self.model.log.refusal = error_code
         self.kafka.refuse(error_code)
 
@@ -208,6 +210,7 @@ class Comparison:
                 }
             else:
                 of_type["epoch"] = group.group_epoch
+                of_type["assignmentEpoch"] = group.target_epoch
             members = sorted(group.members)
             held[group_id] = {**of_type, "state": group.state.value, "members": members}
         return held

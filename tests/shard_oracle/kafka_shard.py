@@ -7,7 +7,7 @@ that are held to whole brokers and in unit tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -51,6 +51,11 @@ _PROPERTIES: Final = {
     "consumer_group_max_size": "group.consumer.max.size",
     "consumer_session_timeout_ms": "group.consumer.session.timeout.ms",
 }
+# The model assigns within the request, as brokers before 4.3 do; those know none of these names.
+_AT_ONCE: Final = {
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.assignor.offload.enable": False,
+}
 _MINUTE_MS: Final = 60_000
 _KEEPS_MEMBER_ID_VERSION: Final = 3
 _SKIPS_NO_ASSIGNMENT_VERSION: Final = 8
@@ -89,6 +94,7 @@ class KafkaShard:
         self.refusals: list[str] = []
         properties = {name: getattr(config, field) for field, name in _PROPERTIES.items()}
         properties["offsets.retention.minutes"] = config.offsets_retention_ms // _MINUTE_MS
+        properties |= _AT_ONCE
         process.ask(
             {
                 "ask": "Start",
@@ -112,6 +118,10 @@ class KafkaShard:
     def refuse(self, error_code: ErrorCode) -> None:
         """Have appends meet with an error, until it is NONE again."""
         self._ask("Refuse", errorCode=int(error_code))
+
+    def replay(self, records: Iterable[Json]) -> None:
+        """Load a log into an empty shard."""
+        self._ask("Replay", records=list(records))
 
     # --- requests of members
 
@@ -201,7 +211,12 @@ class KafkaShard:
             answer = self._ask("OffsetCommit", version=request.version, data=data)
         else:
             data |= producer_fields(producer)
-            data |= {"transactionalId": "transaction", "generationId": request.generation_id}
+            # The field has another name since Kafka 4.4.
+            names = ("generationId", "generationIdOrMemberEpoch")
+            data |= {
+                "transactionalId": "transaction",
+                **dict.fromkeys(names, request.generation_id),
+            }
             answer = self._ask(
                 "TxnOffsetCommit", producer, version=_TXN_OFFSET_COMMIT_VERSION, data=data
             )

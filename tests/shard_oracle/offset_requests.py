@@ -10,14 +10,15 @@ from coordinator_state.model.log import Producer
 from coordinator_state.model.requests import OffsetCommitRequest, OffsetToCommit
 from tests.shard_oracle.clients import Client
 from tests.shard_oracle.comparison import Comparison
+from tests.shard_oracle.replay_comparison import ReplayComparison
 from tests.shard_oracle.sequence_settings import SUBSCRIPTIONS, Settings
 
 
 @dataclass
 class OffsetRequests:
-    """Requests to both coordinators; `open_producers` have a transaction that has not ended."""
+    """Requests to a coordinator; `open_producers` have a transaction that has not ended."""
 
-    comparison: Comparison
+    comparison: Comparison | ReplayComparison
     settings: Settings
     choose: random.Random
     open_producers: set[Producer] = field(default_factory=set)

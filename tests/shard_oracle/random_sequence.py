@@ -24,6 +24,7 @@ from tests.shard_oracle.clients import ClassicClient, Client, ConsumerClient, as
 from tests.shard_oracle.comparison import Comparison
 from tests.shard_oracle.kafka_shard import KafkaShard
 from tests.shard_oracle.offset_requests import OffsetRequests
+from tests.shard_oracle.replay_comparison import ReplayComparison
 from tests.shard_oracle.sequence_settings import SUBSCRIPTIONS, Settings
 from tests.shard_oracle.shard_process import ShardProcess
 
@@ -41,10 +42,14 @@ REFUSALS: Final = (
 
 @dataclass
 class RandomSequence:
-    """A coordinator of one or two groups, and `step` after step what clients ask of it."""
+    """A coordinator of one or two groups, and `step` after step what clients ask of it.
+
+    The model is compared with it, or if it `replays`, what the reference loader makes of its log.
+    """
 
     process: ShardProcess
     seed: int
+    replays: bool = False
     consumers: list[ConsumerClient] = field(default_factory=list)
     classics: list[ClassicClient] = field(default_factory=list)
 
@@ -52,13 +57,20 @@ class RandomSequence:
         self._choose = random.Random(self.seed)
         self._settings = Settings.draw(self._choose)
         self._stale: dict[str, int] = {}
-        self.comparison = Comparison(
-            self.process,
-            config=self._settings.config,
-            topics=self._settings.topics,
-            seed=self.seed,
-            is_known=self._known_difference,
-        )
+        config, topics, seed = self._settings.config, self._settings.topics, self.seed
+        self.comparison: Comparison | ReplayComparison
+        if self.replays:
+            self.comparison = ReplayComparison(
+                self.process, config=config, topics=topics, seed=seed
+            )
+        else:
+            self.comparison = Comparison(
+                self.process,
+                config=config,
+                topics=topics,
+                seed=seed,
+                is_known=self._known_difference,
+            )
         offsets = OffsetRequests(self.comparison, self._settings, self._choose)
         self._actions: dict[Callable[[], None], int] = {
             self._join_consumer: 10,
@@ -82,7 +94,7 @@ class RandomSequence:
         """Somebody asks for something, or time passes."""
         if self._settings.fails:
             refusal = self._choose.choice(REFUSALS) if self._chance(0.15) else ErrorCode.NONE
-            if refusal is not self.comparison.model.log.refusal:
+            if refusal is not self.comparison.refusal:
                 self.comparison.refuse(refusal)
         (action,) = self._choose.choices(list(self._actions), list(self._actions.values()))
         action()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.shard_oracle.comparison import KnownDifference
 from tests.shard_oracle.random_sequence import RandomSequence
+from tests.shard_oracle.replay_comparison import ReplayComparison
 from tests.shard_oracle.shard_process import ShardError, ShardProcess
 
 
@@ -30,13 +31,15 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run_sequence(process: ShardProcess, seed: int, steps: int) -> Outcome:
-    """Put a sequence to the model and to Kafka, up to the first difference."""
-    sequence = RandomSequence(process, seed)
+def run_sequence(process: ShardProcess, seed: int, steps: int, *, replays: bool = False) -> Outcome:
+    """Put a sequence to Kafka, and to the model or the loader, up to the first difference."""
+    sequence = RandomSequence(process, seed, replays)
     outcome = Outcome(seed=seed, steps=sequence.comparison.steps, seen=sequence.comparison.seen)
     try:
         for _ in range(steps):
             sequence.step()
+        if isinstance(sequence.comparison, ReplayComparison):
+            sequence.comparison.load_again()
     except KnownDifference as known:
         return replace(outcome, known=str(known))
     except ShardError:

@@ -1,7 +1,8 @@
 """The Java process in which Kafka's own coordinator shard answers questions, a line of JSON each.
 
 `java/ShardOracle.java` has what is asked and answered. It is compiled against the broker's jars
-whenever it is started: the jars are cached, the compiler comes with the JDK.
+whenever it is started: the jars are cached, the compiler comes with the JDK. A folder with the name
+of a release has the classes that it and later releases need in another form.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from coordinator_state.replay.releases import Release
 from streaming.jvm.jars import kafka_jars
 from streaming.jvm.java import find_java
 
@@ -19,6 +21,9 @@ _SOURCES = Path(__file__).parent / "java"
 _COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
 _MAIN = "org.apache.kafka.coordinator.group.ShardOracle"
 _END_TIMEOUT_S = 30
+
+MODELLED_VERSION = "4.2.0"
+"""The Kafka version whose coordinator `coordinator_state.model` is."""
 
 Json = dict[str, Any]
 
@@ -28,13 +33,17 @@ class ShardError(Exception):
 
 
 class ShardProcess:
-    """A context manager that runs the process; `folder` is for its classes and its errors."""
+    """A context manager that runs the process of a Kafka version.
 
-    def __init__(self, folder: Path) -> None:
-        java, jars = str(find_java()), kafka_jars()
+    `folder` is for its classes and its errors.
+    """
+
+    def __init__(self, folder: Path, version: str = MODELLED_VERSION) -> None:
+        self.release = Release.of(_numbers(version))
+        java, jars = str(find_java()), kafka_jars(version)
         # Whatever it is logged, nobody reads it.
         class_path = ":".join([str(folder), *(str(j) for j in jars if "log4j-" not in j.name)])
-        sources = [str(source) for source in sorted(_SOURCES.glob("*.java"))]
+        sources = map(str, _sources(version))
         compiled = subprocess.run(
             [java, "-m", _COMPILER, "-nowarn", "-d", str(folder), "-cp", class_path, *sources],
             capture_output=True,
@@ -89,3 +98,17 @@ class ShardProcess:
         if "crash" in answer:
             raise ShardError(answer["crash"])
         return answer
+
+
+def _sources(version: str) -> list[Path]:
+    """The sources for a version: of each file, the one of the newest release up to it."""
+    found = {source.name: source for source in _SOURCES.glob("*.java")}
+    releases = {_numbers(folder.name): folder for folder in _SOURCES.iterdir() if folder.is_dir()}
+    for release, folder in sorted(releases.items()):
+        if release <= _numbers(version):
+            found |= {source.name: source for source in folder.glob("*.java")}
+    return sorted(found.values())
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -6,11 +6,9 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.TransactionResult;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorExecutor;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorResult;
@@ -25,12 +23,12 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 
 /**
  * Kafka's own group coordinator of one log partition, in a time of its own.
@@ -62,19 +60,14 @@ public final class ShardOracle {
     private ArrayNode batches = JSON.createArrayNode();
 
     private ShardOracle(JsonNode start) throws ReflectiveOperationException {
-        LogContext logContext = new LogContext();
         time = new VirtualTime(start.get("nowMs").asLong());
-        snapshots = new SnapshotRegistry(logContext);
+        snapshots = KafkaApi.snapshots();
         timer = new VirtualTimer(time);
         Map<String, Object> properties = new HashMap<>();
         start.get("config").fields().forEachRemaining(
             property -> properties.put(property.getKey(), property.getValue().asText()));
-        GroupCoordinatorConfig config = new GroupCoordinatorConfig(
-            new AbstractConfig(GroupCoordinatorConfig.CONFIG_DEF, properties, false));
-        GroupCoordinatorShard.Builder builder =
-            new GroupCoordinatorShard.Builder(config, new GroupConfigManager(new HashMap<>()));
+        GroupCoordinatorShard.Builder builder = KafkaApi.builder(properties);
         builder
-            .withLogContext(logContext)
             .withSnapshotRegistry(snapshots)
             .withTime(time)
             .withTimer(timer)
@@ -82,14 +75,13 @@ public final class ShardOracle {
             .withCoordinatorMetrics(new GroupCoordinatorMetrics(
                 new com.yammer.metrics.core.MetricsRegistry(), new Metrics()))
             .withTopicPartition(new TopicPartition("__consumer_offsets", 0));
-        builder.withAuthorizerPlugin(Optional.empty());
         shard = builder.build();
         var field = GroupCoordinatorShard.class.getDeclaredField("groupMetadataManager");
         field.setAccessible(true);
         groups = (GroupMetadataManager) field.get(shard);
         requests = new ShardRequests(shard, this::append);
         snapshots.idempotentCreateSnapshot(nextOffset);
-        shard.onLoaded(new FixedTopics(start.get("topics")));
+        shard.onLoaded(FixedTopics.of(start.get("topics")));
         // What a broker does now and then by itself is here done when it is asked for.
         timer.cancelAll();
         SeededIds.begin(start.get("seed").asLong());
@@ -178,6 +170,7 @@ public final class ShardOracle {
                         ? TransactionResult.COMMIT : TransactionResult.ABORT);
                 wroteUpTo(nextOffset + 1);
             }
+            case "Replay" -> replay(question.get("records"));
             case "Expire" -> answer.put("errorCode", requests.errorOf(() ->
                 append(shard.cleanupGroupMetadata(), NO_PRODUCER_ID, NO_PRODUCER_EPOCH)).code());
             default -> requests.ask(question, answer);
@@ -191,6 +184,26 @@ public final class ShardOracle {
         answer.set("groups", held());
         answer.set("timers", timer.due());
         return answer;
+    }
+
+    /** Loads a log: records as key, value and producer, markers as a producer and an outcome. */
+    private void replay(JsonNode records) throws IOException {
+        for (JsonNode one : records) {
+            long offset = one.get("offset").asLong();
+            long producerId = one.get("producerId").asLong();
+            short producerEpoch = one.get("producerEpoch").shortValue();
+            if (one.has("isCommit")) {
+                shard.replayEndTransactionMarker(producerId, producerEpoch,
+                    one.get("isCommit").asBoolean()
+                        ? TransactionResult.COMMIT : TransactionResult.ABORT);
+            } else {
+                ByteBuffer value = one.get("value").isNull()
+                    ? null : ByteBuffer.wrap(one.get("value").binaryValue());
+                shard.replay(offset, producerId, producerEpoch, serde.deserialize(
+                    ByteBuffer.wrap(one.get("key").binaryValue()), value));
+            }
+            wroteUpTo(offset + 1);
+        }
     }
 
     private void advance(JsonNode question) {
@@ -216,6 +229,7 @@ public final class ShardOracle {
                 classic.allMembers().forEach(member -> members.add(member.memberId()));
             } else if (group instanceof ConsumerGroup consumer) {
                 one.put("epoch", consumer.groupEpoch());
+                one.put("assignmentEpoch", consumer.assignmentEpoch());
                 consumer.members().keySet().forEach(members::add);
             }
         }

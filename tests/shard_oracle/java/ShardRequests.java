@@ -13,7 +13,6 @@ import org.apache.kafka.common.requests.RequestContext;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorOperationExceptionHelper;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorResult;
@@ -37,7 +36,7 @@ import java.util.function.Function;
 final class ShardRequests {
     private static final long NO_PRODUCER_ID = -1L;
     private static final short NO_PRODUCER_EPOCH = -1;
-    private static final Logger LOG = new LogContext().logger(ShardRequests.class);
+    private static final Logger LOG = KafkaApi.logger(ShardRequests.class);
 
     /** Appends what an operation wants to be written, or throws why it cannot. */
     interface Append {
@@ -111,8 +110,8 @@ final class ShardRequests {
                 var response = new CompletableFuture<JoinGroupResponseData>();
                 waiting.put(id, new Waiting<>(response, one -> JoinGroupResponseDataJsonConverter
                     .write(one, JoinGroupResponseData.HIGHEST_SUPPORTED_VERSION)));
-                Errors error = errorOf(() -> appended(shard.classicGroupJoin(
-                    context(ApiKeys.JOIN_GROUP, question),
+                Errors error = errorOf(() -> appended(KafkaApi.join(
+                    shard, context(ApiKeys.JOIN_GROUP, question),
                     JoinGroupRequestDataJsonConverter.read(data, version), response)));
                 // Only the first answer counts.
                 if (error != Errors.NONE) {
@@ -187,7 +186,8 @@ final class ShardRequests {
             case "OffsetFetch": {
                 // At the end of the log a fetch is one that asks for what is stable.
                 var response = new OffsetFetchResponseData().setGroups(List.of(
-                    shard.fetchAllOffsets(
+                    KafkaApi.fetchAll(
+                        shard,
                         new OffsetFetchRequestData.OffsetFetchRequestGroup()
                             .setGroupId(data.get("groupId").asText()),
                         data.get("requireStable").asBoolean()

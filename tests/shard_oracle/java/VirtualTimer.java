@@ -16,8 +16,13 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
-/** The timers of a coordinator, which fire when it is told that time has passed. */
-final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
+/**
+ * The timers of a coordinator, which fire when it is told that time has passed.
+ *
+ * <p>Types are raw, because the interface has two parameters up to Kafka 4.2 and one since 4.3.
+ */
+@SuppressWarnings({"rawtypes", "unchecked"})
+final class VirtualTimer implements CoordinatorTimer {
     private static final long RETRY_BACKOFF_MS = 500;
 
     /** Names of the timers that have fired, in that order. */
@@ -28,7 +33,7 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
 
     private record Task(
         String name, long dueMs, long number, boolean retry, long retryBackoffMs,
-        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        TimeoutOperation operation) {
     }
 
     VirtualTimer(VirtualTime time) {
@@ -38,14 +43,14 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
     @Override
     public void schedule(
         String name, long delay, TimeUnit unit, boolean retry,
-        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        TimeoutOperation operation) {
         schedule(name, delay, unit, retry, RETRY_BACKOFF_MS, operation);
     }
 
     @Override
     public void schedule(
         String name, long delay, TimeUnit unit, boolean retry, long retryBackoffMs,
-        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        TimeoutOperation operation) {
         long dueMs = time.nowMs + unit.toMillis(delay);
         tasks.put(name, new Task(name, dueMs, scheduled++, retry, retryBackoffMs, operation));
     }
@@ -53,7 +58,7 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
     @Override
     public void scheduleIfAbsent(
         String name, long delay, TimeUnit unit, boolean retry,
-        TimeoutOperation<Void, CoordinatorRecord> operation) {
+        TimeoutOperation operation) {
         if (!tasks.containsKey(name)) {
             schedule(name, delay, unit, retry, operation);
         }
@@ -64,7 +69,7 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
         tasks.remove(name);
     }
 
-    @Override
+    /** Of the interface since Kafka 4.2. */
     public boolean isScheduled(String name) {
         return tasks.containsKey(name);
     }
@@ -86,7 +91,7 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
      */
     void advance(
         long nowMs, List<String> order,
-        Consumer<CoordinatorResult<Void, CoordinatorRecord>> append) {
+        Consumer<CoordinatorResult<?, CoordinatorRecord>> append) {
         Comparator<Task> first = Comparator.comparingLong(Task::dueMs)
             .thenComparingInt(task -> order.contains(task.name) ? 0 : 1)
             .thenComparingInt(task -> order.indexOf(task.name))
@@ -104,7 +109,7 @@ final class VirtualTimer implements CoordinatorTimer<Void, CoordinatorRecord> {
         time.nowMs = nowMs;
     }
 
-    private void fire(Task task, Consumer<CoordinatorResult<Void, CoordinatorRecord>> append) {
+    private void fire(Task task, Consumer<CoordinatorResult<?, CoordinatorRecord>> append) {
         try {
             append.accept(task.operation.generateRecords());
         } catch (NotCoordinatorException | CoordinatorLoadInProgressException e) {

@@ -13,7 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 
-/** The topics of a cluster: name to id and number of partitions, without racks. */
+/** The topics of a cluster since Kafka 4.2: name, id and number of partitions, without racks. */
 final class FixedTopics implements CoordinatorMetadataImage {
     private final Map<String, TopicMetadata> byName = new HashMap<>();
     private final Map<Uuid, TopicMetadata> byId = new HashMap<>();
@@ -26,7 +26,11 @@ final class FixedTopics implements CoordinatorMetadataImage {
         }
     }
 
-    FixedTopics(JsonNode topics) {
+    static FixedTopics of(JsonNode topics) {
+        return new FixedTopics(topics);
+    }
+
+    private FixedTopics(JsonNode topics) {
         topics.fields().forEachRemaining(entry -> {
             Uuid id = Uuid.fromString(entry.getValue().get("id").asText());
             Topic topic = new Topic(entry.getKey(), id, entry.getValue().get("partitions").asInt());

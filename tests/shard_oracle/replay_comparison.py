@@ -1,0 +1,161 @@
+"""Requests put to Kafka's own shard, and what it writes replayed by Kafka and by us.
+
+It needs no model, so it holds for every Kafka release: whatever that release writes, the reference
+loader has to make of it what the release makes of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from coordinator_state.log.record import read_control_key
+from coordinator_state.log.record_batch import CorruptBatch, read_record_batches
+from coordinator_state.model.error_codes import ErrorCode
+from coordinator_state.model.requests import FetchedOffset
+from coordinator_state.model.shard import CoordinatorConfig
+from coordinator_state.model.topics import Topics
+from coordinator_state.records.record_types import NO_LEADER_EPOCH
+from coordinator_state.replay.groups import CLASSIC, Group
+from coordinator_state.replay.loader import ReferenceLoader
+from coordinator_state.replay.offsets import CONTROL_TYPE_COMMIT
+from tests.shard_oracle.comparison import START_MS, Difference
+from tests.shard_oracle.kafka_shard import KafkaShard
+from tests.shard_oracle.shard_process import Json, ShardProcess
+
+_CONSUMER: Final = "consumer"
+
+
+class ReplayComparison:
+    """`ask` puts a request to Kafka; `steps` are the requests so far, as they can be read.
+
+    After each of them, consumer groups of the shard, which are in the log as they are, have to be
+    those of the loader. `load_again` has another shard load the log, and compares everything.
+    `seen` counts what was compared.
+
+    Raises:
+        Difference: the loader has something else, or would refuse the log.
+    """
+
+    def __init__(
+        self, process: ShardProcess, *, config: CoordinatorConfig, topics: Topics, seed: int
+    ) -> None:
+        self.steps: list[str] = []
+        self.refusal = ErrorCode.NONE
+        self.seen = Counter[str]()
+        self.kafka = self._shard(process, config, topics, seed)
+        self._start = lambda: self._shard(process, config, topics, seed)
+        self._now_ms = START_MS
+        self._loader = ReferenceLoader(strict=True, release=process.release)
+        self._loaded = 0
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Put a request to Kafka; returns its answer."""
+        self._note(method, *arguments, *(f"{name}={value!r}" for name, value in options.items()))
+        answer = getattr(self.kafka, method)(*arguments, **options)
+        self._compare()
+        return answer
+
+    def wait(self, delay_ms: int) -> None:
+        """Let time pass."""
+        self._note("wait", delay_ms)
+        self._now_ms += delay_ms
+        self.kafka.advance(self._now_ms)
+        self._compare()
+
+    def refuse(self, error_code: ErrorCode) -> None:
+        """Have appends meet with an error, until it is NONE again."""
+        self._note("refuse", error_code)
+        self.refusal = error_code
+        self.kafka.refuse(error_code)
+
+    def load_again(self) -> None:
+        """Have a new shard replay the log, and compare all groups and offsets."""
+        log = b"".join(self.kafka.log.raw)
+        self.steps.append("a new shard loads the log")
+        again = self._start()
+        again.replay(_records(log))
+        again.log = self.kafka.log
+        held = {g: _without_members_in_memory(group) for g, group in again.groups.items()}
+        expected = {group_id: _of_loader(group) for group_id, group in self._loader.groups.items()}
+        _require_same("groups after a load", expected, held)
+        for group_id in expected:
+            error_code, fetched = again.fetch_offsets(group_id)
+            _require_same(f"offsets of {group_id}", self._offsets(group_id), fetched)
+            assert error_code is ErrorCode.NONE
+            self.seen["loaded group"] += 1
+            self.seen["loaded offset"] += len(fetched)
+
+    @staticmethod
+    def _shard(
+        process: ShardProcess, config: CoordinatorConfig, topics: Topics, seed: int
+    ) -> KafkaShard:
+        return KafkaShard(process, config=config, topics=topics, seed=seed, now_ms=START_MS)
+
+    def _note(self, method: str, *arguments: Any) -> None:
+        self.steps.append(f"{method}({', '.join(map(str, arguments))})")
+
+    def _compare(self) -> None:
+        new = self.kafka.log.raw[self._loaded :]
+        self._loaded = len(self.kafka.log.raw)
+        self._loader.load(read_record_batches(b"".join(new)))
+        groups = self._loader.groups
+        for group_id, held in self.kafka.groups.items():
+            if held["type"] == _CONSUMER:
+                found = _of_loader(groups[group_id]) if group_id in groups else None
+                _require_same(f"group {group_id}", found, _without_members_in_memory(held))
+                self.seen["live consumer group"] += 1
+
+    def _offsets(self, group_id: str) -> dict[tuple[str, int], FetchedOffset]:
+        return {
+            (key.topic, key.partition): FetchedOffset(
+                committed_offset=offset.committed_offset,
+                leader_epoch=(
+                    NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch
+                ),
+                metadata=offset.metadata,
+            )
+            for key, offset in self._loader.offset_fetch(group_id).items()
+        }
+
+
+def _records(log: bytes) -> Iterator[Json]:
+    """The log as questions to the shard."""
+    for batch in read_record_batches(log):
+        assert not isinstance(batch, CorruptBatch)
+        for record in batch.records:
+            one: Json = {
+                "offset": record.record_offset,
+                "producerId": batch.producer_id,
+                "producerEpoch": batch.producer_epoch,
+            }
+            if batch.is_control:
+                _, control_type = read_control_key(record.key or b"")
+                yield {**one, "isCommit": control_type == CONTROL_TYPE_COMMIT}
+            else:
+                yield {**one, "key": _base64(record.key), "value": _base64(record.value)}
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
+
+
+def _of_loader(group: Group) -> Json:
+    members = sorted(member.member_id for member in group.members)
+    found: Json = {"type": group.group_type, "state": group.state, "members": members}
+    if group.group_type == CLASSIC:
+        return {**found, "epoch": group.generation, "leader": group.leader}
+    return {**found, "epoch": group.group_epoch, "assignmentEpoch": group.assignment_epoch}
+
+
+def _without_members_in_memory(held: Json) -> Json:
+    """What a shard holds, without members that no record has yet."""
+    found = {name: value for name, value in held.items() if name != "pending"}
+    return {**found, "members": sorted(held["members"])}
+
+
+def _require_same(what: str, expected: Any, found: Any) -> None:
+    if expected != found:
+        raise Difference(what, expected, found)
