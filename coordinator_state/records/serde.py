@@ -1,4 +1,4 @@
-"""The serde of coordinator records: bytes to fields and back, by the table of `record_types`.
+"""The serde of coordinator records: bytes to fields and back, by the record types of a topic.
 
 Trailing bytes after a key or a value are not an error, as in Kafka's own serde. The result has
 their count.
@@ -37,7 +37,7 @@ class DecodedKey:
 
     @property
     def group_id(self) -> str:
-        """The record's group: the first field of every key."""
+        """The record's group: the first field of every key of `__consumer_offsets`."""
         first_field = self.record_type.key_fields[0].name
         group_id: str = self.fields[first_field]
         return group_id
@@ -53,8 +53,12 @@ class DecodedValue:
     trailing_bytes: int
 
 
-def decode_key(raw: bytes | memoryview) -> DecodedKey:
+def decode_key(
+    raw: bytes | memoryview, record_types: Mapping[int, RecordType] = RECORD_TYPES
+) -> DecodedKey:
     """Read a record key: int16 record type, then its fields.
+
+    `record_types` are those of the topic, by default of `__consumer_offsets`.
 
     Raises:
         UnknownRecordType: no supported Kafka version writes this type.
@@ -66,7 +70,7 @@ def decode_key(raw: bytes | memoryview) -> DecodedKey:
     except DecodeError as error:
         error.within(record_type="record key", field="type")
         raise
-    record_type = RECORD_TYPES.get(type_id)
+    record_type = record_types.get(type_id)
     if record_type is None:
         raise UnknownRecordType(type_id)
     try:

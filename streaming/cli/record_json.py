@@ -7,31 +7,50 @@ A value whose type is known but not modelled has `raw` (hex) instead of `data`. 
 raise.
 
 Source: tools/src/main/java/org/apache/kafka/tools/consumer/CoordinatorRecordMessageFormatter.java
-at 4.2.0.
+at 4.4.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
 from coordinator_state.records.message_formatter import formatter_json
+from coordinator_state.records.record_types import RECORD_TYPES, RecordType
 from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.records.share_state_records import (
+    SHARE_STATE_RECORD_TYPES,
+    SHARE_STATE_TOPIC,
+)
+from coordinator_state.records.transaction_records import (
+    TRANSACTION_RECORD_TYPES,
+    TRANSACTION_STATE_TOPIC,
+    TRANSACTION_STATES,
+)
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int16, read_int32
 from streaming.errors import ConfigurationError
+
+Document = dict[str, Any]
+RecordTypes = Mapping[int, RecordType]
+
+RECORD_TYPES_OF_TOPIC: Final[Mapping[str, RecordTypes]] = {
+    OFFSETS_TOPIC: RECORD_TYPES,
+    TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
+    SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
+}
+"""The record types of each internal topic."""
 
 CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 
 NO_VALUE = ("-", "null")
 """The words for a null value in a line of hex."""
 END_OF_LOG = 2**63 - 1
-
-Document = dict[str, Any]
 
 
 class FetchedRecords(Protocol):
@@ -45,6 +64,10 @@ class FetchedRecords(Protocol):
 class Log(Protocol):
     """The log to read: `streaming.kafka.fetch.LogClient`."""
 
+    @property
+    def topic(self) -> str:
+        """The topic of the log."""
+
     def earliest_offsets(self) -> Mapping[int, int]:
         """The log start offset of every log partition."""
 
@@ -55,20 +78,34 @@ class Log(Protocol):
         """Fetch from these record offsets on; the answer may lack a log partition for now."""
 
 
-def record_json(key: bytes | None, value: bytes | None) -> Document:
-    """Decode one record; a record without a value is a tombstone."""
+def record_json(
+    key: bytes | None, value: bytes | None, record_types: RecordTypes = RECORD_TYPES
+) -> Document:
+    """Decode one record; a record without a value is a tombstone.
+
+    `record_types` are those of the record's topic, by default of `__consumer_offsets`.
+    """
     if key is None:
         return _error("null key", key, value)
     try:
-        decoded = decode_key(key)
+        decoded = decode_key(key, record_types)
         if value is None:
             return formatter_json(decoded, None)
-        return formatter_json(decoded, decode_value(decoded.record_type, value))
+        document = formatter_json(decoded, decode_value(decoded.record_type, value))
+        if record_types is TRANSACTION_RECORD_TYPES:
+            _name_state(document["value"]["data"])
+        return document
     except (DecodeError, UnknownRecordType) as error:
         return _error(str(error), key, value)
 
 
-def lines_json(text: str) -> Iterator[Document]:
+def _name_state(transaction: Document) -> None:
+    """Replace the number of a transaction's state, as `TransactionLogMessageFormatter` does."""
+    number = transaction["transactionStatus"]
+    transaction["transactionStatus"] = TRANSACTION_STATES.get(number, number)
+
+
+def lines_json(text: str, record_types: RecordTypes = RECORD_TYPES) -> Iterator[Document]:
     """Decode lines of hex, `KEY [VALUE]`; no value, `-` or `null` is a tombstone."""
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -82,7 +119,7 @@ def lines_json(text: str) -> Iterator[Document]:
         yield {"line": number} | (
             {"error": "a line has at most a key and a value"}
             if len(words) > 2
-            else record_json(key, value)
+            else record_json(key, value, record_types)
         )
 
 
@@ -101,17 +138,26 @@ def bytes_of(text: str | None) -> bytes | None:
 
 
 def record_set_json(
-    buffer: bytes, *, from_offset: int = 0, to_offset: int = END_OF_LOG
+    buffer: bytes,
+    record_types: RecordTypes = RECORD_TYPES,
+    *,
+    from_offset: int = 0,
+    to_offset: int = END_OF_LOG,
 ) -> Iterator[Document]:
     """Decode every record and marker of a log segment or fetch response, in log order."""
     for batch in read_record_batches(buffer):
-        for offset, document in _batch_json(batch):
+        for offset, document in _batch_json(batch, record_types):
             if from_offset <= offset < to_offset:
                 yield {"recordOffset": offset} | document
 
 
 def log_json(
-    log: Log, log_partition: int, *, from_offset: int = 0, to_offset: int = END_OF_LOG
+    log: Log,
+    log_partition: int,
+    record_types: RecordTypes = RECORD_TYPES,
+    *,
+    from_offset: int = 0,
+    to_offset: int = END_OF_LOG,
 ) -> Iterator[Document]:
     """Decode every record and marker of a log partition, up to its current high watermark.
 
@@ -121,7 +167,7 @@ def log_json(
     ends = log.high_watermarks()
     if log_partition not in ends:
         raise ConfigurationError(
-            f"there is no log partition {log_partition}; __consumer_offsets has {len(ends)}"
+            f"there is no log partition {log_partition}; {log.topic} has {len(ends)}"
         )
     to_offset = min(to_offset, ends[log_partition])
     fetch_offset = max(from_offset, log.earliest_offsets()[log_partition])
@@ -142,7 +188,7 @@ def log_json(
             else:
                 batch = replace(batch, base_offset=fetch_offset)
                 next_offset = fetch_offset + 1
-            for offset, document in _batch_json(batch):
+            for offset, document in _batch_json(batch, record_types):
                 if fetch_offset <= offset < to_offset:
                     yield {"recordOffset": offset} | document
         if next_offset == fetch_offset:
@@ -151,7 +197,9 @@ def log_json(
         fetch_offset = next_offset
 
 
-def _batch_json(batch: RecordBatch | CorruptBatch) -> Iterator[tuple[int, Document]]:
+def _batch_json(
+    batch: RecordBatch | CorruptBatch, record_types: RecordTypes
+) -> Iterator[tuple[int, Document]]:
     if isinstance(batch, CorruptBatch):
         yield batch.base_offset, _error(batch.reason, None, batch.raw)
         return
@@ -161,7 +209,11 @@ def _batch_json(batch: RecordBatch | CorruptBatch) -> Iterator[tuple[int, Docume
         "isTransactional": batch.is_transactional,
     }
     for record in batch.records:
-        body = _control_json(record) if batch.is_control else record_json(record.key, record.value)
+        body = (
+            _control_json(record)
+            if batch.is_control
+            else record_json(record.key, record.value, record_types)
+        )
         yield record.record_offset, {"timestamp": record.timestamp_ms} | shared | body
     if batch.remainder is not None:
         rest = batch.remainder

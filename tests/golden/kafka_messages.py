@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 from py4j import java_gateway
@@ -24,14 +24,18 @@ from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
 from streaming.jvm.java import find_java
 
 Json = dict[str, Any]
+Coordinator = Literal["group", "transaction", "share"]
 
 _CLOSE_TIMEOUT_S = 30
 
 
 class KafkaMessages:
-    """A Java process with the jars of one Kafka version; close it, or use it in a `with`."""
+    """A Java process with the jars of one Kafka version; close it, or use it in a `with`.
 
-    def __init__(self, version: str = KAFKA_VERSION) -> None:
+    The records are those of one of its coordinators.
+    """
+
+    def __init__(self, version: str = KAFKA_VERSION, coordinator: Coordinator = "group") -> None:
         port, self._process = launch_gateway(
             classpath=":".join(str(jar) for jar in kafka_jars(version)),
             java_path=str(find_java()),
@@ -46,14 +50,18 @@ class KafkaMessages:
         self._consumer_record = kafka.clients.consumer.ConsumerRecord
         self._coordinator_record = runtime.CoordinatorRecord
         self._versioned = kafka.server.common.ApiMessageAndVersion
-        self._serde = kafka.coordinator.group.GroupCoordinatorRecordSerde()
-        self._converters = kafka.coordinator.group.generated.CoordinatorRecordJsonConverters
-        offsets_formatter = kafka.tools.consumer.OffsetsMessageFormatter()
-        self._formatters = {
-            0: offsets_formatter,
-            1: offsets_formatter,
-            2: kafka.tools.consumer.GroupMetadataMessageFormatter(),
-        }
+        package, formatters = getattr(kafka.coordinator, coordinator), kafka.tools.consumer
+        self._serde = getattr(package, f"{coordinator.title()}CoordinatorRecordSerde")()
+        self._converters = package.generated.CoordinatorRecordJsonConverters
+        if coordinator == "group":
+            offsets_formatter = formatters.OffsetsMessageFormatter()
+            group_formatter = formatters.GroupMetadataMessageFormatter()
+            self._formatters = {0: offsets_formatter, 1: offsets_formatter, 2: group_formatter}
+        elif coordinator == "transaction":
+            self._formatters = {0: formatters.TransactionLogMessageFormatter()}
+        else:
+            state_formatter = formatters.group.share.ShareGroupStateMessageFormatter()
+            self._formatters = dict.fromkeys((0, 1), state_formatter)
         self._printed = java.io.ByteArrayOutputStream()
         self._print_stream = java.io.PrintStream(self._printed)
         self._parse = self._gateway.jvm.com.fasterxml.jackson.databind.ObjectMapper().readTree

@@ -30,6 +30,7 @@ from tests.golden.group_records import GROUP_RECORDS, MUTATED_GROUP_RECORDS
 from tests.golden.java_program import run_java
 from tests.golden.kafka_messages import KafkaMessages
 from tests.golden.member_bytes import member_bytes
+from tests.golden.sister_records import share_state_records, transaction_records
 
 Json = dict[str, Any]
 
@@ -165,6 +166,8 @@ GOLDEN: dict[str, Callable[[KafkaMessages], Iterator[Json]]] = {
     "mutated_values": _mutated_values,
     "mutated_consumer_protocol": _mutated_consumer_protocol,
     "member_bytes": lambda _kafka: member_bytes(),
+    "transaction_records": lambda _kafka: transaction_records(),
+    "share_state_records": lambda _kafka: share_state_records(),
 }
 """How each golden file is recorded."""
 

@@ -2,55 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
 from coordinator_state.records.record_types import RECORD_TYPES, RecordType
+from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
 from coordinator_state.wire.schema import Field, Schema
 from streaming.jvm.jars import cached_jars
 from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, definitions
-from tests.support.brokers.jar_sets import RELEASES, coordinator_jar_set
+from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION, coordinator_jar_set
+
+RecordTypes = Mapping[int, RecordType]
 
 # 3.9 has share groups only behind `unstable.api.versions.enable`, in layouts that no release wrote.
 _UNSTABLE = {("3.9.1", number) for number in range(9, 16)}
 
 
-def _definitions(release: str) -> list[RecordDefinition]:
-    (jar,) = cached_jars(coordinator_jar_set(release))
-    return [one for one in definitions(jar) if (release, one.record_type) not in _UNSTABLE]
+TOPICS: dict[str, RecordTypes] = {
+    "group": RECORD_TYPES,
+    "transaction": TRANSACTION_RECORD_TYPES,
+    "share": SHARE_STATE_RECORD_TYPES,
+}
+"""The record types that each coordinator writes."""
+CASES = [
+    (coordinator, release)
+    for coordinator in TOPICS
+    for release in RELEASES
+    if (coordinator, release) != ("share", SCALA_VERSION)
+]
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_every_record_of_a_release_is_known(release: str) -> None:
-    found = _definitions(release)
+def _definitions(coordinator: str, release: str) -> list[RecordDefinition]:
+    prefix = f"kafka-{coordinator}-coordinator-"
+    (jar,) = (
+        jar for jar in cached_jars(coordinator_jar_set(release)) if jar.name.startswith(prefix)
+    )
+    return [
+        one
+        for one in definitions(jar)
+        if coordinator != "group" or (release, one.record_type) not in _UNSTABLE
+    ]
+
+
+@pytest.mark.parametrize(("coordinator", "release"), CASES)
+def test_every_record_of_a_release_is_known(coordinator: str, release: str) -> None:
+    found = _definitions(coordinator, release)
     # 3.9 has the records of offsets, and of groups as far as its new coordinator has them.
-    assert {0, 1, 2} <= {one.record_type for one in found}
-    assert [problem for one in found for problem in _problems(one)] == []
+    least = {"group": {0, 1, 2}, "transaction": {0}, "share": {0, 1}}[coordinator]
+    assert least <= {one.record_type for one in found}
+    known = TOPICS[coordinator]
+    assert [problem for one in found for problem in _problems(one, known)] == []
 
 
-def test_no_field_is_known_that_no_release_has() -> None:
+@pytest.mark.parametrize("coordinator", TOPICS)
+def test_no_field_is_known_that_no_release_has(coordinator: str) -> None:
     in_releases = {
         (one.record_type, path)
         for release in RELEASES
-        for one in _definitions(release)
+        if (coordinator, release) in CASES
+        for one in _definitions(coordinator, release)
         for fields in one.values.values()
         for path in _paths_of_definitions(fields)
     }
     known = {
         (number, path)
-        for number, kind in RECORD_TYPES.items()
+        for number, kind in TOPICS[coordinator].items()
         for schema in (kind.value, kind.early_access_value)
         if schema is not None
         for path in _paths(schema.fields)
     }
-    # Brokers up to 4.0 read any OffsetCommitValue after a key of type 0.
-    known = {(number, path) for number, path in known if number}
+    if coordinator == "group":
+        # Brokers up to 4.0 read any OffsetCommitValue after a key of type 0.
+        known = {(number, path) for number, path in known if number}
     assert known <= in_releases
 
 
-def _problems(found: RecordDefinition) -> Iterator[str]:
-    known = RECORD_TYPES.get(found.record_type)
+def _problems(found: RecordDefinition, record_types: RecordTypes) -> Iterator[str]:
+    known = record_types.get(found.record_type)
     name = f"{found.name} ({found.record_type})"
     if known is None:
         yield f"{name} is not known"

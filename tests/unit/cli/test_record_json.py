@@ -23,6 +23,8 @@ class Fetched:
 class Log:
     """Log partition 0 in whole batches, one per fetch; a None is an answer that leaves it out."""
 
+    topic = "__consumer_offsets"
+
     def __init__(self, *batches: bytes | None, start: int, end: int) -> None:
         self._batches = list(batches)
         self._start, self._end = start, end
