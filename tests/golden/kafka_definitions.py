@@ -1,6 +1,6 @@
 """The records of a Kafka release, as its own message definitions have them.
 
-Kafka generates its classes from JSON files, and ships them in the jar of the group coordinator. Up
+Kafka generates its classes from JSON files, and ships them in the jars of its coordinators. Up
 to 4.0 a key has its record types as versions; later ones name the type (`apiKey`).
 
 Source: generator/src/main/java/org/apache/kafka/message/{MessageSpec,FieldSpec}.java at 4.2.0.
@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zipfile import ZipFile
 
+from streaming.jvm.jars import cached_jars
+from tests.support.brokers.jar_sets import SCALA_VERSION, coordinator_jar_set
+
 Json = Mapping[str, Any]
 
 _FILE: Final = re.compile(r"common/message/\w+\.json")
 _COMMENT: Final = re.compile(r"^\s*//.*$", re.MULTILINE)
 _ANY_VERSION: Final = 0x7FFF
+# 3.9 has share groups only behind `unstable.api.versions.enable`, in layouts that no release wrote.
+_UNSTABLE: Final = {(SCALA_VERSION, number) for number in range(9, 16)}
 
 
 class FieldDefinition(NamedTuple):
@@ -43,8 +48,20 @@ class RecordDefinition(NamedTuple):
     first_flexible: int | None
 
 
-def definitions(jar: Path) -> list[RecordDefinition]:
-    """Every record type of a release."""
+def of_release(coordinator: str, release: str) -> list[RecordDefinition]:
+    """Every record type that a coordinator of a release writes."""
+    prefix = f"kafka-{coordinator}-coordinator-"
+    (jar,) = (
+        jar for jar in cached_jars(coordinator_jar_set(release)) if jar.name.startswith(prefix)
+    )
+    return [
+        one
+        for one in _definitions(jar)
+        if coordinator != "group" or (release, one.record_type) not in _UNSTABLE
+    ]
+
+
+def _definitions(jar: Path) -> list[RecordDefinition]:
     with ZipFile(jar) as archive:
         files = [name for name in archive.namelist() if _FILE.fullmatch(name)]
         found = [json.loads(_COMMENT.sub("", archive.read(name).decode())) for name in files]

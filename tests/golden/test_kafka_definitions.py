@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,65 +11,42 @@ from coordinator_state.records.record_types import RECORD_TYPES, RecordType
 from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
 from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
 from coordinator_state.wire.schema import Field, Schema
-from streaming.jvm.jars import cached_jars
-from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, definitions
-from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION, coordinator_jar_set
+from tests.golden.kafka_definitions import FieldDefinition, RecordDefinition, of_release
+from tests.golden.record_type_table import cases, paths, table_lines
 
 RecordTypes = Mapping[int, RecordType]
 
-# 3.9 has share groups only behind `unstable.api.versions.enable`, in layouts that no release wrote.
-_UNSTABLE = {("3.9.1", number) for number in range(9, 16)}
-
-
-TOPICS: dict[str, RecordTypes] = {
+RECORD_TYPES_OF: dict[str, RecordTypes] = {
     "group": RECORD_TYPES,
     "transaction": TRANSACTION_RECORD_TYPES,
     "share": SHARE_STATE_RECORD_TYPES,
 }
 """The record types that each coordinator writes."""
-CASES = [
-    (coordinator, release)
-    for coordinator in TOPICS
-    for release in RELEASES
-    if (coordinator, release) != ("share", SCALA_VERSION)
-]
 
 
-def _definitions(coordinator: str, release: str) -> list[RecordDefinition]:
-    prefix = f"kafka-{coordinator}-coordinator-"
-    (jar,) = (
-        jar for jar in cached_jars(coordinator_jar_set(release)) if jar.name.startswith(prefix)
-    )
-    return [
-        one
-        for one in definitions(jar)
-        if coordinator != "group" or (release, one.record_type) not in _UNSTABLE
-    ]
-
-
-@pytest.mark.parametrize(("coordinator", "release"), CASES)
+@pytest.mark.parametrize(("coordinator", "release"), cases())
 def test_every_record_of_a_release_is_known(coordinator: str, release: str) -> None:
-    found = _definitions(coordinator, release)
+    found = of_release(coordinator, release)
     # 3.9 has the records of offsets, and of groups as far as its new coordinator has them.
     least = {"group": {0, 1, 2}, "transaction": {0}, "share": {0, 1}}[coordinator]
     assert least <= {one.record_type for one in found}
-    known = TOPICS[coordinator]
+    known = RECORD_TYPES_OF[coordinator]
     assert [problem for one in found for problem in _problems(one, known)] == []
 
 
-@pytest.mark.parametrize("coordinator", TOPICS)
+@pytest.mark.parametrize("coordinator", RECORD_TYPES_OF)
 def test_no_field_is_known_that_no_release_has(coordinator: str) -> None:
     in_releases = {
         (one.record_type, path)
-        for release in RELEASES
-        if (coordinator, release) in CASES
-        for one in _definitions(coordinator, release)
+        for of_coordinator, release in cases()
+        if of_coordinator == coordinator
+        for one in of_release(coordinator, release)
         for fields in one.values.values()
-        for path in _paths_of_definitions(fields)
+        for path in paths(fields)
     }
     known = {
         (number, path)
-        for number, kind in TOPICS[coordinator].items()
+        for number, kind in RECORD_TYPES_OF[coordinator].items()
         for schema in (kind.value, kind.early_access_value)
         if schema is not None
         for path in _paths(schema.fields)
@@ -77,6 +55,10 @@ def test_no_field_is_known_that_no_release_has(coordinator: str) -> None:
         # Brokers up to 4.0 read any OffsetCommitValue after a key of type 0.
         known = {(number, path) for number, path in known if number}
     assert known <= in_releases
+
+
+def test_the_docs_have_the_table_of_record_types_by_release(repository: Path) -> None:
+    assert "\n".join(table_lines()) in (repository / "docs" / "replay.md").read_text()
 
 
 def _problems(found: RecordDefinition, record_types: RecordTypes) -> Iterator[str]:
@@ -128,12 +110,6 @@ def _of_fields(
         if wanted != (same.name, same.type, same.is_array, same.is_nullable):
             yield f"{at}: field {wanted} is known as {same}"
         yield from _of_fields(f"{at}.{field.name}", field.fields, same.fields, version)
-
-
-def _paths_of_definitions(fields: Sequence[FieldDefinition]) -> Iterator[str]:
-    for field in fields:
-        yield field.name
-        yield from (f"{field.name}.{path}" for path in _paths_of_definitions(field.fields))
 
 
 def _paths(fields: Sequence[Field]) -> Iterator[str]:
