@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Release(Enum):
-    """The first Kafka release with a set of rules; later ones without an own set keep it."""
+    """A Kafka release that changed the rules. Later ones keep them until the next member."""
 
     KAFKA_4_0 = (4, 0)
     KAFKA_4_1 = (4, 1)

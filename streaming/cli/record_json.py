@@ -100,7 +100,10 @@ def record_json(
 
 
 def _name_state(transaction: Document) -> None:
-    """Replace the number of a transaction's state, as `TransactionLogMessageFormatter` does."""
+    """Replace the number of a transaction's state by its name.
+
+    Source: `TransactionLogMessageFormatter` at 4.4.0; earlier ones print the number.
+    """
     number = transaction["transactionStatus"]
     transaction["transactionStatus"] = TRANSACTION_STATES.get(number, number)
 

@@ -27,6 +27,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from coordinator_state.replay.groups import CONSUMER, SHARE, STREAMS
 from coordinator_state.replay.partitioner import partition_for
 from coordinator_state.wire.primitives import uuid_from_text, uuid_text
+from streaming.kafka.connections import TransientFailure
 from streaming.kafka.messages import (
     ConsumerGroupDescribeRequest,
     ShareGroupDescribeRequest,
@@ -152,15 +153,29 @@ class GroupAdmin(RetryingClient):
         return {group_id: group for group_id, group in described.items() if not group.error_code}
 
     def broker_versions(self) -> list[BrokerVersion]:
-        """Return the version of each broker of the cluster."""
+        """Return the version of each broker that answers; at least one does."""
+        # A broker refuses a request without the name and version of the client (KIP-511).
+        client = {"client_software_name": _SOFTWARE, "client_software_version": "1"}
+        connections = self._connections
 
         async def attempt() -> list[BrokerVersion]:
-            # A broker refuses a request without the name and version of the client (KIP-511).
-            client = {"client_software_name": _SOFTWARE, "client_software_version": "1"}
-            return [
-                _broker_version(await self.send(node_id, ApiVersionsRequest(**client)))
+            timeout_ms = connections.short_answer_timeout_ms
+            sent = [
+                connections.begin(
+                    connections.send, node_id, ApiVersionsRequest(**client), timeout_ms
+                )
                 for node_id in self.nodes
             ]
+            found, failure = [], TransientFailure("the cluster has no brokers")
+            for answer in sent:
+                try:
+                    found.append(_broker_version(await answer))
+                except TransientFailure as error:
+                    # A broker that is down stays in the metadata for a while.
+                    failure = error
+            if not found:
+                raise failure
+            return found
 
         return self.with_retries(attempt)
 

@@ -30,6 +30,13 @@ ELECTION_S: Final = 30.0
 
 T = TypeVar("T")
 
+_CREATED: Final = {
+    "__consumer_offsets": "; a cluster creates __consumer_offsets when its first consumer group "
+    "appears",
+    "__transaction_state": "; a cluster creates __transaction_state for its first transaction",
+    "__share_group_state": "; a cluster creates __share_group_state for its first share group",
+}
+"""When a broker creates an internal topic."""
 _LONGEST_BACKOFF_S: Final = 10.0
 
 
@@ -301,8 +308,8 @@ class TopicLeaders:
         is_unknown = topic.error_code == kafka_errors.UnknownTopicOrPartitionError.errno
         if is_unknown and self._description is None:
             raise TopicMissing(
-                f"there is no topic {self.topic} at {self._connections.bootstrap_servers}; a "
-                "cluster creates __consumer_offsets when its first consumer group appears",
+                f"there is no topic {self.topic} at {self._connections.bootstrap_servers}"
+                f"{_CREATED.get(self.topic, '')}",
                 cluster_id=answer.cluster_id or "",
             )
         self.check(topic.error_code, f"topic {self.topic}")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.releases import NEWEST_RELEASE, Release
+from streaming.errors import ConfigurationError
 from streaming.kafka.group_admin import GroupAdmin
+from streaming.kafka.retrying_client import FIRST_CONTACT_TIMEOUT_S
+
+logger = logging.getLogger(__name__)
 
 _NEW_COORDINATOR_FEATURE: Final = "group.version"
 _FIRST_VERSION_WITH_NEW_COORDINATOR: Final = (4, 0)
+_REFRESH_TIMEOUT_S: Final = 1.0
+"""For a caller that asks again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +39,60 @@ class LoaderRules:
             return other.semantics is not Semantics.SCALA
         return self != other
 
-    @classmethod
-    def ask(
-        cls, bootstrap_servers: str, kafka_config: Mapping[str, Any], semantics: str
-    ) -> LoaderRules:
-        """Ask the cluster for its release, and with `auto` for the semantics.
 
-        Kafka 4 has only the new coordinator, 3.x has it with `group.version` 1. During a rolling
-        upgrade the rules are those of the oldest broker. A broker's version is derived from its
-        ApiVersions answer.
+class ClusterRules:
+    """The loader's rules of a cluster, which an upgrade of its brokers may change.
 
-        Source: KIP-848; core/src/main/scala/kafka/server/KafkaConfig.scala
-        (`isNewGroupCoordinatorEnabled`) at 3.9.1.
+    Kafka 4 has only the new coordinator, 3.x has it with `group.version` 1. If brokers have
+    different versions, as in a rolling upgrade, the rules are those of the oldest broker that
+    answers. A broker's version is derived from its ApiVersions answer.
 
-        Raises:
-            ConfigurationError: no broker at the address, or no authorisation.
-            TimeoutError: a broker does not answer.
-        """
-        if semantics == Semantics.SCALA.value:
-            return cls(semantics=Semantics.SCALA)
-        with GroupAdmin(bootstrap_servers, kafka_config) as admin:
+    Args:
+        bootstrap_servers: HOST:PORT, several separated by commas.
+        kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
+        semantics: `auto`, or the semantics whatever the cluster has.
+
+    Attributes:
+        known: the rules by the last answer.
+
+    Source: KIP-848; core/src/main/scala/kafka/server/KafkaConfig.scala
+    (`isNewGroupCoordinatorEnabled`) at 3.9.1.
+
+    Raises:
+        ConfigurationError: no broker at the address, or no authorisation.
+        TimeoutError: no broker answers.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, kafka_config: Mapping[str, Any], semantics: str
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._kafka_config = kafka_config
+        self._semantics = semantics
+        self.known = self._ask(FIRST_CONTACT_TIMEOUT_S)
+
+    def refresh(self) -> LoaderRules:
+        """Ask once more; without an answer the rules stay."""
+        try:
+            self.known = self._ask(_REFRESH_TIMEOUT_S)
+        except (ConfigurationError, TimeoutError) as error:
+            logger.debug("cannot ask for the versions of the brokers: %(error)s", {"error": error})
+        return self.known
+
+    def _ask(self, timeout_s: float) -> LoaderRules:
+        if self._semantics == Semantics.SCALA.value:
+            return LoaderRules(semantics=Semantics.SCALA)
+        with GroupAdmin(
+            self._bootstrap_servers,
+            self._kafka_config,
+            retry_timeout_s=timeout_s,
+            first_contact_timeout_s=timeout_s,
+        ) as admin:
             oldest = min(admin.broker_versions(), key=lambda broker: broker.version)
         has_new_coordinator = (
             oldest.version >= _FIRST_VERSION_WITH_NEW_COORDINATOR
             or oldest.features.get(_NEW_COORDINATOR_FEATURE, 0) >= 1
         )
-        if semantics == "auto" and not has_new_coordinator:
-            return cls(semantics=Semantics.SCALA)
-        return cls(semantics=Semantics.COORDINATOR, release=Release.of(oldest.version))
+        if self._semantics == "auto" and not has_new_coordinator:
+            return LoaderRules(semantics=Semantics.SCALA)
+        return LoaderRules(semantics=Semantics.COORDINATOR, release=Release.of(oldest.version))

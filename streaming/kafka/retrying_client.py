@@ -43,6 +43,7 @@ class RetryingClient:
         bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python, see `kafka_client_config`.
         retry_timeout_s: how long requests are retried after the first contact.
+        first_contact_timeout_s: how long they are retried until then.
 
     Requests raise:
         ConfigurationError: no broker at the address, no authorisation, or brokers older than 3.0.
@@ -55,9 +56,11 @@ class RetryingClient:
         kafka_config: Mapping[str, Any] | None = None,
         *,
         retry_timeout_s: float = RETRY_TIMEOUT_S,
+        first_contact_timeout_s: float = FIRST_CONTACT_TIMEOUT_S,
     ) -> None:
         self._connections = BrokerConnections(bootstrap_servers, kafka_config or {})
         self._retry_timeout_s = retry_timeout_s
+        self._first_contact_timeout_s = first_contact_timeout_s
         self.nodes: list[NodeId] = []
 
     def __enter__(self: R) -> R:
@@ -80,7 +83,7 @@ class RetryingClient:
     def with_retries(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Run `attempt` on the IO thread; retry transient failures, up to a timeout."""
         had_contact = self._connections.has_contact
-        timeout_s = self._retry_timeout_s if had_contact else FIRST_CONTACT_TIMEOUT_S
+        timeout_s = self._retry_timeout_s if had_contact else self._first_contact_timeout_s
 
         async def attempt_with_metadata() -> T:
             if not self.nodes:

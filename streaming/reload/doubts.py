@@ -95,7 +95,9 @@ def find_doubts(
     delete_retention_ms: int,
     now: datetime,
 ) -> dict[int, Doubt]:
-    """The log partitions that must be reloaded; leaderless ones are checked later.
+    """The log partitions that must be reloaded.
+
+    Leaderless ones are checked once they have a leader, unless the reason concerns the whole topic.
 
     The time since a log partition was last read to its end is measured by the brokers' clock, or by
     ours if that gives a longer time: an idle log has no new timestamps.
@@ -139,6 +141,9 @@ def _doubts(
             f"and is {topic.topic_id})"
         )
         yield Doubt(reason=reason, kept_below=0, lost=_lost_after_read(0, row.next_offset, reason))
+    elif log_partition not in log.high_watermarks:
+        # Its leader will say whether its log was truncated; the new rules concern it anyway.
+        yield Doubt(reason=_other_rules(progress, rules), kept_below=row.next_offset)
     elif truncated_to < row.next_offset:
         reason = f"the log was truncated to {truncated_to}"
         lost = _lost_after_read(truncated_to, row.next_offset, reason)
@@ -150,11 +155,7 @@ def _doubts(
         reason = f"the log starts at {log_start}, after the next offset {row.next_offset}"
         yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
     elif rules_changed(progress, rules):
-        reason = (
-            f"the cluster was upgraded: its brokers load the log by the rules {rules}, and the "
-            f"tables were loaded by the rules {_rules_of(progress)}"
-        )
-        yield Doubt(reason=reason, kept_below=row.next_offset)
+        yield Doubt(reason=_other_rules(progress, rules), kept_below=row.next_offset)
     elif row.next_offset < log_end:
         # Tables of an earlier release only have the time of their last write.
         latest = max(now, log.newest_at.get(log_partition, now))
@@ -166,6 +167,13 @@ def _doubts(
                 f"than delete.retention.ms ({_hours(retention)}), so tombstones may be lost"
             )
             yield Doubt(reason=reason, kept_below=row.next_offset)
+
+
+def _other_rules(progress: LoadProgress, rules: LoaderRules) -> str:
+    return (
+        f"the cluster was upgraded: its brokers load the log by the rules {rules}, and the tables "
+        f"were loaded by the rules {_rules_of(progress)}"
+    )
 
 
 def _lost_unread(row: Progress, log_start: int) -> str:

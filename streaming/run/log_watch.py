@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_RULES_INTERVAL_S = 300.0
+
 
 class LogWatch:
     """Checks conditions that a query cannot detect itself.
@@ -39,7 +41,7 @@ class LogWatch:
         bootstrap_servers: HOST:PORT, several separated by commas.
         kafka_config: keyword arguments for kafka-python.
         delete_retention: the topic's `delete.retention.ms`.
-        ask_rules: asks the cluster for the loader's rules.
+        ask_rules: asks the cluster for the loader's rules, without retries.
         clock: a monotonic clock in seconds.
     """
 
@@ -67,6 +69,7 @@ class LogWatch:
         self._ask_rules = ask_rules
         self._clock = clock
         self._leaders_of_rules: Mapping[int, tuple[int, int]] = {}
+        self._rules_asked_at = clock()
         self._start: Start | None = None
         self._led_at: dict[int, float] = {}
         self._at_end_at: dict[int, float] = {}
@@ -76,6 +79,7 @@ class LogWatch:
         """Record that a query starts."""
         self._start = start
         self._leaders_of_rules = start.log.leaders
+        self._rules_asked_at = self._clock()
         self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
         self._led_at = dict.fromkeys(start.log_partitions, self._clock())
         # A load or reload that has not reached the end has no time limit.
@@ -138,11 +142,15 @@ class LogWatch:
             yield f"the brokers load the log by the rules {rules} now"
 
     def _changed_rules(self, start: Start, log: LogDescription) -> LoaderRules | None:
-        """Return other rules than those of the tables; an upgrade changes the leaders."""
-        if log.leaders == self._leaders_of_rules:
+        """Return other rules than those of the tables.
+
+        A broker that restarts with another version moves the leaders, if it has any.
+        """
+        is_due = self._clock() - self._rules_asked_at >= _RULES_INTERVAL_S
+        if log.leaders == self._leaders_of_rules and not is_due:
             return None
         rules = self._ask_rules()
-        self._leaders_of_rules = log.leaders
+        self._leaders_of_rules, self._rules_asked_at = log.leaders, self._clock()
         return rules if rules_changed(start.progress, rules) else None
 
     def _leaderless(self, start: Start, log: LogDescription) -> set[int]:

@@ -19,7 +19,7 @@ from streaming.engine.micro_batch import MicroBatchApply
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import LogChanged, TablesUnavailable
 from streaming.kafka.client_config import kafka_client_config
-from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.loader_rules import ClusterRules
 from streaming.kafka.topic_names import TopicNames
 from streaming.run.beat import beating
 from streaming.run.engine_choice import (
@@ -113,7 +113,7 @@ def _run(
     """Run the queries of a tables folder, in the given session or one of its own."""
     kafka_config = kafka_client_config(settings.kafka)
     log, cluster_id = find_log(settings, kafka_config)
-    rules = LoaderRules.ask(settings.bootstrap_servers, kafka_config, settings.semantics)
+    rules = ClusterRules(settings.bootstrap_servers, kafka_config, settings.semantics)
     with (
         monitored(settings, cluster_id) as monitor,
         tables_folder.locked(settings.tables),
@@ -122,7 +122,7 @@ def _run(
         # Before Spark starts, which takes seconds.
         require_fit(settings, cluster_id)
         if log is None:
-            create_empty(settings, cluster_id, rules)
+            create_empty(settings, cluster_id, rules.known)
             if settings.available_now:
                 return
             log = await_log(settings, kafka_config, monitor, stop)
@@ -133,7 +133,7 @@ def _run(
             {
                 "cluster_id": cluster_id,
                 "log_partitions": len(log.leaders),
-                "rules": str(rules),
+                "rules": str(rules.known),
             },
         )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
@@ -161,6 +161,7 @@ def _run(
                     kafka_config,
                     choice,
                     schema,
+                    rules,
                     retentions,
                     start.writer,
                     start,
@@ -173,7 +174,7 @@ def _run(
 def _first_start(
     settings: RunSettings,
     kafka_config: dict[str, object],
-    rules: LoaderRules,
+    rules: ClusterRules,
     retentions: Retentions,
     stop: threading.Event,
 ) -> Start | None:
@@ -208,6 +209,7 @@ class _Queries:
     kafka_config: dict[str, object]
     choice: EngineChoice
     schema: str | None
+    rules: ClusterRules
     retentions: Retentions
     writer: Writer
     first: Start | None
@@ -228,7 +230,7 @@ class _Queries:
                 settings.bootstrap_servers,
                 self.kafka_config,
                 timedelta(milliseconds=self.retentions.delete_retention_ms),
-                self._ask_rules,
+                self.rules.refresh,
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
@@ -313,7 +315,7 @@ class _Queries:
                 start = start_from(
                     self.settings,
                     self.kafka_config,
-                    self._ask_rules(),
+                    self.rules,
                     self.retentions,
                     self.stop,
                     self.writer,
@@ -326,11 +328,6 @@ class _Queries:
             else:
                 self.keep_checkpoint = True
         return start
-
-    def _ask_rules(self) -> LoaderRules:
-        return LoaderRules.ask(
-            self.settings.bootstrap_servers, self.kafka_config, self.settings.semantics
-        )
 
     def _loaded(self, progress: LoadProgress, event: ProgressEvent) -> None:
         self.finished += 1

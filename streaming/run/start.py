@@ -17,7 +17,7 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import ELECTION_S
-from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.loader_rules import ClusterRules, LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, rules_changed
 from streaming.reload.requests import forget_requests, requested
@@ -102,7 +102,7 @@ def require_fit(settings: RunSettings, cluster_id: str) -> None:
 def start_from(
     settings: RunSettings,
     kafka_config: Mapping[str, Any],
-    rules: LoaderRules,
+    cluster_rules: ClusterRules,
     retentions: Retentions,
     stop: threading.Event,
     writer: Writer | None,
@@ -117,7 +117,7 @@ def start_from(
     Args:
         settings: the settings of the run.
         kafka_config: keyword arguments for kafka-python.
-        rules: the loader's rules of the cluster.
+        cluster_rules: the loader's rules of the cluster; they are asked for again.
         retentions: the retentions of the cluster.
         stop: ends the retries of unreachable brokers.
         writer: the run's writer. None at its first query: then this fences an older run.
@@ -142,6 +142,7 @@ def start_from(
     )
     with closing(client):
         description = client.describe()
+        rules = cluster_rules.refresh()
         if writer is None:
             writer = _take_over(settings, description, retentions, rules)
         else:

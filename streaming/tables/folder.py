@@ -106,7 +106,8 @@ def require_same_source(tables: str, *, cluster_id: str, semantics: str) -> None
     if semantics not in ("auto", reader.semantics):
         raise ConfigurationError(
             f"{tables} was loaded with --semantics {reader.semantics}, not {semantics}: "
-            f"pass --semantics {reader.semantics}, or name another folder with --tables"
+            "leave out --semantics, and `run` reloads the tables by the rules of the cluster; or "
+            "name another folder with --tables"
         )
 
 

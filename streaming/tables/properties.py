@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from coordinator_state.replay.releases import Release
@@ -80,6 +80,11 @@ class TableProperties:
     def history_mode(self) -> str | None:
         """The history mode of the last run; None before the first run of this release."""
         return self._properties.get(PROPERTY_HISTORY)
+
+    def _take_over(self, earlier: Mapping[str, str], names: Collection[str]) -> None:
+        """Use earlier values of these properties."""
+        kept = {name: value for name, value in self._properties.items() if name not in names}
+        self._properties = {**kept, **{name: earlier[name] for name in names if name in earlier}}
 
     def _property(self, name: str) -> str:
         value: str | None = self._properties.get(name)

@@ -40,12 +40,15 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_HISTORY,
+    PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
+    PROPERTY_SEMANTICS,
     Table,
 )
 
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
-_OF_BASE = (PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
+_OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
+_OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
 _REACH_OF_RATES = timedelta(minutes=5)
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
@@ -86,8 +89,8 @@ class TableReader(TableProperties):
             )
         self.tables = str(tables)
         progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
-        # The current properties, even with `as_of`: the schema is current, too, and columns that a
-        # migration added are null in earlier versions.
+        # The current properties, even with `as_of`, except for the loader's rules: the schema is
+        # current, too, and columns that a migration added are null in earlier versions.
         self._properties = progress.metadata().configuration
         if not any_format:
             require_current(self.tables, self.format_version)
@@ -346,8 +349,7 @@ class TableReader(TableProperties):
         self.__dict__.pop("load_states", None)
         self._progress = self._rebuilt.progress
         # Other properties do not change the rows, and the retention of snapshots is the current.
-        of_base = self._rebuilt.properties
-        self._properties = {**self._properties, **{n: of_base[n] for n in _OF_BASE if n in of_base}}
+        self._take_over(self._rebuilt.properties, _OF_BASE)
         self._as_of = moment
         return True
 
@@ -365,6 +367,7 @@ class TableReader(TableProperties):
             )
         try:
             progress.load_as_version(version)
+            self._take_over(progress.metadata().configuration, _OF_SNAPSHOT)
         except (DeltaError, OSError, ValueError) as error:
             if not self._rebuild(as_of):
                 raise ConfigurationError(

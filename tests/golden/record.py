@@ -27,10 +27,10 @@ from tests.golden.cases import (
     offset_commit_key,
 )
 from tests.golden.group_records import GROUP_RECORDS, MUTATED_GROUP_RECORDS
+from tests.golden.internal_topic_records import share_state_records, transaction_records
 from tests.golden.java_program import run_java
 from tests.golden.kafka_messages import KafkaMessages
 from tests.golden.member_bytes import member_bytes
-from tests.golden.sister_records import share_state_records, transaction_records
 
 Json = dict[str, Any]
 

@@ -20,7 +20,7 @@ from streaming.kafka import fetch
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.group_admin import GroupAdmin
-from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.loader_rules import ClusterRules
 from streaming.kafka.log_offsets import UNAUTHORISED, LogOffsetsClient
 from streaming.kafka.partition_offsets import TopicPartition
 from streaming.local.broker.configuration import HOST
@@ -131,7 +131,7 @@ def test_every_mechanism_reads_and_asks(
                 admin.await_coordinators(50)
                 (sample,) = log_offsets.sample([TopicPartition(OFFSETS_TOPIC, 0)])
                 assert sample.state == PRESENT, user
-                rules = LoaderRules.ask(address, config, "auto")
+                rules = ClusterRules(address, config, "auto").known
                 assert str(rules) == "coordinator of Kafka 4.3"
         assert len(endpoint.forms) == 1
     logged = caplog.text

@@ -13,7 +13,7 @@ from kafka.admin import NewTopic
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key, encode_value
 from streaming.jvm.jars import KAFKA_VERSION
-from streaming.kafka.loader_rules import LoaderRules
+from streaming.kafka.loader_rules import ClusterRules
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.run.query import run_query
 from streaming.run.settings import RunSettings
@@ -153,5 +153,5 @@ def test_the_rules_follow_from_the_versions_of_the_brokers(
     version: str, rules: str, tmp_path: Path
 ) -> None:
     with EmbeddedBroker(version, folder=tmp_path) as broker:
-        assert str(LoaderRules.ask(broker.bootstrap_servers, {}, "auto")) == rules
-        assert str(LoaderRules.ask(broker.bootstrap_servers, {}, "scala")) == "scala"
+        assert str(ClusterRules(broker.bootstrap_servers, {}, "auto").known) == rules
+        assert str(ClusterRules(broker.bootstrap_servers, {}, "scala").known) == "scala"

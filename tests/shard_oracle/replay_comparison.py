@@ -85,7 +85,15 @@ class ReplayComparison:
             error_code, fetched = again.fetch_offsets(group_id)
             _require_same(f"offsets of {group_id}", self._offsets(group_id), fetched)
             assert error_code is ErrorCode.NONE
+            _, stable = again.fetch_offsets(group_id, require_stable=True)
+            unstable = {
+                key
+                for key, offset in stable.items()
+                if offset.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            }
+            _require_same(f"pending offsets of {group_id}", self._pending(group_id), unstable)
             self.seen["loaded group"] += 1
+            self.seen["pending offset"] += len(unstable)
             self.seen["loaded offset"] += len(fetched)
 
     @staticmethod
@@ -107,6 +115,15 @@ class ReplayComparison:
                 found = _of_loader(groups[group_id]) if group_id in groups else None
                 _require_same(f"group {group_id}", found, _without_members_in_memory(held))
                 self.seen["live consumer group"] += 1
+
+    def _pending(self, group_id: str) -> set[tuple[str, int]]:
+        return {
+            (key.topic, key.partition)
+            for keys in self._loader.pending.values()
+            for key in keys
+            # Without partitions OffsetFetch names only those that have a committed offset.
+            if key.group_id == group_id and key in self._loader.offsets
+        }
 
     def _offsets(self, group_id: str) -> dict[tuple[str, int], FetchedOffset]:
         return {

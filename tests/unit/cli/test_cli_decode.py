@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
+from streaming.cli.decode import TOPICS
+from streaming.cli.record_json import RECORD_TYPES_OF_TOPIC
 from tests.support.clients.command_line import call, json_lines
 from tests.support.logs.logs import offset_key, offset_value
 
@@ -31,6 +33,18 @@ class TestDecode:
             '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":3}},"value":{"version":4,'
             '"data":{"offset":100,"leaderEpoch":5,"metadata":"m","commitTimestamp":1234}}}'
         )
+
+    def test_a_transaction_is_shown_with_the_name_of_its_state(self) -> None:
+        """As `TransactionLogMessageFormatter` of 4.4 shows it."""
+        value = "000000000000000000070003000003e8010000000000000000000000010000000000000002"
+        options = ("--topic", "__transaction_state")
+        (document,) = json_lines(call("decode", *options, "0000000174", value))
+
+        assert document["key"] == {"type": 0, "data": {"transactionalId": "t"}}
+        assert document["value"]["data"]["transactionStatus"] == "Ongoing"
+
+    def test_the_topics_are_those_whose_records_are_known(self) -> None:
+        assert tuple(RECORD_TYPES_OF_TOPIC) == TOPICS
 
     @pytest.mark.parametrize("arguments", [[], ["null"], ["-"]])
     def test_without_a_value_it_is_a_tombstone(self, arguments: list[str]) -> None:

@@ -39,7 +39,7 @@ RECORDS = [
     *read_golden("group_metadata"),
     *read_golden("group_records"),
 ]
-SISTER_RECORDS = [
+INTERNAL_TOPIC_RECORDS = [
     *((TRANSACTION_RECORD_TYPES, document) for document in read_golden("transaction_records")),
     *((SHARE_STATE_RECORD_TYPES, document) for document in read_golden("share_state_records")),
 ]
@@ -88,10 +88,10 @@ def test_fields_are_printed_in_kafkas_order(document: Json) -> None:
 
 @pytest.mark.parametrize(
     ("record_types", "document"),
-    SISTER_RECORDS,
-    ids=[f"{kinds[0].name}, {document['name']}" for kinds, document in SISTER_RECORDS],
+    INTERNAL_TOPIC_RECORDS,
+    ids=[f"{kinds[0].name}, {document['name']}" for kinds, document in INTERNAL_TOPIC_RECORDS],
 )
-def test_a_record_of_a_sister_topic_reads_and_is_written_as_kafkas(
+def test_a_record_of_another_internal_topic_reads_and_is_written_as_kafkas(
     record_types: Mapping[int, RecordType], document: Json
 ) -> None:
     raw_key, raw_value = bytes.fromhex(document["key"]), _bytes(document["value"])

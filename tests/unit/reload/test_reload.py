@@ -66,6 +66,15 @@ def test_an_upgrade_to_other_rules_is_a_reason_where_rules_differ() -> None:
     assert not scala.differ_from(replace(scala, release=Release.KAFKA_4_3))
 
 
+def test_an_upgrade_concerns_log_partitions_that_nobody_asked_about() -> None:
+    """Those without a leader, and those that the run does not read."""
+    unknown = replace(LOG, log_starts={1: 0}, high_watermarks={1: 10})
+    assert doubts_of(unknown) == {}
+    (doubt,) = doubts_of(unknown, replace(RULES, release=Release.KAFKA_4_2)).values()
+    assert (doubt.kept_below, doubt.lost) == (7, "")
+    assert doubt.reason.startswith("the cluster was upgraded")
+
+
 def test_deleted_before_they_were_read() -> None:
     doubt = doubts_of(replace(LOG, log_starts={0: 9, 1: 0}))[0]
     assert doubt.kept_below == 7

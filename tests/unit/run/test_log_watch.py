@@ -115,9 +115,16 @@ def test_a_leader_is_back(watched: Watched) -> None:
 def test_an_upgrade_to_other_rules_moves_leaders(watched: Watched) -> None:
     assert not watched.after(10)
     watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
-    assert not watched.after(10), "without another leader no broker was upgraded"
+    assert not watched.after(10)
     watched.lead(p0=1, p1=2, p2=-1)
     assert watched.after(10)
+
+
+def test_an_upgrade_of_a_broker_that_leads_nothing_is_noticed_in_time(watched: Watched) -> None:
+    assert not watched.after(10)
+    watched.rules = replace(watched.rules, release=Release.KAFKA_4_2)
+    assert not watched.after(200)
+    assert watched.after(100)
 
 
 def test_an_election_is_waited_for(watched: Watched) -> None:

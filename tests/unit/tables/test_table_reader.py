@@ -8,11 +8,19 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
+from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
+from streaming.tables.creation import set_properties
 from streaming.tables.delta import error_text
 from streaming.tables.load_state import LoadState
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import FORMAT_VERSION
+from streaming.tables.schemas import (
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    PROPERTY_KAFKA_RELEASE,
+    PROPERTY_SEMANTICS,
+)
+from streaming.tables.writer_epoch import WriterEpoch
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
 
@@ -40,6 +48,18 @@ def test_what_is_not_to_be_consistent_is_read_as_it_is(tmp_path: Path) -> None:
             assert len(json_lines(call(*of_tables, *options))) == rows, (command, options)
         refused = call(*of_tables, "--newest", "--as-of", "1", exit_code=2)
         assert "leave out --newest" in refused.stderr
+
+
+def test_a_snapshot_has_the_loaders_rules_of_its_time(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, groups=[GROUP], progress=[{"next_offset": 1}])
+    before = TableReader(tables)
+    changed = {PROPERTY_SEMANTICS: "scala", PROPERTY_KAFKA_RELEASE: "4.1"}
+    set_properties(WriterEpoch.current(str(tables)), LOAD_PROGRESS, changed)
+
+    now, then = TableReader(tables), TableReader(tables, as_of=before.version)
+    assert (now.semantics, now.release) == ("scala", Release.KAFKA_4_1)
+    assert (then.semantics, then.release) == (before.semantics, before.release)
 
 
 def test_the_newest_of_the_versions_counts_where_rows_name_several(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ _FORMATTERS = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(folder=tmp_path_factory.mktemp("sister-topics")) as started:
+    with EmbeddedBroker(folder=tmp_path_factory.mktemp("internal-topics")) as started:
         with admin_of(started) as admin:
             admin.create_topics([NewTopic(TOPIC, 2, 1)], wait_for_metadata=True)
             # A share group begins at the end of a topic, unless it is told otherwise.
