@@ -58,8 +58,9 @@ _CLEANED = re.compile(r"cleaned log __consumer_offsets-(\d+)")
 _CLEANED_UP = re.compile(
     r"tombstone records while cleaning up group metadata|Removed [1-9]\d* expired offsets"
 )
+# In the words of 4.4, and of earlier releases.
 _CLEAN_UP_FAILED = re.compile(
-    r"Timeout\(tp=__consumer_offsets-(\d+), key=expire-group-metadata\) .* failed"
+    r"__consumer_offsets(?: partition=|-)(\d+)\]?.*key=expire-group-metadata\) .* failed"
 )
 _PROPERTIES = {
     # Members of random groups have no heartbeats, and their commits are old: let both be.

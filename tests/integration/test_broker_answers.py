@@ -141,7 +141,7 @@ def test_groups_with_members_of_both_protocols(
 
         found = eventually(answers_once_stable)
 
-    epoch = None if protocol == "classic" else 1
+    epoch = None if protocol == "classic" else 2
     assert found[AnswerKey("group", group)] == {
         "group_type": protocol,
         "state": "Stable",

@@ -92,7 +92,9 @@ def _dumped_alike(log: Path) -> Counter[int]:
     dumped = {
         int(found["offset"]): found
         for found in _DUMPED.finditer(
-            _java("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
+            _java(
+                "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log)
+            )
         )
     }
 

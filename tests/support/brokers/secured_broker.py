@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tenacity
 import trustme
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -173,6 +174,12 @@ class SecuredBroker:
         given = [_acl(f"User:{user}", *acl) for acl in acls]
         with admin_of(self.broker) as admin:
             admin.create_acls(given)
+            # The controller has them now; the broker applies them a moment later.
+            tenacity.Retrying(
+                retry=tenacity.retry_if_result(lambda count: count < len(given)),
+                wait=tenacity.wait_fixed(0.05),
+                stop=tenacity.stop_after_delay(10),
+            )(lambda: len(admin.describe_acls(_any_of(f"User:{user}"))[0]))
             try:
                 yield
             finally:
