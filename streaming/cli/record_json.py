@@ -92,7 +92,7 @@ def record_json(
         if value is None:
             return formatter_json(decoded, None)
         document = formatter_json(decoded, decode_value(decoded.record_type, value))
-        if record_types is TRANSACTION_RECORD_TYPES:
+        if decoded.record_type is TRANSACTION_RECORD_TYPES[0]:
             _name_state(document["value"]["data"])
         return document
     except (DecodeError, UnknownRecordType) as error:

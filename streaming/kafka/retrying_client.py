@@ -174,7 +174,7 @@ def check(error_code: int, operation: str) -> None:
     """Raise the error of an error code; an unknown group id is an answer, not an error.
 
     Raises:
-        ConfigurationError: missing authorisation.
+        ConfigurationError: missing authorisation, or a feature of the cluster that is off.
         TransientFailure: Kafka marks the error as retriable.
         kafka.errors.KafkaError: any other error.
     """
@@ -185,6 +185,11 @@ def check(error_code: int, operation: str) -> None:
         raise ConfigurationError(
             f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
             f"ACL {_MISSING_ACLS.get(kind, 'Describe on it')}"
+        )
+    if kind is kafka_errors.UnsupportedVersionError:
+        raise ConfigurationError(
+            f"cannot {operation}: the brokers refuse the request, because the cluster has the "
+            "feature of this group type turned off (kafka-features.sh describe)"
         )
     if kind.retriable:
         raise TransientFailure(f"cannot {operation}: {kind.__name__}")

@@ -12,6 +12,7 @@ from kafka.admin import NewTopic
 
 from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.serde import encode_key, encode_value
+from streaming.errors import ConfigurationError
 from streaming.jvm.jars import KAFKA_VERSION
 from streaming.kafka.loader_rules import ClusterRules
 from streaming.local.broker.embedded import EmbeddedBroker
@@ -132,8 +133,10 @@ def test_a_cluster_that_was_upgraded_from_kafka_3(spark: SparkSession, tmp_path:
         with upgraded(broker) as newer:
             run(newer)
             assert loaded_by(tables) == ("coordinator", "4.3", "current")
-            # The cluster's group.version is still 0, so its coordinator describes no such group.
             assert epochs(tables) == [1]
+            # The cluster's group.version is still 0, so its coordinator describes no such group.
+            with pytest.raises(ConfigurationError, match="turned off"):
+                is_equal(newer, tables)
             history = TableReader(tables).read("offset_commits")["record_offset"].to_pylist()
     assert history == [0], "the first load has the commit already"
 
