@@ -19,8 +19,7 @@ from coordinator_state.replay.modern_groups import (
     Part,
     Warn,
     assigned_partitions,
-    last_of_each,
-    warn_of_repeated,
+    distinct_entries,
 )
 from coordinator_state.wire.primitives import uuid_text
 from coordinator_state.wire.struct_reader import Fields
@@ -93,12 +92,8 @@ class ConsumerGroup(ModernGroup):
         )
 
     def _read_current(self, value: Fields, warn: Warn) -> Fields:
-        for name in _LISTS:
-            if self.release.keeps_last_partitions:
-                value = {**value, name: last_of_each(value[name], "topicId")}
-            else:
-                warn_of_repeated((entry["topicId"] for entry in value[name]), warn)
-        return value
+        keeps_last = self.release.keeps_last_partitions
+        return distinct_entries(value, _LISTS, "topicId", keeps_last=keeps_last, warn=warn)
 
     def _replay_other(self, part: Part, name: str, value: Fields | None, _warn: Warn) -> None:
         if part is Part.REGULAR_EXPRESSION:

@@ -318,9 +318,20 @@ def warn_of_repeated(keys: Iterable[Any], warn: Warn) -> None:
             return
 
 
-def last_of_each(entries: Iterable[Fields], key: str) -> list[Fields]:
-    """Return the entries that Kafka keeps where it puts them into a map, one after the other."""
-    return list({entry[key]: entry for entry in entries}.values())
+def distinct_entries(
+    value: Fields, lists: Iterable[str], key: str, *, keeps_last: bool, warn: Warn
+) -> Fields:
+    """Return a value without the entries that another of the same key in their list replaces.
+
+    Releases whose coordinator keeps the first and refuses a second (`keeps_last` is false) leave
+    the value as it is, and a duplicate key is passed to `warn`.
+    """
+    for name in lists:
+        if keeps_last:
+            value = {**value, name: list({entry[key]: entry for entry in value[name]}.values())}
+        else:
+            warn_of_repeated((entry[key] for entry in value[name]), warn)
+    return value
 
 
 def assigned_partitions(

@@ -20,7 +20,7 @@ from coordinator_state.replay.modern_groups import (
     ModernMember,
     Part,
     Warn,
-    last_of_each,
+    distinct_entries,
     warn_of_repeated,
 )
 from coordinator_state.wire.struct_reader import Fields
@@ -130,12 +130,10 @@ class StreamsGroup(ModernGroup):
                         f"{entry['subtopologyId']} has {len(partitions)} partitions but "
                         f"{len(epochs)} epochs"
                     )
-        for name in _CURRENT_LISTS:
-            if self.release.keeps_last_tasks:
-                value = {**value, name: last_of_each(value[name], "subtopologyId")}
-            else:
-                warn_of_repeated((entry["subtopologyId"] for entry in value[name]), warn)
-        return value
+        keeps_last = self.release.keeps_last_tasks
+        return distinct_entries(
+            value, _CURRENT_LISTS, "subtopologyId", keeps_last=keeps_last, warn=warn
+        )
 
     def _replay_other(self, _part: Part, _name: str, value: Fields | None, warn: Warn) -> None:
         if value is not None:
