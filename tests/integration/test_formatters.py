@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import re
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from coordinator_state.records.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from streaming.jvm.jars import kafka_jars
-from streaming.jvm.java import find_java
 from tests.differential.random_round import LOG_PARTITIONS, RoundLog, rules_of
 from tests.support.brokers.fresh_broker import FreshBroker
 from tests.support.clients.installed_command import run_command
+from tests.support.clients.kafka_tools import console_consumer_records, run_kafka_tool
 from tests.support.logs.logs import Event, segment
 from tests.support.logs.random_logs import GROUPS, LEADER_CHANGE, TOPICS, RandomEvents
 
@@ -37,14 +35,6 @@ _DUMPED = re.compile(
     r"(?:key: (?P<key>.*?)(?: payload: (?P<payload>.*))?|endTxnMarker: (?P<marker>.*))$",
     re.MULTILINE,
 )
-
-
-def _java(*arguments: str) -> str:
-    class_path = ":".join(str(jar) for jar in kafka_jars() if "log4j-" not in jar.name)
-    command = [str(find_java()), "-Xmx512m", "-cp", class_path, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def _decoded(*arguments: str) -> list[Json]:
@@ -92,7 +82,7 @@ def _dumped_alike(log: Path) -> Counter[int]:
     dumped = {
         int(found["offset"]): found
         for found in _DUMPED.finditer(
-            _java(
+            run_kafka_tool(
                 "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log)
             )
         )
@@ -164,11 +154,8 @@ def test_the_console_consumer_says_the_same_of_records_in_a_topic(
     records = [record for record in _decoded(*where) if "key" in record]
 
     for formatter, types in FORMATTERS.items():
-        printed = _java(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", broker.bootstrap_servers, "--topic", "__consumer_offsets"),
-            *("--partition", "0", "--offset", "earliest", "--timeout-ms", "4000"),
-            *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
+        printed = console_consumer_records(
+            broker.bootstrap_servers, "__consumer_offsets", log_partition, formatter
         )
         expected = [
             {"key": record["key"], "value": record["value"]}
@@ -176,13 +163,4 @@ def test_the_console_consumer_says_the_same_of_records_in_a_topic(
             if record["key"]["type"] in types
         ]
         assert expected
-        assert _documents(printed) == expected
-
-
-def _documents(text: str) -> list[Json]:
-    """JSON documents one behind the other: the formatters write no newline."""
-    decoder, found, position = json.JSONDecoder(), [], 0
-    while position < len(text.rstrip()):
-        document, position = decoder.raw_decode(text, position)
-        found.append(document)
-    return found
+        assert printed == expected

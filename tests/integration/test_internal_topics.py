@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
-from streaming.jvm.jars import kafka_jars
-from streaming.jvm.java import find_java
 from streaming.local.broker.embedded import EmbeddedBroker
 from tests.support.clients.admin_client import admin_of
 from tests.support.clients.installed_command import run_command
+from tests.support.clients.kafka_tools import console_consumer_records, run_kafka_tool
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -38,20 +36,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     with EmbeddedBroker(folder=tmp_path_factory.mktemp("internal-topics")) as started:
         with admin_of(started) as admin:
             admin.create_topics([NewTopic(TOPIC, 2, 1)], wait_for_metadata=True)
-            # A share group begins at the end of a topic, unless it is told otherwise.
+            # Without this setting a share group reads only records that are written later.
             group = ConfigResource(
                 ConfigResourceType.GROUP, SHARE_GROUP, {"share.auto.offset.reset": "earliest"}
             )
             admin.alter_configs([group])
         yield started
-
-
-def _java(*arguments: str) -> str:
-    class_path = ":".join(str(jar) for jar in kafka_jars() if "log4j-" not in jar.name)
-    command = [str(find_java()), "-Xmx512m", "-cp", class_path, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 def _transactions(broker: EmbeddedBroker) -> None:
@@ -82,27 +72,14 @@ def _decoded(broker: EmbeddedBroker, topic: str, log_partition: int) -> list[Jso
     return [{"key": line["key"], "value": line["value"]} for line in lines if "key" in line]
 
 
-def _formatted(broker: EmbeddedBroker, topic: str, log_partition: int) -> list[Json]:
-    printed = _java(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic),
-        *("--partition", str(log_partition), "--offset", "earliest", "--timeout-ms", "4000"),
-        *("--formatter", f"org.apache.kafka.tools.consumer.{_FORMATTERS[topic]}"),
-    )
-    # The formatters write no newline.
-    decoder, found, position = json.JSONDecoder(), list[Json](), 0
-    while position < len(printed.rstrip()):
-        document, position = decoder.raw_decode(printed, position)
-        found.append(document)
-    return found
-
-
 def _alike(broker: EmbeddedBroker, topic: str) -> list[Json]:
     """The records of all log partitions, which Kafka's formatter prints in the same way."""
     records = []
     for log_partition in range(LOG_PARTITIONS):
         ours = _decoded(broker, topic, log_partition)
-        assert ours == _formatted(broker, topic, log_partition)
+        assert ours == console_consumer_records(
+            broker.bootstrap_servers, topic, log_partition, _FORMATTERS[topic]
+        )
         records += ours
     return records
 
@@ -125,7 +102,7 @@ def test_share_groups_are_shown_as_kafka_shows_them(broker: EmbeddedBroker) -> N
         producer.produce(TOPIC, str(number).encode(), partition=number % 2)
     producer.flush(30)
     arguments = (broker.bootstrap_servers, SHARE_GROUP, TOPIC, str(ACKNOWLEDGEMENTS))
-    _java(str(_CLIENT), *arguments)
+    run_kafka_tool(str(_CLIENT), *arguments)
     records = _alike(broker, "__share_group_state")
     kinds = [record["key"]["type"] for record in records]
     assert {record["key"]["data"]["groupId"] for record in records} == {SHARE_GROUP}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -26,13 +25,12 @@ from coordinator_state.log.record_batch import RecordBatch, read_record_batches
 from coordinator_state.model.log import Written
 from coordinator_state.replay.offsets import Semantics
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
-from streaming.jvm.jars import kafka_jars
-from streaming.jvm.java import find_java
 from streaming.lag.open_transactions import open_transactions
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.simulation.tables import simulated_tables
 from streaming.tables.reader import Filters, TableReader
 from streaming.views.explanation import explained
+from tests.support.clients.kafka_tools import run_kafka_tool
 from tests.support.eventually import Eventually
 
 pytestmark = pytest.mark.long
@@ -44,17 +42,7 @@ def _run(line: str) -> str:
     """Run one command line, with the class that the script starts."""
     script, *arguments = shlex.split(line)
     assert script == "kafka-transactions.sh"
-    class_path = ":".join(str(jar) for jar in kafka_jars() if "log4j-" not in jar.name)
-    program = [str(find_java()), "-Xmx256m", "-cp", class_path]
-    done = subprocess.run(
-        [*program, "org.apache.kafka.tools.TransactionsCommand", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return run_kafka_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
 
 
 @contextmanager
