@@ -23,7 +23,10 @@ _REFRESH_TIMEOUT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderRules:
-    """The rules by which coordinators load the log; `release` has no meaning under `scala`."""
+    """The rules by which coordinators load the log.
+
+    Under `scala` all releases have the same rules, and `release` is ignored.
+    """
 
     semantics: Semantics
     release: Release = NEWEST_RELEASE

@@ -26,8 +26,9 @@ STEPS = 60
 def main(version: str, runs: int, seed: int, steps: int, replay: bool, verbose: bool) -> None:
     """Put random sequences of requests to the model and to Kafka's own coordinator shard.
 
-    With --replay to the shard alone, of any Kafka version: the reference loader and another shard
-    of that version load what it wrote, and are compared.
+    With --replay the requests go only to the shard, which may be of any Kafka version. The
+    reference loader and a second shard of that version load its log; their groups and offsets
+    must be equal.
 
     Of a sequence that makes a difference the steps up to it are printed, and its seed: --seed N
     --runs 1 does it again. Exits with 1 if there was any.

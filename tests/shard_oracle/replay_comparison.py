@@ -1,7 +1,6 @@
-"""Requests put to Kafka's own shard, and what it writes replayed by Kafka and by us.
+"""A log that Kafka's own shard wrote, loaded by the reference loader and by a second shard.
 
-It needs no model, so it holds for every Kafka release: whatever that release writes, the reference
-loader has to make of it what the release makes of it.
+The comparison needs no model of the coordinator, so it works with every Kafka release.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class ReplayComparison:
 
     After each of them, consumer groups of the shard, which are in the log as they are, have to be
     those of the loader. `load_again` has another shard load the log, and compares everything.
-    `seen` counts what was compared.
+    `seen` counts the compared groups and offsets by kind.
 
     Raises:
         Difference: the loader has something else, or would refuse the log.

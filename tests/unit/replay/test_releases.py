@@ -1,6 +1,7 @@
-"""The rules by which releases differ, each at the release that changed it and at the one before.
+"""The loader's rules that a Kafka release changed.
 
-Every case is one that the differential rounds have against brokers of these releases.
+A test replays one record by the rules of the release that changed a rule, and of the release
+before it. The differential rounds compare the same rules with brokers of these releases.
 """
 
 from __future__ import annotations
