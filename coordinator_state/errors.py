@@ -103,6 +103,14 @@ class UnknownRecordType(CoordinatorStateError):
         self.record_type = record_type
 
 
+class UnknownTransactionState(CoordinatorStateError):
+    """A number of a transaction's state that no supported Kafka version writes."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"TransactionLogValue: unknown transactionStatus {number}")
+        self.number = number
+
+
 class EncodeError(CoordinatorStateError):
     """A value that does not fit into its field or version."""
 

@@ -180,11 +180,12 @@ def collect(rows: pa.Table) -> Collected:
         rows_by_log_partition=by_log_partition(
             rows, pc.not_equal(rows["row_kind"], ROW_KIND_PROGRESS).to_numpy()
         ),
-        newest_timestamps=_newest_timestamps(rows),
+        newest_timestamps=newest_timestamps(rows),
     )
 
 
-def _newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
+def newest_timestamps(rows: pa.Table) -> dict[int, datetime]:
+    """The newest record timestamp of each log partition, from log rows of one topic."""
     newest = rows.group_by("log_partition").aggregate([("record_timestamp_ms", "max")])
     times = timestamps(newest["record_timestamp_ms_max"])
     columns = [newest["log_partition"].to_pylist(), times.to_pylist()]

@@ -30,6 +30,7 @@ from coordinator_state.apply.pending_clients import with_clients
 from coordinator_state.apply.rows import EVENT_SCHEMA, QUARANTINE_ROW
 from coordinator_state.apply.state import ApplyContext, ApplyState
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
     groups = apply_to_groups(collected, offsets, committed, moves, state, context)
     described = described_groups(groups.changes, context.topic_names)
     pending = with_clients(offsets.pending, state.pending, groups.clients)
-    quarantine = collected.undecodable.select(QUARANTINE_ROW.names)
+    quarantine = _in_topic(collected.undecodable.select(QUARANTINE_ROW.names))
     return Applied(
         group_offsets=offsets.changes,
         coordinator_records=record_rows(collected.group_records),
@@ -123,6 +124,13 @@ def apply_collected(collected: Collected, state: ApplyState, context: ApplyConte
         ),
         newest_timestamps=collected.newest_timestamps,
     )
+
+
+def _in_topic(quarantine: pa.Table) -> pa.Table:
+    """Rows of `quarantine`, which name every topic."""
+    place = quarantine.schema.get_field_index("log_topic")
+    topics = pa.repeat(pa.scalar(OFFSETS_TOPIC), quarantine.num_rows)
+    return quarantine.set_column(place, quarantine.schema.field(place), topics)
 
 
 def _events(groups: GroupChanges, offsets: OffsetChanges, context: ApplyContext) -> pa.Table:

@@ -222,8 +222,13 @@ class GroupRecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRecordRow:
-    """A record that cannot be decoded, or a note about lost records."""
+    """A record that cannot be decoded, or a note about lost records.
 
+    `log_topic` is the internal topic of the record. It is null only in versions of the table that
+    an earlier release wrote; all records of these are of `__consumer_offsets`.
+    """
+
+    log_topic: str | None
     log_partition: Int32
     record_offset: int
     record_timestamp: datetime | None

@@ -91,12 +91,18 @@ def decode_record_set(
     log_end: int = END_OF_LOG,
     compact: bool = False,
     is_cut: bool = False,
+    log_topic: str | None = None,
 ) -> DecodedRecordSet:
     """Decode the records from `from_offset` up to, not including, `to_offset`, in log order.
 
-    `frame_record_set` describes `before`, `log_end` and `is_cut`.
+    `frame_record_set` describes `before`, `log_end` and `is_cut`; `OffsetRange` `log_topic`.
     """
-    offsets = OffsetRange(log_partition=log_partition, from_offset=from_offset, to_offset=to_offset)
+    offsets = OffsetRange(
+        log_partition=log_partition,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        log_topic=log_topic,
+    )
     rows: list[Row] = []
     next_offset = from_offset
     bytes_read = 0
@@ -144,11 +150,15 @@ def decode_corrupt_batch(batch: Batch, offsets: OffsetRange) -> DecodedRecordSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """The requested range of record offsets of one log partition."""
+    """The requested range of record offsets of one log partition.
+
+    `log_topic` is None for `__consumer_offsets`. Keys and values of other topics are not decoded.
+    """
 
     log_partition: int
     from_offset: int
     to_offset: int
+    log_topic: str | None = None
 
     def next_offset(self, batch: Batch, so_far: int) -> int:
         """Return the next offset after this batch, at most the end of the range."""
@@ -175,14 +185,16 @@ class OffsetRange:
     def row_of(self, batch: RecordBatch, record: Record) -> Row:
         """Make the row of one record; `batch` needs only the fields of the batch header."""
         timestamp_ms = _timestamp_column(record.timestamp_ms)
+        decode = _record_columns if self.log_topic is None else _raw_columns
         return (
             {
+                "log_topic": self.log_topic,
                 "log_partition": self.log_partition,
                 "record_offset": record.record_offset,
                 "record_timestamp_ms": timestamp_ms,
             }
             | _producer_columns(batch)
-            | (_control_columns(record) if batch.is_control else _record_columns(record))
+            | (_control_columns(record) if batch.is_control else decode(record))
         )
 
     def _holds(self, offset: int) -> bool:
@@ -204,6 +216,7 @@ class OffsetRange:
             reason += f" ({len(batch.raw) - MAX_CORRUPT_BYTES} of {len(batch.raw)} bytes omitted)"
         yield {
             "row_kind": ROW_KIND_UNDECODABLE,
+            "log_topic": self.log_topic,
             "log_partition": self.log_partition,
             "record_offset": first,
             "producer_id": NO_PRODUCER_ID,
@@ -321,6 +334,17 @@ def _record_columns(record: Record) -> Row:
         "raw_key": record.key,
         "raw_value": record.value,
     }
+
+
+def _raw_columns(record: Record) -> Row:
+    if record.key is None:
+        return _undecodable_columns(record, "null key")
+    return {
+        "row_kind": ROW_KIND_RECORD,
+        "is_tombstone": record.value is None,
+        "raw_key": record.key,
+        "raw_value": record.value,
+    } | _record_type_column(record.key)
 
 
 def _offset_columns(key: DecodedKey, value: DecodedValue | None) -> Row:

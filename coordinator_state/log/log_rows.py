@@ -13,6 +13,9 @@ All row kinds share one flat schema. The columns that are set depend on `row_kin
   `from_offset` the first record offset of the range, `high_watermark` the one of the plan. Also
   `log_leader_epoch` and the counts.
 
+`log_topic` is the internal topic of the record; null means `__consumer_offsets`. Other topics have
+the kinds `record`, without `group_id`, `marker`, `undecodable` and `progress`.
+
 All kinds except `progress` have `producer_id` (-1 for none), `producer_epoch`, `is_transactional`
 (attribute bit 4 of the batch) and `record_timestamp_ms`. Each record is either one row or counted
 in `records_superseded`; `records_read` counts both.
@@ -36,6 +39,7 @@ ROW_KIND_PROGRESS = "progress"
 LOG_ROW_SCHEMA = pa.schema(
     [
         pa.field("row_kind", pa.string(), nullable=False),
+        pa.field("log_topic", pa.string()),
         pa.field("log_partition", pa.int32(), nullable=False),
         pa.field("record_offset", pa.int64(), nullable=False),
         pa.field("record_timestamp_ms", pa.int64()),

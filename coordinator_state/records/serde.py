@@ -37,7 +37,7 @@ class DecodedKey:
 
     @property
     def group_id(self) -> str:
-        """The record's group: the first field of every key of `__consumer_offsets`."""
+        """The first field of the key: the group; of `__transaction_state` the transactional id."""
         first_field = self.record_type.key_fields[0].name
         group_id: str = self.fields[first_field]
         return group_id

@@ -13,9 +13,6 @@ from typing import Final
 from coordinator_state.records.record_types import RecordType
 from coordinator_state.wire.schema import Field, Schema
 
-SHARE_STATE_TOPIC: Final = "__share_group_state"
-"""`Topic.SHARE_GROUP_STATE_TOPIC_NAME`."""
-
 _KEY: Final = (
     Field(name="groupId", type="string"),
     Field(name="topicId", type="uuid"),

@@ -11,9 +11,6 @@ from typing import Final
 from coordinator_state.records.record_types import NO_PRODUCER_ID, RecordType
 from coordinator_state.wire.schema import Field, FieldType, Schema
 
-TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
-"""`Topic.TRANSACTION_STATE_TOPIC_NAME`."""
-
 TRANSACTION_STATES: Final = {
     0: "Empty",
     1: "Ongoing",

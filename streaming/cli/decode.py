@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.cli.options import (
     kafka_option,
     option,
@@ -18,8 +20,7 @@ from streaming.cli.options import (
 from streaming.errors import ConfigurationError
 from streaming.views.output import output_of
 
-# Named here as well: the codec is imported when a record is decoded.
-TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+TOPICS = (OFFSETS_TOPIC, *OTHER_TOPICS)
 
 
 @click.command()

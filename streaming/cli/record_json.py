@@ -20,16 +20,15 @@ from coordinator_state.errors import DecodeError, UnknownRecordType
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.records.message_formatter import formatter_json
 from coordinator_state.records.record_types import RECORD_TYPES, RecordType
 from coordinator_state.records.serde import decode_key, decode_value
 from coordinator_state.records.share_state_records import (
     SHARE_STATE_RECORD_TYPES,
-    SHARE_STATE_TOPIC,
 )
 from coordinator_state.records.transaction_records import (
     TRANSACTION_RECORD_TYPES,
-    TRANSACTION_STATE_TOPIC,
     TRANSACTION_STATES,
 )
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC

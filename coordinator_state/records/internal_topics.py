@@ -1,0 +1,15 @@
+"""The internal topics besides `__consumer_offsets` whose records this package reads.
+
+Source: `Topic.java` in org.apache.kafka.common.internals at 4.4.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+"""`Topic.TRANSACTION_STATE_TOPIC_NAME`."""
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+"""`Topic.SHARE_GROUP_STATE_TOPIC_NAME`."""
+OTHER_TOPICS: Final = (TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC)
+"""In the order in which their tables are written."""

@@ -1,0 +1,190 @@
+"""The replay of `__share_group_state`, beside the shard of Kafka's own jars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from coordinator_state.records.serde import decode_versioned, encode_key, encode_versioned
+from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
+from coordinator_state.replay.share_partitions import (
+    SHARE_SNAPSHOT,
+    SHARE_UPDATE,
+    SharePartition,
+    replay_share_record,
+)
+from coordinator_state.wire.primitives import uuid_from_text
+from coordinator_state.wire.schema import Schema
+from streaming.jvm.jars import KAFKA_VERSION, kafka_jars
+from tests.golden.java_program import run_java
+from tests.support.brokers.jar_sets import RELEASES, SCALA_VERSION
+
+Json = dict[str, Any]
+
+SEQUENCES = 3_000
+GROUP_ID, TOPIC_ID = "g", "Uj5wn_FqTXirEASvVZRY1w"
+EARLY_ACCESS = "4.0.0"
+RELEASE_PARAMETERS = [
+    pytest.param(release, marks=[] if release == KAFKA_VERSION else pytest.mark.long)
+    for release in RELEASES
+    if release != SCALA_VERSION
+]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of one share partition, as bytes; no value is a tombstone."""
+
+    partition: int
+    record_type: int
+    raw_value: bytes | None
+
+    def line(self) -> str:
+        """The line that the Java program reads."""
+        key = {
+            "groupId": GROUP_ID,
+            "topicId": uuid_from_text(TOPIC_ID),
+            "partition": self.partition,
+        }
+        raw_key = encode_key(SHARE_STATE_RECORD_TYPES[self.record_type], key)
+        value = "" if self.raw_value is None else self.raw_value.hex()
+        return f"{GROUP_ID}\t{TOPIC_ID}\t{self.partition}\t{raw_key.hex()}\t{value}\n"
+
+
+@pytest.mark.parametrize("release", RELEASE_PARAMETERS)
+def test_random_records_are_replayed_as_by_kafka(release: str) -> None:
+    random = Random(17)
+    records = [
+        record for number in range(SEQUENCES) for record in _sequence(random, number, release)
+    ]
+    answers = run_java(
+        "ReplayShareState", kafka_jars(release), "".join(record.line() for record in records)
+    )
+    states: dict[int, SharePartition | None] = {}
+    longest = 0
+    for record, answer in zip(records, answers, strict=True):
+        before = states.get(record.partition)
+        value = None
+        if record.raw_value is not None:
+            value = decode_versioned(_schema(record.record_type, release), record.raw_value).fields
+        after = replay_share_record(before, record.record_type, value)
+        states[record.partition] = after
+        kafka = json.loads(answer)
+        assert _as_kafka(after, kafka, release) == _joined(kafka, release), (before, value)
+        longest = max(longest, 0 if after is None else len(after.state_batches))
+    assert None in states.values() or release == EARLY_ACCESS
+    assert longest > 10
+
+
+def _schema(record_type: int, release: str) -> Schema:
+    kind = SHARE_STATE_RECORD_TYPES[record_type]
+    early_access = kind.early_access_value
+    return early_access if release == EARLY_ACCESS and early_access is not None else kind.value
+
+
+def _sequence(random: Random, partition: int, release: str) -> Iterator[Record]:
+    """Records of a share partition.
+
+    4.0 fails at tombstones. It also has another state epoch where an update comes first.
+    """
+    is_early = release == EARLY_ACCESS
+    for number in range(random.randint(2, 12)):
+        kind = random.choices(("update", "snapshot", "tombstone"), (14, 3, 0 if is_early else 1))[0]
+        if kind == "tombstone":
+            yield Record(partition, SHARE_SNAPSHOT, None)
+            continue
+        is_snapshot = kind == "snapshot" or (is_early and number == 0)
+        record_type = SHARE_SNAPSHOT if is_snapshot else SHARE_UPDATE
+        schema = _schema(record_type, release)
+        value = _snapshot(random) if is_snapshot else _update(random)
+        known = {field.name: value[field.name] for field in schema.fields}
+        yield Record(partition, record_type, encode_versioned(schema, 0, known))
+
+
+def _snapshot(random: Random) -> Json:
+    return {
+        "snapshotEpoch": random.randrange(5),
+        "stateEpoch": random.randrange(5),
+        "createTimestamp": random.randrange(1, 1_000),
+        "writeTimestamp": random.randrange(1, 1_000),
+        **_delivery(random),
+    }
+
+
+def _update(random: Random) -> Json:
+    return {"snapshotEpoch": random.randrange(5), **_delivery(random)}
+
+
+def _delivery(random: Random) -> Json:
+    batches = _overlapping(random) if random.random() < 0.3 else _disjoint(random)
+    return {
+        "leaderEpoch": random.choice((-1, *range(5))),
+        "startOffset": random.choice((-1, -1, random.randrange(60))),
+        "deliveryCompleteCount": random.choice((-1, *range(9))),
+        "stateBatches": [
+            {
+                "firstOffset": first,
+                "lastOffset": last,
+                "deliveryState": random.choice((0, 0, 1, 2, 2, 3, 4)),
+                "deliveryCount": random.randint(1, 3),
+            }
+            for first, last in batches
+        ],
+    }
+
+
+def _overlapping(random: Random) -> list[tuple[int, int]]:
+    firsts = [random.randrange(60) for _ in range(random.randrange(8))]
+    return [(first, first + random.randrange(15)) for first in firsts]
+
+
+def _disjoint(random: Random) -> list[tuple[int, int]]:
+    """In order, some contiguous, as a broker writes them."""
+    bounds = sorted(random.sample(range(80), random.randrange(12)))
+    ranges = [(first, end - 1) for first, end in pairwise(bounds)]
+    return [one for one in ranges if random.random() < 0.8]
+
+
+def _as_kafka(state: SharePartition | None, kafka: Json | None, release: str) -> Json | None:
+    """Our state in the form of the Java program, with the fields that the release has."""
+    if state is None:
+        return None
+    fields = {
+        "snapshotEpoch": state.snapshot_epoch,
+        "stateEpoch": state.state_epoch,
+        "leaderEpoch": state.leader_epoch,
+        "startOffset": state.start_offset,
+        "deliveryCompleteCount": state.delivery_complete_count,
+        "createTimestamp": state.create_timestamp_ms or 0,
+        "writeTimestamp": state.write_timestamp_ms or 0,
+        "stateBatches": [
+            [
+                batch.first_offset,
+                batch.last_offset,
+                batch.delivery_state,
+                batch.delivery_count,
+            ]
+            for batch in state.state_batches
+        ],
+    }
+    known = {name: value for name, value in fields.items() if kafka is None or name in kafka}
+    return _joined(known, release)
+
+
+def _joined(state: Json | None, release: str) -> Json | None:
+    """Join contiguous batches of one state, which releases before 4.4 may leave apart."""
+    if state is None or release == KAFKA_VERSION:
+        return state
+    joined: list[list[int]] = []
+    for first, last, *delivery in state["stateBatches"]:
+        if joined and joined[-1][1] + 1 == first and joined[-1][2:] == delivery:
+            joined[-1][1] = last
+        else:
+            joined.append([first, last, *delivery])
+    return {**state, "stateBatches": joined}

@@ -1,0 +1,144 @@
+"""The events of a transactional id, from the states of it in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from coordinator_state.insight.transaction_events import (
+    TransactionEventName,
+    duration_ms,
+    transaction_event,
+)
+from coordinator_state.replay.transactions import Transaction, TransactionPartition
+
+TIMEOUT_MS = 60_000
+STARTED_MS = 1_000
+
+BEGUN, PREPARED = TransactionEventName.BEGUN, TransactionEventName.PREPARED
+COMMITTED, ABORTED = TransactionEventName.COMMITTED, TransactionEventName.ABORTED
+TIMED_OUT, FENCED = TransactionEventName.TIMED_OUT, TransactionEventName.FENCED
+
+
+def state(name: str, *, epoch: int = 0, after_ms: int = 10, **fields: Any) -> Transaction:
+    """A state that was written some time after the start of the transaction."""
+    started_ms = fields.pop("start_timestamp_ms", STARTED_MS)
+    given = {
+        "producer_id": 5,
+        "producer_epoch": epoch,
+        "last_producer_id": None,
+        "timeout_ms": TIMEOUT_MS,
+        "state": name,
+        "topic_partitions": (TransactionPartition("t", 0),),
+        "start_timestamp_ms": started_ms,
+        "last_update_timestamp_ms": (started_ms or 0) + after_ms,
+        "client_transaction_version": 1,
+        **fields,
+    }
+    return Transaction(**given)
+
+
+def events(states: Iterable[Transaction]) -> list[TransactionEventName | None]:
+    """The event of each state, the first of which has none before it."""
+    found, before = [], None
+    for after in states:
+        found.append(transaction_event(before, after))
+        before = after
+    return found
+
+
+EMPTY = state("Empty", start_timestamp_ms=None, topic_partitions=())
+
+
+def test_a_commit() -> None:
+    log = [EMPTY, state("Ongoing"), state("PrepareCommit"), state("CompleteCommit")]
+    assert events(log) == [None, BEGUN, PREPARED, COMMITTED]
+
+
+def test_an_abort() -> None:
+    log = [EMPTY, state("Ongoing"), state("PrepareAbort"), state("CompleteAbort")]
+    assert events(log) == [None, BEGUN, PREPARED, ABORTED]
+
+
+def test_further_partitions_and_repeated_records_are_no_events() -> None:
+    more = (TransactionPartition("t", 0), TransactionPartition("t", 1))
+    log = [
+        state("Ongoing"),
+        state("Ongoing", topic_partitions=more, after_ms=20),
+        state("PrepareCommit"),
+        state("PrepareCommit", after_ms=30),
+    ]
+    assert events(log) == [BEGUN, None, PREPARED, None]
+
+
+def test_the_next_transaction_begins_at_its_own_time() -> None:
+    log = [state("CompleteCommit"), state("Ongoing", start_timestamp_ms=9_000)]
+    assert events(log) == [COMMITTED, BEGUN]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_abort_with_a_greater_epoch_after_the_timeout_is_a_timeout(version: int) -> None:
+    ongoing = state("Ongoing", client_transaction_version=version)
+    for after_ms, is_timed_out in ((TIMEOUT_MS - 1, False), (TIMEOUT_MS, True)):
+        abort = state("PrepareAbort", epoch=1, after_ms=after_ms)
+        assert (transaction_event(ongoing, abort) is TIMED_OUT) is is_timed_out
+
+
+@pytest.mark.parametrize(("version", "event"), [(0, FENCED), (1, FENCED), (2, PREPARED)])
+def test_an_abort_with_a_greater_epoch_before_the_timeout(
+    version: int, event: TransactionEventName
+) -> None:
+    """A client of version 2 raises the epoch when it aborts, too."""
+    ongoing = state("Ongoing", client_transaction_version=version)
+    assert transaction_event(ongoing, state("PrepareAbort", epoch=1)) is event
+
+
+def test_a_producer_that_aborts_late_is_not_timed_out() -> None:
+    abort = state("PrepareAbort", after_ms=2 * TIMEOUT_MS)
+    assert transaction_event(state("Ongoing"), abort) is PREPARED
+
+
+def test_an_abort_of_another_producer_id_is_not_fenced() -> None:
+    abort = state("PrepareAbort", epoch=1, producer_id=6)
+    assert transaction_event(state("Ongoing"), abort) is PREPARED
+
+
+def test_an_abort_without_a_start_time_is_not_timed_out() -> None:
+    abort = state("PrepareAbort", epoch=1, start_timestamp_ms=None, after_ms=TIMEOUT_MS)
+    assert transaction_event(state("Ongoing"), abort) is FENCED
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "event"),
+    [
+        # The cleaner removed all records before.
+        (None, state("Ongoing"), BEGUN),
+        (None, state("PrepareAbort", epoch=1, after_ms=TIMEOUT_MS), PREPARED),
+        (None, state("CompleteCommit"), COMMITTED),
+        # It removed the start, so nobody can tell who aborts.
+        (EMPTY, state("PrepareAbort", epoch=1, after_ms=TIMEOUT_MS), PREPARED),
+        # It removed whole transactions in between.
+        (state("CompleteCommit"), state("CompleteCommit", start_timestamp_ms=9_000), COMMITTED),
+        (state("Ongoing"), state("Ongoing", start_timestamp_ms=9_000), BEGUN),
+        (state("Ongoing"), state("CompleteAbort", epoch=1), ABORTED),
+    ],
+)
+def test_gaps_of_compaction(
+    before: Transaction | None, after: Transaction, event: TransactionEventName
+) -> None:
+    assert transaction_event(before, after) is event
+
+
+@pytest.mark.parametrize("name", ["Empty", "Dead", "PrepareEpochFence"])
+def test_the_other_states_are_no_events(name: str) -> None:
+    assert transaction_event(state("Ongoing"), state(name, epoch=1)) is None
+
+
+def test_the_duration_is_since_the_start() -> None:
+    done = state("CompleteCommit", after_ms=30)
+    assert duration_ms(COMMITTED, done) == 30
+    assert duration_ms(BEGUN, done) is None
+    assert duration_ms(COMMITTED, state("CompleteCommit", start_timestamp_ms=None)) is None
+    assert duration_ms(COMMITTED, state("CompleteCommit", last_update_timestamp_ms=None)) is None
