@@ -1,14 +1,15 @@
-"""The streaming data source `coordinator_log`: the log of `__consumer_offsets` as rows.
+"""The streaming data source `coordinator_log`: the logs of internal topics as rows.
 
-Spark's own Kafka source cannot read this topic: it skips internal topics, and hides producer ids
+Spark's own Kafka source cannot read these topics: it skips internal topics, and hides producer ids
 and markers. This source plans on the driver, in one long-lived process per query, and reads in
 worker processes. Its rows are described in `coordinator_state.log.log_rows`.
 
-A micro-batch ends at the high watermarks, or earlier if admission control limits it. It has every
-log partition of the query: one without new records costs no fetch, but has a `progress` row, too.
-Offsets are
+The topic `__consumer_offsets` (option `topic`) is always read, others on request. A micro-batch
+ends at the high watermarks, or earlier if admission control limits it. It has every log partition
+of the query: one without new records costs no fetch, but has a `progress` row, too. Offsets are
 
-    {"v": 1, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...}}
+    {"v": 2, "cluster_id": .., "topic_id": .., "p": {"0": [next_offset, leader_epoch], ...},
+     "others": {"__transaction_state": {"topic_id": .., "p": {..}}, ..}}
 
 with the epoch of a leader whose high watermark was at or above the offset. If a later leader
 answers that the epoch ended below the offset, the log was truncated (KIP-320).
@@ -19,7 +20,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,13 +36,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
-from streaming.errors import ConfigurationError, LogChanged, LogTruncated
-from streaming.kafka.client_config import kafka_client_config
+from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import (
-    FIRST_CONTACT_TIMEOUT_MS,
     RETRY_TIMEOUT_MS,
-    LogClient,
-    LogDescription,
     OffsetAndEpoch,
     shared_log_client,
 )
@@ -49,8 +48,10 @@ from streaming.source.log_range import LogRange, read_ranges
 from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
+from streaming.source.topic_plan import Position, TopicPlan
 
-_MULTI_LEADER_POLL_MS: Final = 250
+_MOST_OF_OTHERS: Final = 20_000
+"""Records of other topics are applied one by one: this many take about a second."""
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -76,10 +77,10 @@ class CoordinatorLogDataSource(DataSource):
 
 @dataclass(frozen=True)
 class LogRangeGroup(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that one task reads; `topic_ids` has the id of each topic by its name."""
 
     cluster_id: str
-    topic_id: str
+    topic_ids: Mapping[str, str]
     ranges: tuple[LogRange, ...]
 
 
@@ -91,28 +92,18 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client: LogClient | None = None
         self._is_available_now = False
-        self._log_ends: dict[int, OffsetAndEpoch] = {}
         self._density = LogDensity()
+        self._offsets = TopicPlan(options.offsets_topic, options)
+        self._plans = [self._offsets, *(TopicPlan(one, options) for one in options.other_topics)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._options,)
 
     def initialOffset(self) -> dict[str, Any]:
         """The log start of every log partition, or its entry in `start_offsets`."""
-        client, starts = self._connected(), self._options.start_offsets
-        client.expect(starts)
-        wanted = self._log_partitions(client.describe())
-        earliest, log_ends = client.earliest_offsets(wanted), self._ends()
-        next_offsets = {}
-        for log_partition in wanted:
-            log_start, log_end = earliest[log_partition], log_ends[log_partition].offset
-            next_offset = starts.get(log_partition, OffsetAndEpoch(log_start)).offset
-            if not log_start <= next_offset <= log_end:
-                raise self._truncated(log_partition, next_offset, log_start, log_end)
-            next_offsets[log_partition] = next_offset
-        return self._offset(next_offsets)
+        _log_like_run()
+        return self._offset([plan.position(plan.initial_offsets()) for plan in self._plans])
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most `max_records_per_trigger` offsets; `max_bytes_per_trigger` limits it further."""
@@ -120,51 +111,51 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch; `start` if no new records arrive for `long_poll_ms`."""
-        self._connected().expect(_seen(start))
-        next_offsets = self._next_offsets(start)
-        left = self._left(next_offsets)
-        is_live = not self._is_available_now
-        if not any(left.values()) and is_live and self._wait_for_records(next_offsets):
-            left = self._left(next_offsets)
-        if not any(left.values()):
+        _log_like_run()
+        positions = self._positions(start)
+        left = self._left(positions)
+        if not any(map(_any, left)) and not self._is_available_now and self._wait(positions):
+            left = self._left(positions)
+        if not any(map(_any, left)):
             return start
-        shares = share_out(left, self._budget(limit, next_offsets, left))
-        return self._offset({p: next_offset + shares[p] for p, next_offset in next_offsets.items()})
+        return self._offset(
+            [
+                self._planned(plan, position, of_topic, limit) if _any(of_topic) else position
+                for plan, position, of_topic in zip(self._plans, positions, left, strict=True)
+            ]
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End the query at the current high watermarks."""
-        self._refresh_log_ends()
+        for plan in self._plans:
+            plan.refresh_log_ends()
+            plan.is_frozen = True
         self._is_available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The last known high watermarks, for the progress of the query."""
-        if not self._log_ends:
+        if not all(plan.log_ends for plan in self._plans):
             return None
-        log_partitions = self._log_partitions(self._connected().describe())
-        known = [p for p in log_partitions if p in self._log_ends]
-        return self._offset({p: self._log_ends[p].offset for p in known})
+        ends = ({p: at.offset for p, at in plan.log_ends.items()} for plan in self._plans)
+        return self._offset(
+            [plan.position(of_topic) for plan, of_topic in zip(self._plans, ends, strict=True)]
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Group the ranges into at most `tasks` tasks, evenly by offsets to read."""
-        from_offsets, to_offsets = self._next_offsets(start), self._next_offsets(end)
-        if not self._log_ends:
-            self._refresh_log_ends()
-        ranges = []
-        for log_partition, to_offset in to_offsets.items():
-            bound = self._options.start_offsets.get(log_partition, OffsetAndEpoch(0)).offset
-            ranges.append(
-                LogRange(
-                    log_partition=log_partition,
-                    from_offset=min(max(from_offsets[log_partition], bound), to_offset),
-                    to_offset=to_offset,
-                    high_watermark=max(self._log_ends[log_partition].offset, to_offset),
-                    leader_epoch=end["p"][str(log_partition)][1],
-                )
-            )
-        leaders = {p: node for p, (node, _) in self._connected().describe().leaders.items()}
+        starts, ends = self._positions(start), self._positions(end)
+        plans = list(zip(self._plans, starts, ends, strict=True))
+        ranges = [one for plan, *between in plans for one in plan.ranges(*between)]
+        leaders = {
+            (plan.topic.name, p): node
+            for plan in self._plans
+            for p, (node, _) in plan.description.leaders.items()
+        }
         return [
             LogRangeGroup(
-                cluster_id=end["cluster_id"], topic_id=end["topic_id"], ranges=tuple(group)
+                cluster_id=end["cluster_id"],
+                topic_ids={plan.topic.name: to["topic_id"] for plan, _, to in plans},
+                ranges=tuple(group),
             )
             for group in group_ranges(ranges, leaders, self._options.tasks)
         ]
@@ -175,16 +166,28 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             raise TypeError(f"not a partition of this source: {partition!r}")
         _log_like_run()
         ensure_kernel_cache()
+        rows = chain.from_iterable(
+            self._read_topic(partition.cluster_id, topic, topic_id, own)
+            for topic, topic_id in partition.topic_ids.items()
+            if (own := [one for one in partition.ranges if one.topic == topic])
+        )
+        return map(pack, rows) if self._options.packed else rows
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        for plan in self._plans:
+            plan.close()
+
+    def _read_topic(
+        self, cluster_id: str, topic: str, topic_id: str, ranges: Sequence[LogRange]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one topic."""
         options = self._options
         retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
         client = shared_log_client(
-            options.bootstrap_servers,
-            options.kafka,
-            options.topic,
-            partition.topic_id,
-            retry_timeout_ms,
+            options.bootstrap_servers, options.kafka, topic, topic_id, retry_timeout_ms
         )
-        unread = [log_range for log_range in partition.ranges if not log_range.is_empty]
+        unread = [log_range for log_range in ranges if not log_range.is_empty]
         # A later leader must have all records that the planning saw; otherwise the micro-batch
         # could mix two logs.
         client.expect(
@@ -195,131 +198,78 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             # The topic got more partitions since the last metadata request of this process.
             client.refresh()
         if unread:
-            client.describe().require_same_log(
-                cluster_id=partition.cluster_id, topic_id=partition.topic_id
-            )
-        rows = read_ranges(
-            client,
-            partition.ranges,
-            compact=options.history != "all",
-            retry_timeout_ms=retry_timeout_ms,
+            client.describe().require_same_log(cluster_id=cluster_id, topic_id=topic_id)
+        return read_ranges(
+            client, ranges, compact=options.history != "all", retry_timeout_ms=retry_timeout_ms
         )
-        return map(pack, rows) if options.packed else rows
 
-    def stop(self) -> None:
-        """Close the driver's connections."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def _connected(self) -> LogClient:
-        if self._client is None:
-            _log_like_run()
-            options = self._options
-            self._client = LogClient(
-                options.bootstrap_servers,
-                kafka_client_config(options.kafka),
-                options.topic,
-                first_contact_timeout_ms=options.retry_timeout_ms or FIRST_CONTACT_TIMEOUT_MS,
-                retry_timeout_ms=options.retry_timeout_ms or RETRY_TIMEOUT_MS,
-            )
-        return self._client
-
-    def _refresh_log_ends(self) -> dict[int, OffsetAndEpoch]:
-        client = self._connected()
-        self._log_ends = client.log_ends(self._log_partitions(client.describe()))
-        return self._log_ends
-
-    def _ends(self) -> dict[int, OffsetAndEpoch]:
-        """Return the log ends up to which the query may read now."""
-        return self._log_ends if self._is_available_now else self._refresh_log_ends()
-
-    def _log_partitions(self, description: LogDescription) -> list[int]:
-        wanted = self._options.log_partitions or sorted(description.leaders)
-        missing = [p for p in wanted if p not in description.leaders]
-        if missing:
-            raise ConfigurationError(
-                f"topic {description.topic} has {len(description.leaders)} partitions, but no log "
-                f"partition {missing[0]}: name log partitions from 0 to "
-                f"{len(description.leaders) - 1}"
-            )
-        return list(wanted)
-
-    def _next_offsets(self, offset: Mapping[str, Any]) -> dict[int, int]:
-        """Read an offset; refuse another format version, cluster, topic or other log partitions."""
+    def _positions(self, offset: Mapping[str, Any]) -> list[Position]:
+        """The positions of the topics; refuse another format version, cluster or other topics."""
         if offset.get("v") != OFFSET_FORMAT_VERSION:
             raise ConfigurationError(
                 f"the checkpoint has offsets of format version {offset.get('v')}, but this release "
                 f"reads {OFFSET_FORMAT_VERSION}: name a new folder with --checkpoint"
             )
-        description = self._connected().describe()
+        description = self._offsets.description
         description.require_same_log(cluster_id=offset["cluster_id"], topic_id=offset["topic_id"])
-        next_offsets = {int(p): next_offset for p, (next_offset, _) in offset["p"].items()}
-        if sorted(next_offsets) != self._log_partitions(description):
+        _, *others = (plan.topic.name for plan in self._plans)
+        if set(offset["others"]) != set(others):
+            topics = ", ".join([self._options.topic, *offset["others"]])
             raise LogChanged(
-                f"the checkpoint has {len(next_offsets)} log partitions, but this query reads "
-                f"{len(self._log_partitions(description))} or others: name a new folder with "
-                "--checkpoint"
+                f"the checkpoint has the topics {topics}, but this query reads others: name a new "
+                "folder with --checkpoint"
             )
-        return next_offsets
+        return [offset, *(offset["others"][topic] for topic in others)]
 
-    def _left(self, next_offsets: Mapping[int, int]) -> dict[int, int]:
-        """Return the number of unread offsets of each log partition, up to its log end."""
-        log_ends = self._ends()
-        for log_partition, next_offset in next_offsets.items():
-            if log_ends[log_partition].offset < next_offset:
-                raise self._truncated(
-                    log_partition,
-                    next_offset,
-                    self._connected().earliest_offsets([log_partition])[log_partition],
-                    log_ends[log_partition].offset,
-                )
-        return {p: log_ends[p].offset - next_offset for p, next_offset in next_offsets.items()}
-
-    def _truncated(
-        self, log_partition: int, next_offset: int, log_start: int, log_end: int
-    ) -> LogTruncated:
-        return LogTruncated(
-            topic=self._options.topic,
-            log_partition=log_partition,
-            record_offset=next_offset,
-            log_start=log_start,
-            log_end=log_end,
-        )
-
-    def _offset(self, next_offsets: Mapping[int, int]) -> dict[str, Any]:
-        """The source offset for these next offsets, with the leader epochs of the log ends."""
-        description = self._connected().describe()
+    def _offset(self, positions: Sequence[Position]) -> dict[str, Any]:
+        """The source offset for a position in each topic."""
+        of_offsets, *others = positions
         return {
             "v": OFFSET_FORMAT_VERSION,
-            "cluster_id": description.cluster_id,
-            "topic_id": description.topic_id,
-            "p": {
-                str(log_partition): [next_offset, self._log_ends[log_partition].leader_epoch]
-                for log_partition, next_offset in sorted(next_offsets.items())
+            "cluster_id": self._offsets.description.cluster_id,
+            "topic_id": of_offsets["topic_id"],
+            "p": of_offsets["p"],
+            "others": {
+                plan.topic.name: position
+                for plan, position in zip(self._plans[1:], others, strict=True)
             },
         }
 
-    def _wait_for_records(self, next_offsets: Mapping[int, int]) -> bool:
-        """Wait up to `long_poll_ms` for new records; return whether a leader has some.
+    def _left(self, positions: Sequence[Position]) -> list[dict[int, int]]:
+        """The number of unread offsets of each topic and log partition."""
+        return [plan.left(position) for plan, position in zip(self._plans, positions, strict=True)]
 
-        A leader holds a fetch until it has records. With several leaders each fetch is short, so
-        that records of one leader do not have to wait for the others.
-        """
-        client = self._connected()
-        leaders = client.describe().leaders
-        is_single = len({leaders[p][0] for p in next_offsets}) == 1
+    def _wait(self, positions: Sequence[Position]) -> bool:
+        """Wait up to `long_poll_ms` until a topic has new records; return whether one has."""
         deadline = time.monotonic() + self._options.long_poll_ms / 1000
-        while (left_ms := int((deadline - time.monotonic()) * 1000)) > 0:
-            answers = client.fetch(
-                next_offsets,
-                max_bytes=1,
-                max_partition_bytes=1,
-                max_wait_ms=left_ms if is_single else min(left_ms, _MULTI_LEADER_POLL_MS),
-            )
-            if any(answer.high_watermark > next_offsets[p] for p, answer in answers.items()):
+        while (left_s := deadline - time.monotonic()) > 0:
+            # A topic whose wait has ended without records is waited for again.
+            waits = [
+                plan.wait(position) for plan, position in zip(self._plans, positions, strict=True)
+            ]
+            done, _ = wait(waits, left_s, FIRST_COMPLETED)
+            if any(one.exception() is not None or one.result() for one in done):
                 return True
         return False
+
+    def _planned(
+        self, plan: TopicPlan, position: Position, left: Mapping[int, int], limit: ReadLimit
+    ) -> Position:
+        """The end of the next micro-batch in a topic that has unread records."""
+        next_offsets = plan.next_offsets(position)
+        budget = (
+            self._budget(limit, next_offsets, left)
+            if plan is self._offsets
+            else self._budget_of_others(limit)
+        )
+        shares = share_out(left, budget)
+        return plan.position({p: at + shares[p] for p, at in next_offsets.items()})
+
+    def _budget_of_others(self, limit: ReadLimit) -> int | None:
+        """The most offsets that a micro-batch may span of another topic; None means no limit."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        return min(self._options.max_records_per_trigger or _MOST_OF_OTHERS, _MOST_OF_OTHERS)
 
     def _budget(
         self, limit: ReadLimit, next_offsets: Mapping[int, int], left: Mapping[int, int]
@@ -331,7 +281,7 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         offsets = options.max_records_per_trigger or MOST_RECORDS_PER_TRIGGER
         if isinstance(limit, ReadMaxRows):
             offsets = limit.max_rows
-        client = self._connected()
+        client = self._offsets.client
         if options.max_records_per_trigger is None:
             fitting = offsets_that_fit(
                 client,
@@ -342,15 +292,16 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             )
             offsets = min(offsets, fitting)
         if options.max_bytes_per_trigger is not None:
+            log_ends = {p: end.offset for p, end in self._offsets.log_ends.items()}
             by_bytes = options.max_bytes_per_trigger / self._density.bytes_per_offset(
-                client, next_offsets, {p: end.offset for p, end in self._log_ends.items()}
+                client, next_offsets, log_ends
             )
             offsets = min(offsets, max(1, int(by_bytes)))
         return offsets
 
 
-def _seen(offset: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
-    return {int(p): OffsetAndEpoch(*at) for p, at in offset["p"].items()}
+def _any(left: Mapping[int, int]) -> bool:
+    return any(left.values())
 
 
 def _log_like_run() -> None:

@@ -23,7 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from coordinator_state.errors import CorruptRecordBatch
-from coordinator_state.log.log_decoder import DecodedRecordSet, OffsetRange, decode_corrupt_batch
+from coordinator_state.log.log_decoder import (
+    DecodedRecordSet,
+    OffsetRange,
+    decode_corrupt_batch,
+    decode_record_set,
+)
 from coordinator_state.log.record_batch import CorruptBatch, read_rest
 from coordinator_state.log.record_set import (
     BATCH_HEADER_BYTES,
@@ -99,6 +104,7 @@ class LogCursor:
         self.fetch_offset = max(offsets.from_offset - 1, 0)
         self.needs_more = False
         self._log_partition = offsets.log_partition
+        self._log_topic = offsets.log_topic
         self._to_offset = offsets.to_offset
         self._log_end = max(high_watermark, offsets.to_offset)
         self._compacts = compact
@@ -220,15 +226,28 @@ class LogCursor:
     def _decoded(
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
     ) -> DecodedRecordSet:
+        records = memoryview(fetched.records)[start:]
+        before = self.next_offset - 1 if self._follows_segment else -1
+        if self._log_topic is not None:
+            return decode_record_set(
+                records,
+                log_partition=self._log_partition,
+                from_offset=self.next_offset,
+                to_offset=self._to_offset,
+                before=before,
+                log_end=self._log_end,
+                is_cut=is_cut,
+                log_topic=self._log_topic,
+            )
         # Only workers decode, so planning does not wait until the compiler is loaded.
         from coordinator_state.log import kernel
 
         return kernel.decode_record_set(
-            memoryview(fetched.records)[start:],
+            records,
             log_partition=self._log_partition,
             from_offset=self.next_offset,
             to_offset=self._to_offset,
-            before=self.next_offset - 1 if self._follows_segment else -1,
+            before=before,
             log_end=self._log_end,
             compact=self._compacts,
             is_cut=is_cut,
@@ -303,6 +322,7 @@ class LogCursor:
             log_partition=self._log_partition,
             from_offset=self.next_offset,
             to_offset=self._to_offset,
+            log_topic=self._log_topic,
         )
         self._move(min(next_offset, self._to_offset))
         return [decode_corrupt_batch(replace(lost, last_offset=next_offset - 1), offsets)]

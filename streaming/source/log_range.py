@@ -20,6 +20,7 @@ import pyarrow as pa
 from coordinator_state.log.held_rows import HeldRows
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, ROW_KIND_PROGRESS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import LogTruncated
 from streaming.kafka.fetch import (
     DEFAULT_MAX_BYTES,
@@ -49,6 +50,17 @@ class LogRange:
     to_offset: int
     high_watermark: int
     leader_epoch: int
+    topic: str = OFFSETS_TOPIC
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The topic and the log partition."""
+        return self.topic, self.log_partition
+
+    @property
+    def log_topic(self) -> str | None:
+        """The topic as rows have it."""
+        return None if self.topic == OFFSETS_TOPIC else self.topic
 
     @property
     def is_empty(self) -> bool:
@@ -80,6 +92,7 @@ class _RangeReading:
                 log_partition=log_range.log_partition,
                 from_offset=log_range.from_offset,
                 to_offset=log_range.to_offset,
+                log_topic=log_range.log_topic,
             ),
             high_watermark=log_range.high_watermark,
             compact=compact,
@@ -105,6 +118,7 @@ class _RangeReading:
         yield from self.held.release()
         row: dict[str, Any] = {
             "row_kind": ROW_KIND_PROGRESS,
+            "log_topic": self.range.log_topic,
             "log_partition": self.range.log_partition,
             "record_offset": self.range.to_offset,
             "from_offset": self.range.from_offset,

@@ -64,9 +64,11 @@ def share_out(left: Mapping[int, int], budget: int | None) -> dict[int, int]:
 
 
 def group_ranges(
-    ranges: Sequence[LogRange], leaders: Mapping[int, int], tasks: int
+    ranges: Sequence[LogRange], leaders: Mapping[tuple[str, int], int], tasks: int
 ) -> list[list[LogRange]]:
     """Group ranges for at most `tasks` tasks, evenly by offsets, those of a leader together.
+
+    `leaders` has the leader by topic and log partition.
 
     Ranges are assigned from the largest to the smallest, each to a task with the least to read.
     Among tasks with about the same load, the one that already reads from the leader gets the range.
@@ -77,19 +79,19 @@ def group_ranges(
     groups: list[list[LogRange]] = [[] for _ in range(tasks)]
     loads = [0] * tasks
     tolerance = total / tasks * _LEADER_TOLERANCE
-    for log_range in sorted(ranges, key=lambda r: (r.from_offset - r.to_offset, r.log_partition)):
-        leader = leaders.get(log_range.log_partition)
+    for log_range in sorted(ranges, key=lambda r: (r.from_offset - r.to_offset, *r.place)):
+        leader = leaders.get(log_range.place)
         least = min(loads)
         chosen = max(
             (task for task in range(tasks) if loads[task] <= least + tolerance),
             key=lambda task: (
-                sum(leaders.get(other.log_partition) == leader for other in groups[task]),
+                sum(leaders.get(other.place) == leader for other in groups[task]),
                 -loads[task],
             ),
         )
         groups[chosen].append(log_range)
         loads[chosen] += log_range.to_offset - log_range.from_offset
-    return [sorted(group, key=lambda r: r.log_partition) for group in groups if group]
+    return [sorted(group, key=lambda r: r.place) for group in groups if group]
 
 
 def _measured(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
@@ -25,6 +25,7 @@ _OPTIONS: Final = (
     "long_poll_ms",
     "max_bytes_per_trigger",
     "max_records_per_trigger",
+    "other_topics",
     "packed",
     "planning_tasks",
     "retry_timeout_ms",
@@ -32,6 +33,15 @@ _OPTIONS: Final = (
     "tasks",
     "topic",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTopic:
+    """A topic that a query reads: its log partitions (all if empty), and where they start."""
+
+    name: str
+    log_partitions: tuple[int, ...] = ()
+    start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +52,8 @@ class SourceOptions:
         bootstrap_servers: option `kafka.bootstrap.servers`.
         kafka: options `kafka.<property>`, by their names without the prefix.
         topic: the topic to read.
-        max_records_per_trigger: the most offsets that a micro-batch spans; by default as many as
-            are estimated to fit in memory, see `streaming.source.log_sample`.
+        max_records_per_trigger: the most offsets of each topic that a micro-batch spans; by default
+            as many as are estimated to fit in memory, see `streaming.source.log_sample`.
         max_bytes_per_trigger: the most bytes of a micro-batch, by an estimate of the bytes per
             offset.
         packed: whether rows have `PACKED_ROW_SCHEMA`.
@@ -51,9 +61,11 @@ class SourceOptions:
         tasks: the most tasks of a micro-batch.
         planning_tasks: the tasks that share the rows of a micro-batch, and the memory for them;
             by default 1, because the driver has all rows.
-        log_partitions: the log partitions to read; all if empty.
-        start_offsets: log partition -> offset, or [offset, leader epoch under which it was seen];
-            records below it are neither returned nor counted.
+        log_partitions: the log partitions to read of `topic`; all if empty.
+        start_offsets: log partition of `topic` -> offset, or [offset, leader epoch under which it
+            was seen]; records below it are neither returned nor counted.
+        other_topics: the other internal topics to read, as JSON: topic -> `log_partitions` (a list)
+            and `start_offsets`.
         retry_timeout_ms: how long fetches from unreachable brokers are retried, including the first
             contact; by default 10 minutes, and 15 seconds for the first contact.
         long_poll_ms: how long planning waits for new records before it reports that there are none.
@@ -70,8 +82,14 @@ class SourceOptions:
     planning_tasks: int = 1
     log_partitions: tuple[int, ...] = ()
     start_offsets: Mapping[int, OffsetAndEpoch] = field(default_factory=dict)
+    other_topics: tuple[FollowedTopic, ...] = ()
     long_poll_ms: int = DEFAULT_LONG_POLL_MS
     retry_timeout_ms: int | None = None
+
+    @property
+    def offsets_topic(self) -> FollowedTopic:
+        """The topic that is always read."""
+        return FollowedTopic(self.topic, self.log_partitions, self.start_offsets)
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -112,6 +130,7 @@ class SourceOptions:
             planning_tasks=_whole(own, "planning_tasks", 1),
             log_partitions=_log_partitions(own.get("log_partitions", "")),
             start_offsets=_start_offsets(own.get("start_offsets", "{}")),
+            other_topics=_other_topics(own.get("other_topics", "{}")),
             retry_timeout_ms=_whole_or_none(own, "retry_timeout_ms"),
             long_poll_ms=_whole(own, "long_poll_ms", DEFAULT_LONG_POLL_MS, at_least=0),
         )
@@ -150,10 +169,31 @@ def _log_partitions(text: str) -> tuple[int, ...]:
         ) from error
 
 
+def _other_topics(text: str) -> tuple[FollowedTopic, ...]:
+    try:
+        return tuple(
+            FollowedTopic(
+                name,
+                tuple(sorted(map(int, of_topic["log_partitions"]))),
+                _offsets(of_topic["start_offsets"]),
+            )
+            for name, of_topic in json.loads(text).items()
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            'option other_topics must be JSON like {"__transaction_state": {"log_partitions": [0], '
+            f'"start_offsets": {{"0": [42, 5]}}}}}}, not {text!r}'
+        ) from error
+
+
+def _offsets(starts: Mapping[str, Any]) -> dict[int, OffsetAndEpoch]:
+    found = {int(p): at if isinstance(at, list) else [at] for p, at in starts.items()}
+    return {p: OffsetAndEpoch(*map(int, at)) for p, at in found.items()}
+
+
 def _start_offsets(text: str) -> dict[int, OffsetAndEpoch]:
     try:
-        found = {int(p): at if isinstance(at, list) else [at] for p, at in json.loads(text).items()}
-        return {p: OffsetAndEpoch(*map(int, at)) for p, at in found.items()}
+        return _offsets(json.loads(text))
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f'option start_offsets must be JSON like {{"0": 42}} or {{"0": [42, 5]}}, not {text!r}'

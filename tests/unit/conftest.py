@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.source import coordinator_log as source
+from streaming.source import coordinator_log, topic_plan
 from tests.support.brokers.receivers import HttpReceiver, http_receiver
 from tests.support.logs.memory_log import MemoryLog, MemoryLogClient
 from tests.support.tables.alert_rules import lag_of, write_rules
@@ -22,8 +22,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> MemoryLogClient:
         logs[0].commit(f"group-{number % 2}", number)
     logs[1].transaction("transactional", 7)
     client = MemoryLogClient(logs)
-    monkeypatch.setattr(source, "LogClient", lambda *_, **_options: client)
-    monkeypatch.setattr(source, "shared_log_client", lambda *_: client)
+    monkeypatch.setattr(topic_plan, "LogClient", lambda *_, **_options: client)
+    monkeypatch.setattr(coordinator_log, "shared_log_client", lambda *_: client)
     return client
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, unpack
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, LogTruncated
 from streaming.kafka.fetch import OffsetAndEpoch
 from streaming.source import MOST_RECORDS_PER_TRIGGER
@@ -41,7 +42,7 @@ class TestDataSource:
         reader = reader_of(history="all", start_offsets='{"0": 3}')
         start = reader.initialOffset()
         copy = cloudpickle.loads(cloudpickle.dumps(reader))
-        assert copy._client is None
+        assert copy._offsets._client is None
         end = reader.latestOffset(start, ReadAllAvailable())
         partitions = cloudpickle.loads(cloudpickle.dumps(list(reader.partitions(start, end))))
         assert rows_of(copy, partitions) == rows_of(reader, reader.partitions(start, end))
@@ -93,10 +94,11 @@ class TestPlanning:
     def test_the_first_offset_is_the_log_start(self, client: MemoryLogClient) -> None:
         client.logs[0].log_start = 4
         assert reader_of().initialOffset() == {
-            "v": 1,
+            "v": 2,
             "cluster_id": CLUSTER_ID,
             "topic_id": TOPIC_ID,
             "p": {"0": [4, 5], "1": [0, 5], "2": [0, 5]},
+            "others": {},
         }
 
     def test_a_query_goes_on_at_its_start_offsets(self) -> None:
@@ -236,7 +238,7 @@ class TestPlanning:
                 {"topic_id": "older"},
                 "deleted and created again .its id was older, now it is a-topic",
             ),
-            ({"v": 2}, "format version 2"),
+            ({"v": 1}, "format version 1"),
             ({"p": {"0": [0, 5]}}, "name a new folder with --checkpoint"),
         ):
             with pytest.raises(ConfigurationError, match=complaint):
@@ -311,14 +313,14 @@ class TestSharing:
 
     def test_tasks_have_alike_to_read_and_leaders_stay_together(self) -> None:
         sizes = {p: 10_000 + p for p in range(48)} | {48: 100_000, 49: 0}
-        leaders = {p: p % 2 for p in sizes}
+        leaders = {(OFFSETS_TOPIC, p): p % 2 for p in sizes}
         groups = group_ranges(self.ranges(sizes), leaders, 2)
         loads = [sum(r.to_offset - r.from_offset for r in group) for group in groups]
         assert len(groups) == 2
         assert max(loads) < 1.1 * min(loads)
         assert sorted(r.log_partition for group in groups for r in group) == list(sizes)
         even = group_ranges(self.ranges(dict.fromkeys(range(48), 10_000)), leaders, 2)
-        assert [{leaders[r.log_partition] for r in group} for group in even] == [{0}, {1}]
+        assert [{leaders[r.place] for r in group} for group in even] == [{0}, {1}]
 
     def test_little_to_read_is_one_task(self) -> None:
         assert len(group_ranges(self.ranges({0: 100, 1: 100, 2: 0}), {}, 4)) == 1

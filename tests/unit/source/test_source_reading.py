@@ -190,6 +190,6 @@ class TestReading:
         partitions = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
         client.topic_id = "recreated"
         with pytest.raises(ConfigurationError, match="deleted and created again"):
-            reader.read(partitions[0])
+            list(reader.read(partitions[0]))
         with pytest.raises(TypeError, match="not a partition of this source"):
             reader.read(InputPartition(None))
