@@ -27,7 +27,7 @@ from coordinator_state.replay.partitioner import OFFSETS_TOPIC, partition_for
 from streaming.run.jobs import TIDY_UP_EVERY
 from streaming.tables import folder as tables_folder
 from streaming.tables import reader
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
 from streaming.tables.maintenance import maintain_tables, tidy_up
 from streaming.tables.schemas import (
     GROUP_EVENTS,
@@ -39,6 +39,7 @@ from streaming.tables.schemas import (
     STATE_CURRENT,
     Table,
 )
+from streaming.tables.topic_progress import Progress
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch
 

@@ -14,11 +14,15 @@ class ConfigurationError(Exception):
 
 
 class TopicMissing(ConfigurationError):
-    """The topic does not exist; a cluster creates `__consumer_offsets` for its first group."""
+    """The topic does not exist; a cluster creates an internal topic when it first needs it."""
 
     def __init__(self, message: str, cluster_id: str) -> None:
         super().__init__(message)
         self.cluster_id = cluster_id
+
+
+class NotAuthorised(ConfigurationError):
+    """The client's principal lacks an ACL."""
 
 
 class TablesUnavailable(ConfigurationError):

@@ -60,8 +60,18 @@ class ApplyRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    """The rows of another internal topic than `__consumer_offsets`; attributes as in `Outcome`."""
+
+    reports: Sequence[Report]
+    counts: RecordCounts = field(default_factory=RecordCounts)
+    newest_timestamps: Mapping[int, datetime] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A micro-batch that is written to all tables except `load_progress`.
+    """A micro-batch that is written to all tables except `load_progress` and `topic_progress`.
 
     Attributes:
         reports: the ranges that were applied; a reload has one for all that it read.
@@ -69,6 +79,7 @@ class Outcome:
         counts: the rows of the micro-batch that were not applied before, by outcome.
         newest_timestamps: the newest record timestamp of each log partition.
         rows: the number of written rows by table.
+        others: the outcomes of the other internal topics.
     """
 
     reports: Sequence[Report]
@@ -76,6 +87,7 @@ class Outcome:
     counts: RecordCounts
     newest_timestamps: Mapping[int, datetime]
     rows: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, TopicOutcome] = field(default_factory=dict)
 
 
 class Engine(Protocol[Rows]):
@@ -93,7 +105,7 @@ class Engine(Protocol[Rows]):
         """The rows of a micro-batch that a query hands over (`PACKED_ROW_SCHEMA`)."""
 
     def apply(self, rows: Rows, progress: LoadProgress) -> Outcome:
-        """Apply a micro-batch to all tables except `load_progress`.
+        """Apply a micro-batch to all tables except `load_progress` and `topic_progress`.
 
         This sets the new versions of the tables, and the high watermarks of reloading log
         partitions, in `progress`.

@@ -1,7 +1,8 @@
 """The function for `foreachBatch`: it applies one micro-batch of log rows to the tables.
 
 An engine computes the changes of all tables with `coordinator_state.apply`, and writes them.
-`load_progress` is written last: it commits the snapshot. A table without changes is not written.
+`topic_progress` is written next to last, and `load_progress` last: it commits the snapshot. A table
+without changes is not written.
 
 After a crash between any two writes, `load_progress` still names the snapshot before the
 micro-batch. The next start rolls the tables back to it (`streaming.tables.unfinished`) and applies
@@ -13,19 +14,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Generic
 
 from streaming.engine.engine import Engine, Outcome, Rows
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.tables.load_progress import LoadProgress
-from streaming.tables.schemas import LOAD_PROGRESS
+from streaming.tables.schemas import LOAD_PROGRESS, TOPIC_PROGRESS
 from streaming.tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_WRITTEN_EVERY = timedelta(minutes=1)
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Spark sets it on the thread that runs a query's micro-batches."""
@@ -71,42 +75,70 @@ class MicroBatchApply(Generic[Rows]):
             newest_timestamps=outcome.newest_timestamps,
             read_at=read_at,
         )
+        read += self._advance_others(outcome, read_at)
         self.progress.query_id = query_id
         self.progress.batch_id = batch_id
         self.progress.write(self.writer)
         self.fault(LOAD_PROGRESS.name)
         self._report(batch_id, outcome, read, started)
 
+    def _advance_others(self, outcome: Outcome, read_at: datetime) -> int:
+        """Advance the other internal topics; return the number of records read.
+
+        Of topics without new records the time of the last micro-batch is written once a minute.
+        """
+        read, is_due = 0, False
+        for topic, found in outcome.others.items():
+            of_topic = self.progress.others[topic]
+            before = of_topic.places()
+            read += of_topic.advance(
+                found.reports,
+                found.counts,
+                newest_timestamps=found.newest_timestamps,
+                read_at=read_at,
+            )
+            is_due |= of_topic.places() != before
+            is_due |= read_at - of_topic.updated_at > _WRITTEN_EVERY
+        if is_due:
+            self.progress.write_others(self.writer, read_at)
+            self.fault(TOPIC_PROGRESS.name)
+        return read
+
     def _report(self, batch_id: int, outcome: Outcome, read: int, started: float) -> None:
         duration_ms = round((time.monotonic() - started) * 1000)
         rows = self.progress.rows
-        quarantined = sum(outcome.counts.quarantined.values())
+        counts = [outcome.counts, *(one.counts for one in outcome.others.values())]
+        quarantined = sum(sum(one.quarantined.values()) for one in counts)
+        merged = Counter(outcome.rows)
+        for one in outcome.others.values():
+            merged.update(one.rows)
         logger.info(
             "micro-batch %(batch_id)s: %(records_read)s records read, %(rows_merged)s rows merged, "
             "%(quarantined)s quarantined, %(duration_ms)s ms",
             {
                 "batch_id": batch_id,
                 "records_read": read,
-                "rows_merged": sum(outcome.rows.values()),
+                "rows_merged": merged.total(),
                 "quarantined": quarantined,
                 "duration_ms": duration_ms,
             },
         )
         if self.on_progress is not None:
-            next_offset_total = sum(row.next_offset for row in rows.values())
+            every_row = self.progress.every_row
+            next_offset_total = sum(row.next_offset for row in every_row)
             self.on_progress(
                 ProgressEvent(
                     batch_id=batch_id,
                     records_read=read,
                     offsets_read=next_offset_total - self.progress.reported_offset_total,
-                    records_read_total=sum(row.records_read for row in rows.values()),
+                    records_read_total=sum(row.records_read for row in every_row),
                     records_quarantined=quarantined,
-                    records_unaccounted_total=sum(row.records_unaccounted for row in rows.values()),
+                    records_unaccounted_total=sum(row.records_unaccounted for row in every_row),
                     next_offset_total=next_offset_total,
-                    high_watermark_total=sum(row.high_watermark for row in rows.values()),
+                    high_watermark_total=sum(row.high_watermark for row in every_row),
                     duration_ms=duration_ms,
                     states={p: row.state for p, row in sorted(rows.items())},
-                    rows_merged=dict(outcome.rows),
+                    rows_merged=dict(merged),
                 )
             )
             self.progress.reported_offset_total = next_offset_total

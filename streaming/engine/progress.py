@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressEvent:
-    """One finished micro-batch, with the totals over all log partitions after it.
+    """One finished micro-batch, with the totals over all log partitions of all topics after it.
 
     `records_read` counts the records of this micro-batch, `records_read_total` those since the log
     start; both include superseded records. `offsets_read` is the advance of the next offsets, which
     is larger than `records_read` if a compacted log has gaps. `records_unaccounted_total` counts
     the records since the log start under no outcome, or under two. `next_offset_total` and
-    `high_watermark_total` are sums over the log partitions. `states` maps each log partition to
-    `loading`, `current` or `waiting`, as in `load_progress`. `rows_merged` maps each table to the
-    number of rows that this micro-batch merged or appended.
+    `high_watermark_total` are sums over the log partitions. `states` maps each log partition of
+    `__consumer_offsets` to `loading`, `current` or `waiting`, as in `load_progress`. `rows_merged`
+    maps each table to the number of rows that this micro-batch merged or appended.
     """
 
     batch_id: int

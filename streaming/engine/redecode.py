@@ -29,6 +29,7 @@ from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.record_types import NO_TIMESTAMP
 from coordinator_state.replay.group_replay import AskTopicNames, GroupRecord, rebuilt_group
 from coordinator_state.replay.modern_groups import ModernGroup
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.engine.driver.group_tables import GroupTables
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.written_tables import Merge
@@ -121,6 +122,7 @@ def redecode_quarantine(
 
 def _quarantined(tables: str) -> list[Row]:
     in_log = ~pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
+    in_log &= pc.field("log_topic") == OFFSETS_TOPIC
     return list(delta.read(tables, QUARANTINE, where=in_log).to_pylist())
 
 
@@ -206,9 +208,18 @@ def _account(
 
 def _places_table(places: set[Place]) -> pa.Table:
     return pa.Table.from_pylist(
-        [{"log_partition": p, "record_offset": at, "is_deleted": True} for p, at in sorted(places)],
+        [
+            {
+                "log_topic": OFFSETS_TOPIC,
+                "log_partition": p,
+                "record_offset": at,
+                "is_deleted": True,
+            }
+            for p, at in sorted(places)
+        ],
         schema=pa.schema(
             [
+                ("log_topic", pa.string()),
                 ("log_partition", pa.int32()),
                 ("record_offset", pa.int64()),
                 ("is_deleted", pa.bool_()),

@@ -20,7 +20,7 @@ from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
-from streaming.errors import ConfigurationError, LogChanged, TopicMissing
+from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.connections import BrokerConnections, TransientFailure
 from streaming.kafka.outage import LOGGED_AFTER_S, Outage
 from streaming.kafka.seen_log import NO_LEADER_EPOCH, OffsetAndEpoch, SeenLog
@@ -277,7 +277,8 @@ class TopicLeaders:
         """Raise for the error code of a response; None and 0 mean success.
 
         Raises:
-            ConfigurationError: missing authorisation, or an invalid topic name.
+            NotAuthorised: an ACL is missing.
+            ConfigurationError: an invalid topic name.
             TransientFailure: any other error.
         """
         if not error_code:
@@ -285,7 +286,7 @@ class TopicLeaders:
         kind = kafka_errors.for_code(error_code)
         where = f"topic {self.topic} at {self._connections.bootstrap_servers}"
         if issubclass(kind, kafka_errors.AuthorizationError):
-            raise ConfigurationError(
+            raise NotAuthorised(
                 f"not authorised to read {where} ({kind.__name__}): this client's principal needs "
                 f"the ACLs Read and Describe on topic {self.topic}"
             )

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.doubts import Doubt
 from streaming.tables import delta
@@ -36,6 +37,7 @@ from streaming.tables.schemas import (
     QUARANTINE,
     STATE_LOADING,
 )
+from streaming.tables.topic_progress import TopicProgress
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -59,11 +61,7 @@ def begin_reload(
         WriterFenced: a newer writer has taken over.
         TablesUnavailable: a table cannot be written.
     """
-    for reason, log_partitions in _by_reason(doubts).items():
-        logger.warning(
-            "reloading log partitions %(log_partitions)s from the log start: %(reason)s",
-            {"log_partitions": log_partitions, "reason": reason},
-        )
+    log_reasons(progress.topic, doubts)
     lost = {
         p: doubt.kept_below
         for p, doubt in doubts.items()
@@ -78,7 +76,7 @@ def begin_reload(
         row = progress.rows[log_partition]
         row.state, row.next_offset = STATE_LOADING, doubt.kept_below
         row.reload_reason, row.reloaded_at = doubt.reason, None
-    _quarantine_lost(writer, progress, doubts)
+    quarantine_lost(writer, progress, versions, doubts)
     _drop(writer, progress, doubts.keys() - topic.leaders.keys())
     progress.topic_id = topic.topic_id
     progress.write(writer)
@@ -105,23 +103,40 @@ def _drop(writer: Writer, progress: LoadProgress, log_partitions: Collection[int
         del progress.rows[log_partition]
 
 
-def _by_reason(doubts: Mapping[int, Doubt]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
+def log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
+    """Log one line for each reason."""
+    by_reason: dict[str, list[int]] = defaultdict(list)
     for log_partition, doubt in doubts.items():
-        found[doubt.reason].append(log_partition)
-    return found
+        by_reason[doubt.reason].append(log_partition)
+    of_topic = "" if topic == OFFSETS_TOPIC else f" of {topic}"
+    for reason, log_partitions in by_reason.items():
+        logger.warning(
+            "reloading log partitions %(log_partitions)s%(of_topic)s from the log start: "
+            "%(reason)s",
+            {"log_partitions": log_partitions, "of_topic": of_topic, "reason": reason},
+        )
 
 
-def _quarantine_lost(writer: Writer, progress: LoadProgress, doubts: Mapping[int, Doubt]) -> None:
-    """Add rows about lost records; a restarted reload adds them once."""
+def quarantine_lost(
+    writer: Writer,
+    of_topic: TopicProgress,
+    versions: dict[str, int],
+    doubts: Mapping[int, Doubt],
+) -> None:
+    """Add rows about lost records of a topic; a restarted reload adds them once."""
     is_lost = pc.starts_with(pc.field("reason"), LOST_REASON_PREFIX)
+    is_lost &= pc.field("log_topic") == of_topic.topic
     known = delta.read(writer.tables, QUARANTINE, ["log_partition", "reason"], where=is_lost)
     written = {(row["log_partition"], row["reason"]) for row in known.to_pylist()}
     rows = [
-        {"log_partition": p, "record_offset": NO_RECORD_OFFSET, "reason": doubt.lost}
+        {
+            "log_topic": of_topic.topic,
+            "log_partition": p,
+            "record_offset": NO_RECORD_OFFSET,
+            "reason": doubt.lost,
+        }
         for p, doubt in doubts.items()
         if doubt.lost and (p, doubt.lost) not in written
     ]
     if rows:
-        version = writer.append(QUARANTINE, pa.Table.from_pylist(rows))
-        progress.table_versions[QUARANTINE.name] = version
+        versions[QUARANTINE.name] = writer.append(QUARANTINE, pa.Table.from_pylist(rows))

@@ -18,8 +18,9 @@ from datetime import datetime, timedelta
 
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
 from streaming.tables.schemas import LOST_REASON_PREFIX
+from streaming.tables.topic_progress import Progress, TopicProgress
 
 REQUESTED = "requested"
 
@@ -41,7 +42,7 @@ class LogEnds:
 
     @classmethod
     def ask(
-        cls, client: LogClient, progress: LoadProgress, log_partitions: Collection[int]
+        cls, client: LogClient, progress: TopicProgress, log_partitions: Collection[int]
     ) -> LogEnds:
         """Ask the leaders of these log partitions.
 
@@ -88,10 +89,10 @@ def _rules_of(progress: LoadProgress) -> LoaderRules:
 
 
 def find_doubts(
-    progress: LoadProgress,
+    progress: TopicProgress,
     log: LogEnds,
-    rules: LoaderRules,
     *,
+    upgrade: str = "",
     delete_retention_ms: int,
     now: datetime,
 ) -> dict[int, Doubt]:
@@ -105,7 +106,7 @@ def find_doubts(
     Args:
         progress: the progress of the tables.
         log: the current log.
-        rules: the loader's rules of the cluster.
+        upgrade: why an upgrade requires a reload of all log partitions, see `upgrade_reason`.
         delete_retention_ms: the topic's `delete.retention.ms`.
         now: the current time.
     """
@@ -114,17 +115,17 @@ def find_doubts(
         for log_partition, row in sorted(progress.rows.items())
         if log_partition in log.high_watermarks
         or progress.topic_id != log.description.topic_id
-        or rules_changed(progress, rules)
-        for doubt in _doubts(log_partition, row, progress, log, rules, delete_retention_ms, now)
+        or upgrade
+        for doubt in _doubts(log_partition, row, progress, log, upgrade, delete_retention_ms, now)
     }
 
 
 def _doubts(
     log_partition: int,
     row: Progress,
-    progress: LoadProgress,
+    progress: TopicProgress,
     log: LogEnds,
-    rules: LoaderRules,
+    upgrade: str,
     delete_retention_ms: int,
     now: datetime,
 ) -> Iterator[Doubt]:
@@ -143,7 +144,7 @@ def _doubts(
         yield Doubt(reason=reason, kept_below=0, lost=_lost_after_read(0, row.next_offset, reason))
     elif log_partition not in log.high_watermarks:
         # Its leader will say whether its log was truncated; the new rules concern it anyway.
-        yield Doubt(reason=_other_rules(progress, rules), kept_below=row.next_offset)
+        yield Doubt(reason=upgrade, kept_below=row.next_offset)
     elif truncated_to < row.next_offset:
         reason = f"the log was truncated to {truncated_to}"
         lost = _lost_after_read(truncated_to, row.next_offset, reason)
@@ -154,8 +155,8 @@ def _doubts(
     elif row.next_offset < log_start:
         reason = f"the log starts at {log_start}, after the next offset {row.next_offset}"
         yield Doubt(reason=reason, kept_below=row.next_offset, lost=_lost_unread(row, log_start))
-    elif rules_changed(progress, rules):
-        yield Doubt(reason=_other_rules(progress, rules), kept_below=row.next_offset)
+    elif upgrade:
+        yield Doubt(reason=upgrade, kept_below=row.next_offset)
     elif row.next_offset < log_end:
         # Tables of an earlier release only have the time of their last write.
         latest = max(now, log.newest_at.get(log_partition, now))
@@ -169,7 +170,10 @@ def _doubts(
             yield Doubt(reason=reason, kept_below=row.next_offset)
 
 
-def _other_rules(progress: LoadProgress, rules: LoaderRules) -> str:
+def upgrade_reason(progress: LoadProgress, rules: LoaderRules) -> str:
+    """Why an upgrade of the cluster requires a reload; empty if it does not."""
+    if not rules_changed(progress, rules):
+        return ""
     return (
         f"the cluster was upgraded: its brokers load the log by the rules {rules}, and the tables "
         f"were loaded by the rules {_rules_of(progress)}"

@@ -15,8 +15,8 @@ OffsetSeqLog.scala at 4.2.0.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyarrow.fs import FileSelector, FileSystem
@@ -25,6 +25,7 @@ from streaming.errors import ConfigurationError
 from streaming.source import OFFSET_FORMAT_VERSION
 from streaming.tables.file_systems import file_system
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.topic_progress import TopicProgress
 
 _VERSION_LINE: Final = "v1"
 _CHECKSUM_HEADER: Final = b"crc\0"
@@ -32,12 +33,21 @@ _CHECKSUM_HEADER: Final = b"crc\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCheckpoint:
+    """The content of a checkpoint about another topic than `__consumer_offsets`."""
+
+    topic_id: str
+    next_offsets: Mapping[int, int]
+    log_partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """The content of a checkpoint.
 
     `next_offsets` are the end of the last finished micro-batch; `log_partitions` are those of the
-    last planned one. The query id is empty if the checkpoint is incomplete: a discard was
-    interrupted, or a power loss damaged it.
+    last planned one. `others` has the same of the other internal topics. The query id is empty if
+    the checkpoint is incomplete: a discard was interrupted, or a power loss damaged it.
     """
 
     location: str
@@ -46,6 +56,7 @@ class Checkpoint:
     log_partitions: frozenset[int] = frozenset()
     cluster_id: str = ""
     topic_id: str = ""
+    others: Mapping[str, TopicCheckpoint] = field(default_factory=dict)
     format_version: int = OFFSET_FORMAT_VERSION
 
 
@@ -81,7 +92,10 @@ def require_same_cluster(checkpoint: Checkpoint, cluster_id: str) -> None:
 
 
 def misfit(
-    checkpoint: Checkpoint, progress: LoadProgress, log_partitions: Collection[int]
+    checkpoint: Checkpoint,
+    progress: LoadProgress,
+    log_partitions: Collection[int],
+    others: Mapping[str, Collection[int]],
 ) -> str | None:
     """Return why a query on these tables cannot resume from a checkpoint, None if it can.
 
@@ -91,6 +105,7 @@ def misfit(
         checkpoint: the checkpoint as read.
         progress: the progress rows of the tables.
         log_partitions: the log partitions to read.
+        others: the log partitions to read of each other topic.
 
     Raises:
         ConfigurationError: the checkpoint belongs to another cluster.
@@ -107,7 +122,31 @@ def misfit(
         return f"it belongs to topic id {checkpoint.topic_id}, not {progress.topic_id}"
     if checkpoint.log_partitions and checkpoint.log_partitions != set(log_partitions):
         return "it covers other log partitions"
-    for log_partition, next_offset in sorted(checkpoint.next_offsets.items()):
+    return _ahead(checkpoint.next_offsets, progress) or _misfit_of_others(
+        checkpoint, progress, others
+    )
+
+
+def _misfit_of_others(
+    checkpoint: Checkpoint, progress: LoadProgress, others: Mapping[str, Collection[int]]
+) -> str | None:
+    # A checkpoint without a planned micro-batch covers nothing yet.
+    if checkpoint.log_partitions and checkpoint.others.keys() != others.keys():
+        return "it covers other topics"
+    for topic, found in checkpoint.others.items():
+        of_topic = progress.others[topic]
+        if found.topic_id != of_topic.topic_id:
+            return f"it belongs to topic id {found.topic_id} of {topic}, not {of_topic.topic_id}"
+        if found.log_partitions != set(others[topic]):
+            return f"it covers other log partitions of {topic}"
+        if (reason := _ahead(found.next_offsets, of_topic)) is not None:
+            return f"{topic}: {reason}"
+    return None
+
+
+def _ahead(next_offsets: Mapping[int, int], progress: TopicProgress) -> str | None:
+    """Why the tables cannot follow these next offsets of a topic."""
+    for log_partition, next_offset in sorted(next_offsets.items()):
         row = progress.rows.get(log_partition)
         if row is not None and row.is_reloading:
             return f"log partition {log_partition} is being reloaded"
@@ -165,18 +204,30 @@ def _read_complete(folder: FileSystem, location: str) -> Checkpoint | None:
             next_offsets={},
             format_version=newest["v"],
         )
-    applied = {}
+    applied: Any = {"p": {}, "others": {}}
     if finished:
         _json_lines(folder, f"commits/{finished[-1]}", 2)
-        applied = _offset(folder, finished[-1])["p"]
+        applied = _offset(folder, finished[-1])
     return Checkpoint(
         location=location,
         query_id=metadata["id"],
-        next_offsets={int(p): next_offset for p, (next_offset, _) in applied.items()},
+        next_offsets=_next_offsets(applied),
         log_partitions=frozenset(map(int, newest["p"])),
         cluster_id=newest["cluster_id"],
         topic_id=newest["topic_id"],
+        others={
+            topic: TopicCheckpoint(
+                topic_id=of_topic["topic_id"],
+                next_offsets=_next_offsets(applied["others"].get(topic, {"p": {}})),
+                log_partitions=frozenset(map(int, of_topic["p"])),
+            )
+            for topic, of_topic in newest["others"].items()
+        },
     )
+
+
+def _next_offsets(position: Any) -> dict[int, int]:
+    return {int(p): next_offset for p, (next_offset, _) in position["p"].items()}
 
 
 def _offset(folder: FileSystem, batch_id: int) -> Any:

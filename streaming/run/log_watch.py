@@ -17,6 +17,7 @@ from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
+from streaming.run.other_topics_watch import OtherTopicsWatch
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
 
@@ -33,7 +34,8 @@ class LogWatch:
 
     These are a newer writer, reload requests, a changed number of log partitions, log partitions
     that lose or get a leader, log partitions that were not read to their end for longer than
-    `delete.retention.ms`, and an upgrade of the cluster that changes the loader's rules. Sets
+    `delete.retention.ms`, an upgrade of the cluster that changes the loader's rules, and changes of
+    the other internal topics. Sets
     `restart` if the query must restart, or the epoch's `is_fenced` if it must end.
 
     Args:
@@ -65,6 +67,7 @@ class LogWatch:
             retry_timeout_ms=TRIES_ONCE_MS,
         )
         self._client = self._new_client()
+        self._others = OtherTopicsWatch(lambda topic: self._new_client(topic=topic), clock)
         self._delete_retention_s = delete_retention.total_seconds()
         self._ask_rules = ask_rules
         self._clock = clock
@@ -78,6 +81,7 @@ class LogWatch:
     def begin(self, start: Start) -> None:
         """Record that a query starts."""
         self._start = start
+        self._others.begin(start.others)
         self._leaders_of_rules = start.log.leaders
         self._rules_asked_at = self._clock()
         self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
@@ -118,6 +122,7 @@ class LogWatch:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        self._others.close()
 
     def _reasons(self, start: Start) -> Iterator[str]:
         """Yield the reasons why the query must restart."""
@@ -140,6 +145,7 @@ class LogWatch:
             )
         if (rules := self._changed_rules(start, log)) is not None:
             yield f"the brokers load the log by the rules {rules} now"
+        yield from self._others.reasons()
 
     def _changed_rules(self, start: Start, log: LogDescription) -> LoaderRules | None:
         """Return other rules than those of the tables.

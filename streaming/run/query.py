@@ -37,6 +37,7 @@ from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.query_listener import listening
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.offsets_topic import await_log, find_log
+from streaming.run.other_topics import TopicStarts
 from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.source_options import source_options
@@ -137,6 +138,11 @@ def _run(
             },
         )
         retentions = Retentions.ask(settings.bootstrap_servers, kafka_config)
+        topic_starts = TopicStarts(
+            settings=settings,
+            kafka_config=kafka_config,
+            stop=stop,
+        )
         with session_of(
             given,
             master=settings.master,
@@ -147,7 +153,7 @@ def _run(
             with ThreadPoolExecutor(1, "source") as pool:
                 registered = pool.submit(register_source, session)
                 # After Spark has started, so an older run keeps writing until this one is able to.
-                start = _first_start(settings, kafka_config, rules, retentions, stop)
+                start = _first_start(settings, kafka_config, rules, retentions, topic_starts, stop)
             if start is None:
                 return
             with living_jvm(session):
@@ -163,6 +169,7 @@ def _run(
                     schema,
                     rules,
                     retentions,
+                    topic_starts,
                     start.writer,
                     start,
                     on_progress,
@@ -176,6 +183,7 @@ def _first_start(
     kafka_config: dict[str, object],
     rules: ClusterRules,
     retentions: Retentions,
+    topic_starts: TopicStarts,
     stop: threading.Event,
 ) -> Start | None:
     """Return the start of the first query, None if `stop` is set before brokers answer.
@@ -187,7 +195,9 @@ def _first_start(
     """
     while True:
         try:
-            return start_from(settings, kafka_config, rules, retentions, stop, None, last_at_end={})
+            return start_from(
+                settings, kafka_config, rules, retentions, topic_starts, stop, None, last_at_end={}
+            )
         except TimeoutError as error:
             if stop.is_set():
                 return None
@@ -211,6 +221,7 @@ class _Queries:
     schema: str | None
     rules: ClusterRules
     retentions: Retentions
+    topic_starts: TopicStarts
     writer: Writer
     first: Start | None
     on_progress: OnProgress | None
@@ -317,6 +328,7 @@ class _Queries:
                     self.kafka_config,
                     self.rules,
                     self.retentions,
+                    self.topic_starts,
                     self.stop,
                     self.writer,
                     last_at_end=watch.last_at_end(),

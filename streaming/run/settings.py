@@ -22,6 +22,8 @@ from pydantic import (
     model_validator,
 )
 
+from coordinator_state.records.internal_topics import OTHER_TOPICS
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
 from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.source import MOST_RECORDS_PER_TRIGGER
@@ -35,6 +37,8 @@ from streaming.tables.locations import is_schema_name, local_path
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
 EngineOption = Literal["auto", "driver", "spark"]
+
+ALL_TOPICS = "all"
 
 _DATABASE = re.compile(r"\w+(\.\w+)?", re.ASCII)
 
@@ -56,6 +60,19 @@ def _checked_interval_or_off(interval: str) -> str:
 def _checked_history_retention(interval: str) -> str:
     parse_history_retention(interval)
     return interval
+
+
+def _checked_topics(topics: str) -> str:
+    if topics == ALL_TOPICS:
+        return topics
+    names = [name.strip() for name in topics.split(",")]
+    known = (OFFSETS_TOPIC, *OTHER_TOPICS)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is none of {', '.join(known)}, or all")
+    if OFFSETS_TOPIC not in names:
+        raise ValueError(f"{OFFSETS_TOPIC} is missing: it is always followed")
+    return ",".join(name for name in known if name in names)
 
 
 def _checked_catalog(database: str) -> str:
@@ -110,6 +127,7 @@ IntervalOrOff = Annotated[str, AfterValidator(_checked_interval_or_off), _metava
 BootstrapServers = Annotated[str, AfterValidator(_checked_servers)]
 Catalog = Annotated[str, AfterValidator(_checked_catalog)]
 LogPartition = Annotated[int, Field(ge=0)]
+Topics = Annotated[str, AfterValidator(_checked_topics), _metavar("TOPICS")]
 
 
 class RunSettings(BaseModel):
@@ -173,6 +191,12 @@ class RunSettings(BaseModel):
         description="Maximum estimated bytes of a micro-batch. [default: no limit]",
     )
     log_partitions: tuple[LogPartition, ...] | None = None
+    topics: Topics = Field(
+        default=ALL_TOPICS,
+        description="Internal topics to follow: a list such as "
+        "__consumer_offsets,__transaction_state, or all: __consumer_offsets, and those of "
+        "__transaction_state and __share_group_state that the ACLs allow.",
+    )
     change_data_feed: bool = Field(
         default=False, description="Turn on Delta's change data feed for new tables."
     )
@@ -256,6 +280,13 @@ class RunSettings(BaseModel):
         """
         if not self.checkpoint and not is_schema_name(self.tables):
             object.__setattr__(self, "checkpoint", str(_default_checkpoint(self.tables)))
+
+    @property
+    def other_topics(self) -> tuple[str, ...]:
+        """The internal topics to follow besides `__consumer_offsets`."""
+        if self.topics == ALL_TOPICS:
+            return OTHER_TOPICS
+        return tuple(name for name in OTHER_TOPICS if name in self.topics.split(","))
 
     def in_folder(self, tables: str) -> RunSettings:
         """These settings once the tables folder of the schema that `tables` names is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import timedelta
 
 from streaming.kafka.seen_log import NO_LEADER_EPOCH
@@ -10,6 +11,7 @@ from streaming.run.session import EngineName
 from streaming.run.settings import RunSettings
 from streaming.run.start import Start
 from streaming.tables.durations import parse_duration
+from streaming.tables.topic_progress import TopicProgress
 
 
 def source_options(
@@ -21,17 +23,17 @@ def source_options(
     options["history"] = settings.history
     options["tasks"] = str(tasks)
     options["planning_tasks"] = str(tasks if engine == "spark" else 1)
-    options["start_offsets"] = json.dumps(
+    options["start_offsets"] = json.dumps(_start_offsets(start.progress, start.log_partitions))
+    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
+    options["other_topics"] = json.dumps(
         {
-            str(p): [
-                row.next_offset,
-                NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch,
-            ]
-            for p, row in start.progress.rows.items()
-            if p in start.log_partitions and row.is_begun and not row.is_reloading
+            one.log.topic: {
+                "log_partitions": sorted(one.log_partitions),
+                "start_offsets": _start_offsets(one.progress, one.log_partitions),
+            }
+            for one in start.others.followed
         }
     )
-    options["log_partitions"] = ",".join(map(str, sorted(start.log_partitions)))
     options["packed"] = "true"
     retry_timeout = parse_duration(settings.retry_timeout)
     options["retry_timeout_ms"] = str(max(1, retry_timeout // timedelta(milliseconds=1)))
@@ -40,3 +42,14 @@ def source_options(
     if settings.max_bytes_per_trigger is not None:
         options["max_bytes_per_trigger"] = str(settings.max_bytes_per_trigger)
     return options
+
+
+def _start_offsets(
+    progress: TopicProgress, log_partitions: Collection[int]
+) -> dict[str, list[int]]:
+    """The next offset and leader epoch of each log partition that does not start at its start."""
+    return {
+        str(p): [row.next_offset, NO_LEADER_EPOCH if row.leader_epoch is None else row.leader_epoch]
+        for p, row in progress.rows.items()
+        if p in log_partitions and row.is_begun and not row.is_reloading
+    }

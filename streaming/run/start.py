@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -19,9 +19,10 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import ELECTION_S
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
 from streaming.reload.beginning import begin_reload
-from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, rules_changed
+from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, upgrade_reason
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
+from streaming.run.other_topics import DEFAULT_DELETE_RETENTION_MS, OtherTopics, TopicStarts
 from streaming.run.settings import RunSettings
 from streaming.tables import folder as tables_folder
 from streaming.tables.durations import parse_duration
@@ -36,8 +37,6 @@ logger = logging.getLogger(__name__)
 _LEADER_POLL_S = 1.0
 _DEFAULT_LOG_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
-_DEFAULT_DELETE_RETENTION_MS = 24 * 60 * 60 * 1000
-"""Kafka's default of `delete.retention.ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class Retentions:
     """How long the cluster keeps offsets and tombstones."""
 
     offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
-    delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
+    delete_retention_ms: int = DEFAULT_DELETE_RETENTION_MS
 
     @classmethod
     def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
@@ -74,6 +73,7 @@ class Start:
     """The tables' writer and progress rows, the topic, and the log partitions to read.
 
     `leaderless` are the wanted log partitions without a leader, `log_partitions` the others.
+    `others` are the other internal topics.
     """
 
     writer: Writer
@@ -81,6 +81,7 @@ class Start:
     log: LogDescription
     log_partitions: frozenset[int]
     leaderless: frozenset[int]
+    others: OtherTopics = field(default_factory=OtherTopics)
 
 
 def require_fit(settings: RunSettings, cluster_id: str) -> None:
@@ -104,6 +105,7 @@ def start_from(
     kafka_config: Mapping[str, Any],
     cluster_rules: ClusterRules,
     retentions: Retentions,
+    topic_starts: TopicStarts,
     stop: threading.Event,
     writer: Writer | None,
     *,
@@ -119,6 +121,7 @@ def start_from(
         kafka_config: keyword arguments for kafka-python.
         cluster_rules: the loader's rules of the cluster; they are asked for again.
         retentions: the retentions of the cluster.
+        topic_starts: starts the other internal topics.
         stop: ends the retries of unreachable brokers.
         writer: the run's writer. None at its first query: then this fences an older run.
         last_at_end: when this process last saw each log partition read to its end. An idle log
@@ -162,7 +165,11 @@ def start_from(
         log_ends = LogEnds.ask(client, progress, log_partitions)
         now = datetime.now(timezone.utc)
         doubts = find_doubts(
-            progress, log_ends, rules, delete_retention_ms=retentions.delete_retention_ms, now=now
+            progress,
+            log_ends,
+            upgrade=upgrade_reason(progress, rules),
+            delete_retention_ms=retentions.delete_retention_ms,
+            now=now,
         )
         progress.were_at_end(
             {
@@ -171,7 +178,9 @@ def start_from(
                 if p not in doubts and row.next_offset >= log_ends.high_watermarks.get(p, math.inf)
             }
         )
-    concerns_all = progress.topic_id != description.topic_id or rules_changed(progress, rules)
+    concerns_all = progress.topic_id != description.topic_id or bool(
+        upgrade_reason(progress, rules)
+    )
     if not concerns_all:
         # A log partition that this run does not read would never finish its reload.
         doubts = {p: doubt for p, doubt in doubts.items() if p in wanted}
@@ -186,9 +195,10 @@ def start_from(
         keep_checkpoint = False
     forget_requests(settings.tables, asked)
     _record_leaderless(wanted - log_partitions, progress, writer)
+    others = topic_starts.start(writer, progress)
     checkpoint = read_checkpoint(settings.checkpoint)
     if checkpoint is not None:
-        reason = misfit(checkpoint, progress, log_partitions)
+        reason = misfit(checkpoint, progress, log_partitions, others.log_partitions)
         if not keep_checkpoint:
             reason = reason or "the log has changed, or log partitions are being reloaded"
         if reason is not None:
@@ -204,6 +214,7 @@ def start_from(
         log=description,
         log_partitions=log_partitions,
         leaderless=wanted - log_partitions,
+        others=others,
     )
 
 

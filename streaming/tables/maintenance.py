@@ -53,6 +53,9 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     LOG_OFFSETS,
     OFFSET_COMMITS,
+    STATE_TABLES,
+    TOPIC_PROGRESS,
+    TRANSACTION_EVENTS,
     Table,
 )
 from streaming.tables.writer_epoch import WriterEpoch
@@ -154,9 +157,9 @@ def tidy_up(epoch: WriterEpoch) -> None:
             failures.append(error)
 
     step(lambda: make_base(epoch, TableReader(epoch.tables)))
-    for table in (*KEY_TABLES, LOAD_PROGRESS):
+    for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
         step(partial(_expire, epoch, table))
-    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, LOG_OFFSETS):
+    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, TRANSACTION_EVENTS, LOG_OFFSETS):
         step(partial(_compact_tiny, epoch, table))
     if failures:
         raise TablesUnavailable("; ".join(dict.fromkeys(map(str, failures))))
@@ -215,7 +218,8 @@ def _is_compacted(table: Table, opened: DeltaTable) -> bool:
     The engine `driver` limits the files of a table of keys itself (`replacing`): compaction would
     put rows that change each second among all others. The engine `spark` leaves more files.
     """
-    is_limited = table in KEY_TABLES and not delta.has_change_data_feed(opened)
+    of_keys = (*KEY_TABLES, *STATE_TABLES.values())
+    is_limited = table in of_keys and not delta.has_change_data_feed(opened)
     return not is_limited or len(opened.file_uris()) > MOST_FILES
 
 

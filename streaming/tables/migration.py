@@ -9,10 +9,12 @@ The format version of a folder is a property of `load_progress`. Each version ad
 * 6: `writer_epoch` of `load_progress`. Releases before it do not check the epoch.
 * 7: `client_id` and `client_host` of `pending_offsets`, and `group_records`.
 * 8: `kafka_release` of `load_progress`.
+* 9: `transactions`, `transaction_events`, `share_partitions`, `topic_progress`, and `log_topic` of
+  `quarantine`.
 
 A migration from version 2 or later reads nothing from Kafka. It adds missing tables and columns
-without values, and fills the JSON columns from the columns of bytes. `group_events` and
-`group_records` begin with the migration.
+without values, fills the JSON columns from the columns of bytes, and fills `log_topic`. Tables of
+history begin with the migration that adds them.
 
 The version is set last, and each step is idempotent: an interrupted migration is repeated.
 """
@@ -26,6 +28,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from coordinator_state.records.member_json import member_json_columns
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
@@ -37,6 +40,7 @@ from streaming.tables.schemas import (
     LOAD_PROGRESS,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_OFFSETS_RETENTION_MS,
+    QUARANTINE,
     Table,
 )
 from streaming.tables.unfinished import pin
@@ -46,6 +50,7 @@ from streaming.tables.writer_epoch import WriterEpoch, committed
 logger = logging.getLogger(__name__)
 
 _WITH_MEMBER_JSON: Final = 3
+_WITH_LOG_TOPIC: Final = 9
 
 
 def migrate(writer: Writer, found: str) -> None:
@@ -62,6 +67,8 @@ def migrate(writer: Writer, found: str) -> None:
     add_columns(writer.epoch)
     if int(found) < _WITH_MEMBER_JSON:
         _write_member_json(writer)
+    if int(found) < _WITH_LOG_TOPIC:
+        _write_log_topic(writer)
     pin(writer)
     known = properties_of(writer.tables, LOAD_PROGRESS)
     retention_ms = str(DEFAULT_OFFSETS_RETENTION_MS)
@@ -106,6 +113,15 @@ def add_columns_of(epoch: WriterEpoch, table: Table) -> None:
             opened.alter.add_columns(missing, commit_properties=epoch.maintenance(opened))
 
     committed(epoch.tables, table, add)
+
+
+def _write_log_topic(writer: Writer) -> None:
+    """Fill the column `log_topic` of `quarantine`: all its records are of one topic."""
+    rows = TableReader(writer.tables, any_format=True).read(QUARANTINE.name)
+    if rows.num_rows:
+        place = rows.schema.get_field_index("log_topic")
+        topics = pa.repeat(pa.scalar(OFFSETS_TOPIC), rows.num_rows)
+        writer.overwrite(QUARANTINE, rows.set_column(place, rows.schema.field(place), topics))
 
 
 def _write_member_json(writer: Writer) -> None:

@@ -43,12 +43,16 @@ from streaming.tables.schemas import (
     PROPERTY_KAFKA_RELEASE,
     PROPERTY_LOG_PARTITIONS,
     PROPERTY_SEMANTICS,
+    STATE_TABLES,
+    TOPIC_PROGRESS,
     Table,
 )
 
 Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
 _OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
 _OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
+_NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
+"""Tables without history: they are empty at moments before the oldest snapshot."""
 _REACH_OF_RATES = timedelta(minutes=5)
 _TABLES: Mapping[str, Table] = {table.name: table for table in (*ALL_TABLES, ALERTS)}
 
@@ -235,8 +239,8 @@ class TableReader(TableProperties):
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
         must hold. With a list, files are skipped whose statistics exclude all rows. A table that
-        no micro-batch has written is empty. `log_offsets` and `alerts` belong to no snapshot and
-        are read at their newest version.
+        no micro-batch has written is empty, and so is one that cannot be rebuilt. `log_offsets` and
+        `alerts` belong to no snapshot and are read at their newest version.
         """
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
@@ -288,6 +292,8 @@ class TableReader(TableProperties):
         path = table.path(self.tables)
         if not self.is_consistent:
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
+        if self._rebuilt is not None and table in _NOT_REBUILT:
+            return None
         version = self.table_versions.get(table.name)
         if table is ALERTS:
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None

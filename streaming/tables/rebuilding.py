@@ -51,6 +51,7 @@ from streaming.tables.schemas import (
     PROPERTY_SEMANTICS,
     QUARANTINE,
     STATE_CURRENT,
+    TRANSACTION_EVENTS,
     Table,
 )
 
@@ -60,6 +61,7 @@ HISTORY_TIMES: Final[Mapping[Table, str]] = {
     GROUP_RECORDS: "record_timestamp",
     COORDINATOR_RECORDS: "record_timestamp",
     QUARANTINE: "record_timestamp",
+    TRANSACTION_EVENTS: "record_timestamp",
 }
 """The tables that are not rebuilt, and the time up to which a rebuilt reader has their rows."""
 

@@ -52,6 +52,29 @@ class LoadProgressRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicProgressRow:
+    """The progress of the load of a log partition of another topic than `__consumer_offsets`."""
+
+    log_topic: str
+    log_partition: Int32
+    state: str
+    next_offset: int
+    high_watermark: int
+    leader_epoch: Int32 | None
+    topic_id: str
+    records_read: int
+    records_applied: int
+    records_ignored: int
+    records_quarantined: int
+    records_unaccounted: int
+    bytes_read: int
+    current_at: datetime | None
+    reload_reason: str | None
+    reloaded_at: datetime | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSampleRow:
     """An offset sample: the start and end of a partition's log at a time."""
 

@@ -28,9 +28,15 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
+from coordinator_state.apply.topic_rows import (
+    SharePartitionRow,
+    TransactionEventRow,
+    TransactionRow,
+)
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
 
-FORMAT_VERSION = "8"
+FORMAT_VERSION = "9"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
 
 `streaming.tables.migration` migrates earlier versions."""
@@ -139,9 +145,35 @@ GROUP_RECORDS = Table(
 
 QUARANTINE = Table(
     name="quarantine",
-    key=("log_partition", "record_offset"),
+    key=("log_topic", "log_partition", "record_offset"),
     schema=schema_of(QuarantinedRecordRow),
 )
+
+TRANSACTIONS = Table(
+    name="transactions",
+    key=("log_partition", "transactional_id"),
+    schema=schema_of(TransactionRow),
+)
+
+TRANSACTION_EVENTS = Table(
+    name="transaction_events",
+    key=("log_partition", "record_offset"),
+    partition_by=("day",),
+    schema=schema_of(TransactionEventRow),
+)
+
+SHARE_PARTITIONS = Table(
+    name="share_partitions",
+    key=("log_partition", "group_id", "topic_id", "partition"),
+    schema=schema_of(SharePartitionRow),
+)
+
+TOPIC_PROGRESS = Table(
+    name="topic_progress",
+    key=("log_topic", "log_partition"),
+    schema=schema_of(TopicProgressRow),
+)
+"""The progress of the internal topics other than `__consumer_offsets`."""
 
 LOAD_PROGRESS = Table(
     name="load_progress",
@@ -177,6 +209,10 @@ TABLES = (
     GROUP_EVENTS,
     GROUP_RECORDS,
     QUARANTINE,
+    TRANSACTIONS,
+    TRANSACTION_EVENTS,
+    SHARE_PARTITIONS,
+    TOPIC_PROGRESS,
     LOAD_PROGRESS,
 )
 """The tables of a snapshot, in the order in which a micro-batch writes them.
@@ -187,4 +223,13 @@ ALL_TABLES = (LOG_OFFSETS, *TABLES)
 """In the order of their creation: a folder with `load_progress` has every table."""
 
 KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)
-"""The tables of current state: at most one row for each key."""
+"""The current state of groups: at most one row for each key. Past moments of it are rebuilt."""
+
+TOPIC_TABLES = {
+    TRANSACTION_STATE_TOPIC: (TRANSACTIONS, TRANSACTION_EVENTS, QUARANTINE),
+    SHARE_STATE_TOPIC: (SHARE_PARTITIONS, QUARANTINE),
+}
+"""The tables with rows of the internal topics other than `__consumer_offsets`."""
+
+STATE_TABLES = {TRANSACTION_STATE_TOPIC: TRANSACTIONS, SHARE_STATE_TOPIC: SHARE_PARTITIONS}
+"""The table of keys of each of these topics."""

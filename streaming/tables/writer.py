@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from coordinator_state.apply.columns import columns_of
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.tables import deletion_vectors, delta
 from streaming.tables.creation import properties_of, set_properties
 from streaming.tables.merging import merge_rows
@@ -144,8 +145,10 @@ class Writer:
         changed = {name: value for name, value in kept.items() if found.get(name) != value}
         return set_properties(self.epoch, table, changed) if changed else version
 
-    def delete_from(self, table: Table, from_offsets: Mapping[int, int]) -> int:
-        """Delete the rows at or after a record offset of each log partition.
+    def delete_from(
+        self, table: Table, from_offsets: Mapping[int, int], log_topic: str = OFFSETS_TOPIC
+    ) -> int:
+        """Delete the rows at or after a record offset of each log partition of a topic.
 
         Rows about lost records stay.
 
@@ -153,6 +156,8 @@ class Writer:
         is rewritten without the rows, with strings as views.
         """
         predicate = _from_offsets(table, from_offsets)
+        if "log_topic" in table.schema.names:
+            predicate += f" AND log_topic = '{log_topic}'"
         return self._commit(
             table,
             lambda opened, properties: opened.delete(predicate, commit_properties=properties),

@@ -29,6 +29,7 @@ from coordinator_state.model.workload import MINUTE_MS, Workload, WorkloadSettin
 from coordinator_state.replay.loader import ReferenceLoader
 from coordinator_state.replay.offsets import Semantics
 from streaming.engine.micro_batch import MicroBatchApply
+from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced
 from streaming.kafka.fetch import LogDescription
 from streaming.reload.beginning import begin_reload
@@ -43,7 +44,6 @@ from streaming.tables.schemas import (
     LOST_REASON_PREFIX,
     OFFSET_COMMITS,
     QUARANTINE,
-    TABLES,
 )
 from streaming.verify.model_answers import model_answers, topic_names
 from streaming.verify.table_answers import TableAnswers
@@ -238,16 +238,20 @@ def _load(folder: _Folder, semantics: Semantics, segments: dict[int, tuple[bytes
     _assert_loaded(tables, semantics, segments, history)
 
 
+_FAULTS = [table.name for table in (*WRITTEN_TABLES, LOAD_PROGRESS)]
+"""The tables that a micro-batch of `__consumer_offsets` writes; `test_topics` has the others."""
+
+
 def _interrupt(folder: _Folder, batch: pa.Table, number: int, query: str) -> None:
     """Let a run crash in a micro-batch, or let another run take over and finish it or crash."""
     choose = folder.choose
-    fault = choose.choice([table.name for table in TABLES])
+    fault = choose.choice(_FAULTS)
     if choose.random() < 0.5:
         with pytest.raises(Crash):
             folder.start(fault).apply(batch, number, query)
         return
     is_finished = choose.random() < 0.5
-    rival_fault = "" if is_finished else choose.choice([table.name for table in TABLES])
+    rival_fault = "" if is_finished else choose.choice(_FAULTS)
 
     def take_over() -> None:
         with nullcontext() if is_finished else pytest.raises(Crash):
@@ -281,7 +285,7 @@ def _reload(
     begin_reload(apply.writer, apply.progress, doubts, topic)
     for query in ("reload", "reload without the checkpoint"):
         apply = folder.start()
-        fault = choose.choice([table.name for table in TABLES])
+        fault = choose.choice(_FAULTS)
         is_last = query != "reload"
         if not is_last:
             apply = folder.start(fault)

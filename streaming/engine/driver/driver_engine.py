@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_state.apply.collected import collect
 from coordinator_state.apply.log_partitions import Applied, apply_collected
@@ -21,8 +22,9 @@ from coordinator_state.log.log_rows import unpack
 from streaming.engine.driver.reloading import ReadyRows, Reloading
 from streaming.engine.driver.table_writes import TableWrites
 from streaming.engine.driver.tables_state import TablesState
-from streaming.engine.engine import ApplyRules, Outcome
+from streaming.engine.engine import ApplyRules, Outcome, TopicOutcome
 from streaming.engine.known_topics import KnownTopics
+from streaming.engine.topic_tables import TopicTables
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.writer import Writer
 
@@ -46,10 +48,12 @@ class DriverEngine:
     _state: TablesState | None = None
     _topics: KnownTopics = field(init=False)
     _reloading: Reloading = field(init=False)
+    _others: TopicTables = field(init=False)
 
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
         self._reloading = Reloading(compacts=self.rules.compacts)
+        self._others = TopicTables(self.writer, self.rules, self._topics, self.fault)
 
     def rows_of(self, batch: DataFrame) -> pa.Table:
         """The rows (`LOG_ROW_SCHEMA`) of a micro-batch that a query hands over."""
@@ -57,6 +61,11 @@ class DriverEngine:
 
     def apply(self, rows: pa.Table, progress: LoadProgress) -> Outcome:
         """Apply rows (`LOG_ROW_SCHEMA`); see `Engine.apply`."""
+        others: Mapping[str, TopicOutcome] = {}
+        if rows["log_topic"].null_count < rows.num_rows:
+            is_of_offsets = pc.is_null(rows["log_topic"])
+            others = self._others.apply(rows.filter(pc.invert(is_of_offsets)), progress)
+            rows = rows.filter(is_of_offsets)
         is_first = self._state is None
         state = self._begin(progress) if self._state is None else self._state
         ready = self._reloading.ready_rows(rows, progress)
@@ -73,6 +82,7 @@ class DriverEngine:
             counts=applied.counts,
             newest_timestamps=applied.newest_timestamps,
             rows=writes.rows,
+            others=others,
         )
 
     def _begin(self, progress: LoadProgress) -> TablesState:

@@ -44,13 +44,17 @@ REPORT_COLUMNS = (
 
 KEYED_SCHEMA = pa.schema(
     [
+        ("log_topic", pa.string()),
         ("log_partition", pa.int32()),
         ("rows", pa.binary()),
         ("groups", pa.list_(pa.string())),
         ("report", pa.struct([LOG_ROW_SCHEMA.field(name) for name in REPORT_COLUMNS])),
     ]
 )
-"""Packed rows of one log partition, the groups that they are about, and its `progress` row."""
+"""Packed rows of one log partition, the groups that they are about, and its `progress` row.
+
+Of another topic than `__consumer_offsets`, packed rows of all log partitions, with `progress` rows.
+"""
 
 COUNTS = "counts"
 COUNTED = tuple(one.name for one in fields(RecordCounts))

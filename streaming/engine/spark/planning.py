@@ -49,8 +49,17 @@ def key_by_log_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     for batch in batches:
         for index in range(batch.num_rows):
             rows = unpack(pa.Table.from_batches([batch.slice(index, 1)]))
-            keyed = [_keyed(rows, p.as_py()) for p in pc.unique(rows["log_partition"])]
+            is_of_offsets = pc.is_null(rows["log_topic"])
+            of_offsets, others = rows.filter(is_of_offsets), rows.filter(pc.invert(is_of_offsets))
+            keyed = [_keyed(of_offsets, p.as_py()) for p in pc.unique(of_offsets["log_partition"])]
+            keyed += [_of_topic(others, topic.as_py()) for topic in pc.unique(others["log_topic"])]
             yield pa.RecordBatch.from_pylist(keyed, KEYED_SCHEMA)
+
+
+def _of_topic(rows: pa.Table, topic: str) -> dict[str, Any]:
+    (own,) = rows.filter(pc.equal(rows["log_topic"], topic)).combine_chunks().to_batches()
+    (packed,) = pack(own)["rows"].to_pylist()
+    return {"log_topic": topic, "rows": packed}
 
 
 def _keyed(rows: pa.Table, log_partition: int) -> dict[str, Any]:

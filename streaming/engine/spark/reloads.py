@@ -81,7 +81,7 @@ class Reloads:
         """
         from pyspark.sql import functions as f
 
-        keyed = staged.read(session)
+        keyed = _of_offsets(staged.read(session))
         surveyed = keyed.groupBy("log_partition").agg(
             f.first("report", ignorenulls=True).alias("report"),
             f.sum(f.size("groups")).alias("groups"),
@@ -95,7 +95,9 @@ class Reloads:
         rows = keyed.where(~f.col("log_partition").isin(list(held))) if held else keyed
         if earlier := [p for p in complete if len(self._reports[p]) > 1]:
             is_earlier = f.col("log_partition").isin(earlier)
-            frames = [one.read(session).where(is_earlier) for one in self._kept.values()]
+            frames = [
+                _of_offsets(one.read(session)).where(is_earlier) for one in self._kept.values()
+            ]
             rows = reduce(lambda one, other: one.unionByName(other), frames, rows)
         if held:
             self._kept[folder] = staged
@@ -128,3 +130,8 @@ class Reloads:
         self._reports[log_partition].append(report)
         progress.rows[log_partition].high_watermark = report["high_watermark"]
         return bool(report["record_offset"] >= report["high_watermark"])
+
+
+def _of_offsets(keyed: DataFrame) -> DataFrame:
+    """The rows of `__consumer_offsets`."""
+    return keyed.where("log_topic IS NULL")

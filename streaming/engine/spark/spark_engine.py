@@ -5,6 +5,8 @@
    planned rows of all tables are staged as files.
 3. The tables are written from the staged rows, several at the same time.
 
+Rows of the other internal topics are planned in this process (`streaming.engine.topic_tables`).
+
 The driver sees one row for each log partition, with numbers. The staged rows of a reload are kept
 until its log is read to the end.
 """
@@ -18,8 +20,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinator_state.apply.counts import RecordCounts
+from coordinator_state.log.log_rows import unpack
 from coordinator_state.replay.offsets import Semantics
-from streaming.engine.engine import ApplyRules, Outcome
+from streaming.engine.engine import ApplyRules, Outcome, TopicOutcome
 from streaming.engine.known_topics import KnownTopics
 from streaming.engine.spark.planned_rows import (
     COUNTED,
@@ -34,6 +37,7 @@ from streaming.engine.spark.spark_tables import SparkTables
 from streaming.engine.spark.spark_writes import SparkWrites
 from streaming.engine.spark.staging import StagedRows, StagingFolder
 from streaming.engine.spark.stored_state import stored_state
+from streaming.engine.topic_tables import TopicTables
 from streaming.engine.written_tables import WRITTEN_TABLES
 from streaming.errors import WriterFenced
 from streaming.tables.load_progress import LoadProgress
@@ -70,6 +74,7 @@ class SparkEngine:
     _staging: StagingFolder = field(init=False)
     _reloads: Reloads = field(init=False)
     _sessions: Mapping[str, SparkSession] = field(init=False)
+    _others: TopicTables = field(init=False)
 
     def __post_init__(self) -> None:
         self._topics = KnownTopics(self.rules.topic_names)
@@ -79,6 +84,7 @@ class SparkEngine:
         for session in self._sessions.values():
             configure(session)
         self._reloads = Reloads(self._staging)
+        self._others = TopicTables(self.writer, self.rules, self._topics, self.fault)
 
     def rows_of(self, batch: DataFrame) -> DataFrame:
         """The micro-batch itself (`PACKED_ROW_SCHEMA`)."""
@@ -90,6 +96,7 @@ class SparkEngine:
         keyed_folder, planned_folder = self._staging.new(), self._staging.new()
         try:
             keyed = self._keyed(rows, keyed_folder)
+            others = self._apply_others(rows.sparkSession, keyed, progress)
             ready = self._reloads.ready_rows(rows.sparkSession, keyed_folder, keyed, progress)
             planned, counts = self._planned(ready, progress, planned_folder)
             versions = self._written(ready, counts, planned)
@@ -116,6 +123,7 @@ class SparkEngine:
                 if row["newest_timestamp"] is not None
             },
             rows={name: rows for name, rows in rows_by_table.items() if rows},
+            others=others,
         )
 
     @property
@@ -128,6 +136,15 @@ class SparkEngine:
 
         keyed = rows.mapInArrow(key_by_log_partition, from_arrow_schema(KEYED_SCHEMA))
         return self._staging.write(keyed, folder, KEYED_SCHEMA)
+
+    def _apply_others(
+        self, session: SparkSession, keyed: StagedRows, progress: LoadProgress
+    ) -> Mapping[str, TopicOutcome]:
+        """Apply the rows of the other internal topics, which the source limits."""
+        if not progress.others:
+            return {}
+        packed = keyed.read(session).where("log_topic IS NOT NULL").select("rows").toArrow()
+        return self._others.apply(unpack(packed), progress)
 
     def _planned(
         self, ready: ReadyFrame, progress: LoadProgress, folder: str

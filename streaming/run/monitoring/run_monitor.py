@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQueryProgress
 
     from streaming.run.monitoring.high_watermarks import HighWatermarks
-    from streaming.tables.load_progress import Progress
+    from streaming.tables.topic_progress import Progress
 
 Row = dict[str, Any]
 STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"

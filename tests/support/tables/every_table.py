@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.offsets import OffsetKey, Semantics
 from streaming.engine.micro_batch import MicroBatchApply
 from streaming.tables import folder as tables_folder
@@ -16,6 +17,15 @@ from streaming.tables.reader import TableReader
 from streaming.tables.schemas import PENDING_OFFSETS
 from tests.support.logs.log_rows import LOG_PARTITION, Row, commit, marker, record, table_of
 from tests.support.logs.logs import group_value
+from tests.support.logs.topic_logs import (
+    NOW_MS,
+    TopicLog,
+    follow,
+    share_key,
+    share_snapshot,
+    transaction_key,
+    transaction_value,
+)
 from tests.support.tables.tables_folder import start_apply
 from tests.support.tables.undisturbed import Rows, differences, table_rows
 
@@ -53,7 +63,22 @@ def apply_logs(
         **{"records_read": len(rows), "records_superseded": 0, "bytes_read": 1},
         **{"log_leader_epoch": 0},
     }
-    apply.apply(table_of([*rows, report]), start // RECORDS, "query")
+    others = [log.rows(start // RECORDS, end // RECORDS) for log in _topic_logs(end, at_ms[-1])]
+    follow(apply.progress, OTHER_TOPICS)
+    of_topics = pa.concat_tables([table_of([*rows, report]), *others])
+    apply.apply(of_topics, start // RECORDS, "query")
+
+
+def _topic_logs(end: int, at_ms: int | None) -> list[TopicLog]:
+    """The logs of the other topics, with a record for each micro-batch."""
+    transactions, share_groups = map(TopicLog, OTHER_TOPICS)
+    timestamp_ms = NOW_MS if at_ms is None else at_ms
+    for number in range(end // RECORDS):
+        state = "CompleteCommit" if number % 2 else "Ongoing"
+        value = transaction_value(state, transactionStartTimestampMs=NOW_MS + number // 2)
+        transactions.append((transaction_key(), value), timestamp_ms=timestamp_ms)
+        share_groups.append((share_key(number), share_snapshot(number)), timestamp_ms=timestamp_ms)
+    return [transactions, share_groups]
 
 
 def _records(start: int, at_ms: int | None, variant: int) -> list[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES
+from streaming.tables.schemas import LOAD_PROGRESS, LOST, LOST_REASON_PREFIX, TABLES, TOPIC_PROGRESS
 from tests.support.clients.installed_command import command_of
 
 _AS_IT_CAME = frozenset(
@@ -46,7 +46,7 @@ def load(servers: str, tables: Path) -> None:
 
 
 def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: True) -> Rows:
-    """The rows of every table but the samples, `load_progress` without what micro-batches were.
+    """The rows of every table but the samples, progress rows without what micro-batches were.
 
     What is not in the log any more is left out, and what `keeps` does not want.
     """
@@ -58,7 +58,7 @@ def table_rows(tables: str | Path, keeps: Callable[[Row], bool] = lambda _row: T
         rows = [
             row for row in rows if not str(row.get("reason", "")).startswith(LOST_REASON_PREFIX)
         ]
-        if table is LOAD_PROGRESS:
+        if table in (LOAD_PROGRESS, TOPIC_PROGRESS):
             rows = [{n: v for n, v in row.items() if n not in _AS_IT_CAME} for row in rows]
         found[table.name] = Counter(map(repr, rows))
     return found

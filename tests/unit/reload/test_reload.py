@@ -16,13 +16,14 @@ from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.beginning import begin_reload
-from streaming.reload.doubts import Doubt, LogEnds, find_doubts
+from streaming.reload.doubts import Doubt, LogEnds, find_doubts, upgrade_reason
 from streaming.reload.requests import forget_requests, request_reload, requested
 from streaming.tables import delta
 from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS, GROUP_OFFSETS, OFFSET_COMMITS
+from streaming.tables.topic_progress import Progress
 from tests.support.logs.log_rows import commit, table_of
 from tests.support.tables.tables_folder import Crash, start_apply
 
@@ -44,7 +45,8 @@ def doubts_of(
     )
     known = {"next_offset": 7, "current_at": NOW - timedelta(hours=1), "leader_epoch": 5}
     progress.rows[0] = Progress(**{**known, **row})
-    return find_doubts(progress, log, rules, delete_retention_ms=DAY_MS, now=NOW)
+    upgrade = upgrade_reason(progress, rules)
+    return find_doubts(progress, log, upgrade=upgrade, delete_retention_ms=DAY_MS, now=NOW)
 
 
 def test_a_log_that_goes_on_is_not_doubted() -> None:
@@ -225,7 +227,7 @@ def test_a_log_partition_that_is_not_there_any_more_loses_its_rows(tmp_path: Pat
     topic = replace(TOPIC, topic_id="new", leaders={0: (1, 5)})
     log = LogEnds(description=topic, log_starts={0: 0}, high_watermarks={0: 1}, epoch_ends={})
     progress = tables.apply.progress
-    doubts = find_doubts(progress, log, RULES, delete_retention_ms=DAY_MS, now=NOW)
+    doubts = find_doubts(progress, log, delete_retention_ms=DAY_MS, now=NOW)
     tables.reload(doubts, topic)
     reader = TableReader(tables.tables)
     assert (reader.topic_id, set(reader.load_states)) == ("new", {0})

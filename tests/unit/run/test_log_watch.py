@@ -17,9 +17,10 @@ from streaming.run import log_watch
 from streaming.run.log_watch import LogWatch
 from streaming.run.start import Start
 from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
 from streaming.tables.opening import open_for_writing
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
+from streaming.tables.topic_progress import Progress
 
 NOTHING = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
 TOPIC = LogDescription(

@@ -21,7 +21,7 @@ from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_collector import RunCollector
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.settings import RunSettings
-from streaming.tables.load_progress import Progress
+from streaming.tables.topic_progress import Progress
 from tests.support.clients.command_line import RUN, call
 from tests.support.eventually import Eventually
 

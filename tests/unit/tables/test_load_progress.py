@@ -6,7 +6,8 @@ import pytest
 
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.topic_progress import Progress
 
 
 def _progress(next_offset: int) -> LoadProgress:

@@ -13,7 +13,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from coordinator_state.log.kernel import decode_record_set
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
+from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.offsets import Semantics
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables import folder as tables_folder
@@ -33,6 +35,7 @@ from streaming.tables.schemas import (
 )
 from tests.support.clients.command_line import call
 from tests.support.logs.loader_log import COMMITTED, OTHERS, Log, commits, group_record
+from tests.support.logs.topic_logs import TopicLog, follow, transaction_key, transaction_value
 from tests.support.tables.engines import SPARK_ENGINE
 from tests.support.tables.tables_folder import start_apply
 
@@ -48,9 +51,13 @@ ADDED: dict[int, dict[str, Collection[str]]] = {
     6: {"load_progress": ("writer_epoch",)},
     7: {"pending_offsets": ("client_id", "client_host"), "group_records": ()},
     8: {"load_progress": ("kafka_release",)},
+    9: {
+        **{"transactions": (), "transaction_events": (), "share_partitions": ()},
+        **{"topic_progress": (), "quarantine": ("log_topic",)},
+    },
 }
 """The columns, or the table, that came with a format version."""
-OLD = (2, 3, 4, 5, 6, 7)
+OLD = (2, 3, 4, 5, 6, 7, 8)
 IDENTITY: dict[str, Any] = {
     "cluster_id": "cluster",
     "topic_id": "topic",
@@ -221,6 +228,33 @@ def test_what_is_migrated_goes_on_as_if_it_had_always_been(
     assert before.read("group_members").num_rows == len(current[0]["group_members"])
     unaccounted = before.read("load_progress")["records_unaccounted"].to_pylist()
     assert unaccounted == [None if version < 5 else 0]
+    assert set(before.read("quarantine")["log_topic"].to_pylist()) == {None}
+
+
+def test_quarantined_records_of_an_earlier_release_are_of_consumer_offsets(
+    tmp_path: Path, current: tuple[Rows, Rows]
+) -> None:
+    tables = write_old(tmp_path, 8, current[0])
+    open_for_writing(tables, "test")
+    quarantined = TableReader(tables).read("quarantine")
+    assert quarantined.num_rows == len(current[0]["quarantine"]) > 0
+    assert set(quarantined["log_topic"].to_pylist()) == {OFFSETS_TOPIC}
+
+
+def test_other_topics_are_loaded_after_a_migration(
+    tmp_path: Path, current: tuple[Rows, Rows]
+) -> None:
+    tables = write_old(tmp_path, 8, current[0])
+    transactions = TopicLog(TRANSACTION_STATE_TOPIC, log_partition=3)
+    transactions.append((transaction_key(), transaction_value()), (transaction_key(), b"garbage"))
+    apply = start_apply(tables)
+    follow(apply.progress, [TRANSACTION_STATE_TOPIC])
+    apply.apply(transactions.rows(), 1, "query")
+    reader = TableReader(tables)
+    for name in ("transactions", "transaction_events", "topic_progress"):
+        assert reader.read(name)["log_partition"].to_pylist() == [3]
+    topics = reader.read("quarantine")["log_topic"].to_pylist()
+    assert sorted(set(topics)) == [OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC]
 
 
 def test_one_that_was_ended_in_the_middle_is_done_again(
@@ -244,7 +278,7 @@ def test_one_that_was_ended_in_the_middle_is_done_again(
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(1, "cannot be migrated"), (9, "which a newer release created")]
+    ("version", "said"), [(1, "cannot be migrated"), (10, "which a newer release created")]
 )
 def test_what_cannot_be_migrated_is_left_as_it_is(
     tmp_path: Path, version: int, said: str, current: tuple[Rows, Rows]
@@ -264,7 +298,7 @@ def test_maintain_migrates_what_no_run_writes_to_any_more(
 ) -> None:
     tables = write_old(tmp_path, 3, current[0])
     assert "maintain" in call("show", "groups", "--tables", tables, exit_code=2).stderr
-    assert "from format version 3 to 8" in call("maintain", "--tables", tables).stderr
+    assert "from format version 3 to 9" in call("maintain", "--tables", tables).stderr
     shown = call("show", "members", "--tables", tables, "--output", "json").stdout
     members = [json.loads(line)["member_id"] for line in shown.splitlines()]
     assert sorted(members) == sorted(row["member_id"] for row in current[0]["group_members"])

@@ -12,7 +12,8 @@ from coordinator_state.replay.offsets import Semantics
 from streaming.engine.driver.reloading import ReadyRows, Reloading
 from streaming.engine.read_ranges import is_below
 from streaming.errors import ConfigurationError
-from streaming.tables.load_progress import LoadProgress, Progress
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.topic_progress import Progress
 from tests.support.logs.log_rows import commit, places, table_of
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)

@@ -1,0 +1,124 @@
+"""The tables of the internal topics other than `__consumer_offsets`.
+
+Both engines plan and write them in the driver process: the source limits the records of these
+topics in a micro-batch, and only the state of their keys is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.apply.collected import newest_timestamps
+from coordinator_state.apply.share_partitions import with_topic_names
+from coordinator_state.apply.topics import NAME_COLUMNS, apply_topic, topic_state, touched_names
+from coordinator_state.log.log_rows import ROW_KIND_PROGRESS
+from coordinator_state.records.internal_topics import OTHER_TOPICS
+from streaming.engine.engine import ApplyRules, TopicOutcome
+from streaming.engine.known_topics import KnownTopics
+from streaming.engine.read_ranges import is_below
+from streaming.engine.written_tables import TOPIC_MERGED
+from streaming.tables import delta
+from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import (
+    SHARE_PARTITIONS,
+    STATE_TABLES,
+    TOPIC_TABLES,
+    TRANSACTION_EVENTS,
+)
+from streaming.tables.topic_progress import TopicProgress
+from streaming.tables.writer import Writer
+
+
+@dataclass(slots=True)
+class TopicTables:
+    """Applies the rows of these topics, and writes their tables with delta-rs.
+
+    `fault` is called with the name of each table right after its write; tests crash there.
+    """
+
+    writer: Writer
+    rules: ApplyRules
+    topics: KnownTopics
+    fault: Callable[[str], None]
+
+    def apply(self, rows: pa.Table, progress: LoadProgress) -> dict[str, TopicOutcome]:
+        """Apply rows of any of these topics (`LOG_ROW_SCHEMA`) to all tables but the progress.
+
+        Raises:
+            ConfigurationError: the micro-batch starts after the next offset of a log partition.
+            WriterFenced: a newer writer has taken over.
+            TablesUnavailable: a table cannot be read or written.
+        """
+        found = {}
+        for topic in OTHER_TOPICS:
+            own = rows.filter(pc.equal(rows["log_topic"], topic))
+            if own.num_rows:
+                found[topic] = self._apply(topic, own, progress)
+        return found
+
+    def _apply(self, topic: str, rows: pa.Table, progress: LoadProgress) -> TopicOutcome:
+        of_topic = progress.others[topic]
+        is_report = pc.equal(rows["row_kind"], ROW_KIND_PROGRESS)
+        reports = rows.filter(is_report).to_pylist()
+        of_topic.require_no_gap(reports)
+        records = rows.filter(pc.invert(is_report))
+        is_applied = is_below(records, "record_offset", of_topic.applied_below)
+        new = records.filter(pc.invert(is_applied))
+        if not new.num_rows:
+            return TopicOutcome(reports=reports)
+        before = self._before(topic, new, progress)
+        applied = apply_topic(topic, new, before, with_history=self.rules.with_history)
+        return TopicOutcome(
+            reports=reports,
+            counts=applied.counts,
+            newest_timestamps=newest_timestamps(new),
+            rows=self._write(applied.tables, of_topic, progress),
+        )
+
+    def _before(self, topic: str, rows: pa.Table, progress: LoadProgress) -> dict[Any, Any]:
+        """The state of the keys that rows are about."""
+        table = STATE_TABLES[topic]
+        names = pa.array(touched_names(topic, rows), pa.string())
+        found = delta.read(
+            self.writer.tables,
+            table,
+            version=progress.table_versions[table.name],
+            where=pc.field("log_partition").isin(pc.unique(rows["log_partition"]))
+            & pc.field(NAME_COLUMNS[topic]).isin(names),
+        )
+        if table is SHARE_PARTITIONS:
+            # The cluster does not know the names of deleted topics any more.
+            named = found.filter(pc.is_valid(found["topic"])).select(["topic_id", "topic"])
+            self.topics.names.update(dict(zip(*named.to_pydict().values(), strict=True)))
+        return topic_state(topic, found)
+
+    def _write(
+        self, tables: Mapping[str, pa.Table], of_topic: TopicProgress, progress: LoadProgress
+    ) -> dict[str, int]:
+        """Write the rows of each table; return their numbers."""
+        written = {}
+        for table in TOPIC_TABLES[of_topic.topic]:
+            rows = tables[table.name]
+            if table is SHARE_PARTITIONS:
+                names = self.topics.naming(set(rows["topic_id"].to_pylist()))
+                rows = with_topic_names(rows, names)
+            if table is TRANSACTION_EVENTS:
+                # A reload reads records again whose events the table has.
+                is_known = is_below(rows, "record_offset", of_topic.history_below)
+                rows = rows.filter(pc.invert(is_known))
+            if rows.num_rows:
+                guide = TOPIC_MERGED.get(table)
+                version = (
+                    self.writer.append(table, rows)
+                    if guide is None
+                    else self.writer.merge(table, rows, guard=guide.guard, deletes=guide.deletes)
+                )
+                progress.table_versions[table.name] = version
+                written[table.name] = rows.num_rows
+            self.fault(table.name)
+        return written

@@ -1,0 +1,94 @@
+"""Checks of the internal topics besides `__consumer_offsets`, beside a running query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from streaming.errors import ConfigurationError, LogChanged
+from streaming.kafka.fetch import LogClient
+from streaming.kafka.leaders import ELECTION_S, LogDescription
+from streaming.run.other_topics import OtherTopic, OtherTopics
+
+
+@dataclass(slots=True)
+class OtherTopicsWatch:
+    """Finds the reasons to restart a query: topics that appear, and changes of their partitions.
+
+    Args:
+        new_client: makes a client of a topic, which tries each request once.
+        clock: a monotonic clock in seconds.
+    """
+
+    new_client: Callable[[str], LogClient]
+    clock: Callable[[], float]
+    _topics: OtherTopics = field(default_factory=OtherTopics)
+    _clients: dict[str, LogClient] = field(default_factory=dict)
+    _led_at: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def begin(self, topics: OtherTopics) -> None:
+        """Record that a query starts."""
+        self._topics = topics
+        self._led_at = {
+            (one.log.topic, p): self.clock() for one in topics.followed for p in one.log_partitions
+        }
+
+    def reasons(self) -> Iterator[str]:
+        """Yield the reasons; a topic that cannot be checked now has none."""
+        for topic in sorted(self._topics.awaited):
+            # If it was recreated, the next check has a new client.
+            with suppress(LogChanged):
+                log = self._refreshed(topic)
+                if log is not None and log.with_leader:
+                    yield f"topic {topic} can be read now"
+        for one in self._topics.followed:
+            topic = one.log.topic
+            try:
+                log = self._refreshed(topic)
+            except LogChanged as error:
+                yield str(error)
+                continue
+            if log is not None:
+                yield from (f"{topic}: {reason}" for reason in self._changes(one, log))
+
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _refreshed(self, topic: str) -> LogDescription | None:
+        """The current description of a topic; None if there is none now.
+
+        Raises:
+            LogChanged: the topic was deleted and created again.
+        """
+        if topic not in self._clients:
+            self._clients[topic] = self.new_client(topic)
+        try:
+            return self._clients[topic].refresh()
+        except LogChanged:
+            # A client refuses a topic id other than the first that it saw.
+            self._clients.pop(topic).close()
+            raise
+        except (ConfigurationError, TimeoutError):
+            return None
+
+    def _changes(self, one: OtherTopic, log: LogDescription) -> Iterator[str]:
+        now_s = self.clock()
+        if log.leaders.keys() != one.log.leaders.keys():
+            yield f"{len(log.leaders)} partitions, before {len(one.log.leaders)}"
+        if found := one.leaderless & log.with_leader:
+            yield f"log partitions have a leader again: {_numbers(found)}"
+        led = one.log_partitions & log.with_leader
+        self._led_at.update({(one.log.topic, p): now_s for p in led})
+        leaderless = {
+            p for p in one.log_partitions if now_s - self._led_at[one.log.topic, p] >= ELECTION_S
+        }
+        if leaderless:
+            yield f"log partitions without a leader: {_numbers(leaderless)}"
+
+
+def _numbers(log_partitions: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(log_partitions)))
