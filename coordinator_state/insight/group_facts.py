@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from coordinator_state.insight.transaction_owner import TransactionOwner
+
 Row = Mapping[str, Any]
 RecordId = tuple[int, int]
 """Log partition and record offset."""
@@ -67,7 +69,7 @@ class OpenTransaction:
     """A transaction with pending offsets of the group.
 
     `first_record_offset` is that of its first commit in the log partition. The client is null if
-    unknown.
+    unknown, and so is the owner.
     """
 
     log_partition: int
@@ -78,6 +80,12 @@ class OpenTransaction:
     offsets: int
     client_id: str | None
     client_host: str | None
+    owner: TransactionOwner | None = None
+
+    @property
+    def is_marker_lost(self) -> bool:
+        """Whether it will never end by itself."""
+        return self.owner is not None and self.owner.is_marker_lost
 
 
 class GroupDeletion(NamedTuple):

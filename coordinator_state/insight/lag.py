@@ -25,6 +25,8 @@ GONE: Final = "gone"
 NO_SAMPLE: Final = "the log was not sampled yet"
 TOPIC_GONE: Final = "the cluster has no such topic"
 TOO_OLD: Final = "the first uncommitted record is older than the first sample"
+NO_START_OFFSET: Final = "the start offset is not initialized: no record was acknowledged yet"
+NO_DELIVERY_COUNT: Final = "the delivery complete count is unknown: Kafka has it from 4.2 on"
 
 UNKNOWN: Final = -1
 
@@ -127,8 +129,17 @@ class LogHistories:
             columns[name] = found
         return LogSamples(**columns)
 
-    def lags(self, log: Int64s, committed_offset: Int64s, now_ms: int) -> Lags:
-        """Return the lags of committed offsets in these logs."""
+    def lags(
+        self, log: Int64s, committed_offset: Int64s, now_ms: int, delivered: Int64s | None = None
+    ) -> Lags:
+        """Return the lags of committed offsets in these logs.
+
+        Of a share group, the committed offset is that of the first record that is not delivered,
+        and `delivered` is the number of later records that are. They may be anywhere, so
+        `lag_to_last_stable` and `data_lost` are lower bounds: they count all of them as before the
+        last stable offset or the log start.
+        """
+        read_up_to = committed_offset if delivered is None else committed_offset + delivered
         is_known = self.is_known[log]
         start = self.newest.log_start_offset[log]
         end = self.newest.log_end_offset[log]
@@ -136,7 +147,7 @@ class LogHistories:
         age_ms = np.where(produced_at_ms == UNKNOWN, UNKNOWN, now_ms - produced_at_ms)
         markers = np.maximum(self.newest.end_markers[log], 0)
         is_at_markers = (committed_offset < end) & (committed_offset >= end - markers)
-        is_behind = (committed_offset < end) & ~is_at_markers
+        is_behind = (read_up_to < end) & ~is_at_markers
         until_age_ms = self._deleted_at_age_ms[log]
         has_margin = is_behind & (age_ms != UNKNOWN) & (until_age_ms != UNKNOWN)
         margin_ms = np.where(has_margin, np.maximum(until_age_ms - age_ms, 0), UNKNOWN)
@@ -144,7 +155,7 @@ class LogHistories:
         is_older = is_known & (time_lag_ms == UNKNOWN)
 
         def behind(offset: Int64s) -> Int64s:
-            return np.where(is_known, np.maximum(offset - committed_offset, 0), UNKNOWN)
+            return np.where(is_known, np.maximum(offset - read_up_to, 0), UNKNOWN)
 
         return Lags(
             lag=np.where(is_at_markers, 0, behind(end)),

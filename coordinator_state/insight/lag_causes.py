@@ -78,19 +78,32 @@ def _stands(partitions: Sequence[PartitionHistory]) -> str:
 
 
 def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
-    by = "whose client is unknown"
-    if transaction.client_id is not None:
-        by = f"(client {transaction.client_id} at {transaction.client_host})"
     commands = transaction_commands(transaction.log_partition, transaction.first_record_offset)
+    offsets = count_text(transaction.offsets, "offset")
+    text = f"{_owner_text(transaction)} holds {offsets} since {when(transaction.since, facts)}"
+    if transaction.is_marker_lost:
+        text += "; its coordinator has ended it, so it stays until it is aborted by hand"
+    elif transaction.owner is not None and transaction.owner.abort_timestamp is not None:
+        text += f"; the coordinator aborts it at {when(transaction.owner.abort_timestamp, facts)}"
     return Evidence(
         cause=Cause.OPEN_TRANSACTION,
-        text=f"an open transaction of producer {transaction.producer_id} {by} holds "
-        f"{count_text(transaction.offsets, 'offset')} since {when(transaction.since, facts)}",
+        text=text,
         at=transaction.since,
         record_ids=[(transaction.log_partition, transaction.first_record_offset)],
         sql=group_sql(facts, "pending_offsets"),
         commands=commands.lines,
     )
+
+
+def _owner_text(transaction: OpenTransaction) -> str:
+    producer = f"producer {transaction.producer_id}"
+    client = f"client {transaction.client_id} at {transaction.client_host}"
+    owner, is_known = transaction.owner, transaction.client_id is not None
+    if owner is None or owner.transactional_id is None:
+        by = f"({client})" if is_known else "whose client is unknown"
+        return f"an open transaction of {producer} {by}"
+    more = f"{producer}, {client}" if is_known else producer
+    return f"an open transaction of {owner.transactional_id} ({more})"
 
 
 # --- topics

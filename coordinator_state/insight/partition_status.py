@@ -26,6 +26,9 @@ from coordinator_state.insight.group_status import (
     time_text,
 )
 from coordinator_state.insight.lag import GONE
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.replay.groups import SHARE
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 
 # The rates are over minutes: they show a stop late.
 _RESTS_AFTER_MS: Final = 30_000
@@ -37,12 +40,13 @@ OLD_SAMPLE_MS: Final = 90_000
 class PartitionFacts:
     """The facts about a committed offset; unknown facts are None.
 
-    The names are the columns of `group_lag`, except for these:
+    The names are the columns of `group_lag`, except for those below. A share group has no recent
+    commits in the history, so only its last acknowledgement is known.
 
     Attributes:
         at_ms: the time up to which the tables have the group's commits, in ms since the epoch. Ages
             and time lags end there, but for `sample_age_ms` and `rewind_ago_ms`.
-        behind_ms: how far the tables are behind `__consumer_offsets`.
+        behind_ms: how far the tables are behind the internal topic with the group's progress.
         sample_age_ms: the time since the log end was sampled.
         commits: the number of recent commits, at least 1.
         commits_from_ms: the age of the first of them.
@@ -55,14 +59,17 @@ class PartitionFacts:
         held_ms: the time since the first commit that an open transaction holds; None without one.
         pending_producer_id, pending_client_id: the producer id of that transaction, and the client
             that has committed with it.
+        pending_transactional_id: the transactional id of that producer, if it is known.
+        is_marker_lost: whether that transaction will never end by itself.
         expires_in_ms: the time until the offset expires.
     """
 
     at_ms: int
     behind_ms: int | None
     has_members: bool
+    group_type: str
     topic_state: str | None
-    committed_offset: int
+    committed_offset: int | None
     log_start_offset: int | None
     last_stable_offset: int | None
     log_end_offset: int | None
@@ -92,7 +99,14 @@ class PartitionFacts:
     held_ms: int | None
     pending_producer_id: int | None
     pending_client_id: str | None
+    pending_transactional_id: str | None
+    is_marker_lost: bool
     expires_in_ms: int | None
+
+    @property
+    def log_topic(self) -> str:
+        """The internal topic with the group's progress."""
+        return SHARE_STATE_TOPIC if self.group_type == SHARE else OFFSETS_TOPIC
 
     @property
     def interval_ms(self) -> int:
@@ -120,8 +134,7 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     """Return the status of a group in one partition."""
     if facts.topic_state == GONE:
         return Verdict(
-            Status.TOPIC_GONE,
-            f"the cluster has no such topic; committed offset {facts.committed_offset:,} remains",
+            Status.TOPIC_GONE, f"the cluster has no such topic; {_offset_text(facts)} remains"
         )
     if facts.held_ms is not None and facts.held_ms > rules.hanging_after_ms:
         return Verdict(
@@ -133,7 +146,8 @@ def partition_status(facts: PartitionFacts, rules: StatusRules) -> Verdict:
     if facts.data_lost:
         return Verdict(
             Status.DATA_LOSS,
-            f"{count_text(facts.data_lost, 'record')} deleted before being read: committed "
+            f"{count_text(facts.data_lost, 'record')} deleted before being read: "
+            f"{'start offset' if facts.group_type == SHARE else 'committed'} "
             f"{facts.committed_offset:,}, log start {facts.log_start_offset:,}",
         )
     if facts.lag:
@@ -176,19 +190,29 @@ def _unknown(facts: PartitionFacts, rules: StatusRules) -> Verdict | None:
     if facts.lag is None:
         if _is_held(facts, rules) and not _is_stale(facts, rules):
             return Verdict(Status.PENDING, _held_text(facts))
+        if facts.committed_offset is None and not _is_stale(facts, rules):
+            # Records that nobody acknowledges are a matter of `silent_verdict`.
+            return Verdict(Status.OK, "no record was acknowledged yet")
         return Verdict(Status.UNKNOWN, facts.time_lag_unknown or "the lag is unknown")
     if facts.behind_ms is None:
         return Verdict(
             Status.UNKNOWN,
-            "it is unknown how far the tables are behind __consumer_offsets: its log end has no "
+            f"it is unknown how far the tables are behind {facts.log_topic}: its log end has no "
             "recent sample",
         )
     if _is_stale(facts, rules):
         return Verdict(
             Status.UNKNOWN,
-            f"the tables are {time_text(facts.behind_ms)} behind __consumer_offsets",
+            f"the tables are {time_text(facts.behind_ms)} behind {facts.log_topic}",
         )
     return None
+
+
+def _offset_text(facts: PartitionFacts) -> str:
+    if facts.committed_offset is None:
+        return "the share partition"
+    name = "start" if facts.group_type == SHARE else "committed"
+    return f"{name} offset {facts.committed_offset:,}"
 
 
 def _is_stale(facts: PartitionFacts, rules: StatusRules) -> bool:
@@ -240,11 +264,14 @@ def _is_held(facts: PartitionFacts, rules: StatusRules) -> bool:
 
 
 def _held_text(facts: PartitionFacts) -> str:
-    client = f" (client {facts.pending_client_id})" if facts.pending_client_id else ""
-    return (
-        f"commits held for {time_text(facts.held_ms)} by an open transaction of producer "
-        f"{facts.pending_producer_id}{client}"
-    )
+    producer, name = f"producer {facts.pending_producer_id}", facts.pending_transactional_id
+    client = facts.pending_client_id and f"client {facts.pending_client_id}"
+    more = ", ".join(filter(None, [name and producer, client]))
+    owner = f"{name or producer}{more and f' ({more})'}"
+    held = f"commits held for {time_text(facts.held_ms)} by"
+    if facts.is_marker_lost:
+        return f"{held} a transaction of {owner} that its coordinator has ended: abort it by hand"
+    return f"{held} an open transaction of {owner}"
 
 
 def _aborting(facts: PartitionFacts, rules: StatusRules) -> _Found:
@@ -291,7 +318,7 @@ def _stop(facts: PartitionFacts, rules: StatusRules) -> _Found:
 
 def _rewind(facts: PartitionFacts, _rules: StatusRules) -> _Found:
     """The group was further recently than it is now."""
-    if facts.rewound_from is None or facts.rewound_from <= facts.committed_offset:
+    if facts.rewound_from is None or facts.rewound_from <= (facts.committed_offset or 0):
         return None
     at = "" if facts.rewind_to == facts.committed_offset else f"; now {facts.committed_offset:,}"
     return (

@@ -43,6 +43,8 @@ class View(NamedTuple):
     order: tuple[str, ...]
 
 
+OWNER = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
+"""The columns of `show pending` that `open_transactions` adds to `pending_offsets`."""
 MEMBER = "member"
 """A column of text output only: the label of the member."""
 _TOPIC_PARTITION = ("group_id", "topic", "partition")
@@ -107,8 +109,72 @@ VIEWS = {
             "metadata",
             "commit_timestamp",
             "record_offset",
+            *OWNER,
         ),
         (*_TOPIC_PARTITION, "producer_id"),
+    ),
+    "transactions": View(
+        "transactions",
+        (
+            "transactional_id",
+            "state",
+            "producer_id",
+            "producer_epoch",
+            "timeout_ms",
+            "start_timestamp",
+            "last_update_timestamp",
+            "abort_timestamp",
+            "topic_partitions",
+            "log_partition",
+        ),
+        ("transactional_id", "log_partition"),
+    ),
+    "transaction-events": View(
+        "transaction_events",
+        (
+            *_LOG_ORDER,
+            "record_timestamp",
+            "transactional_id",
+            "event",
+            "producer_id",
+            "producer_epoch",
+            "duration_ms",
+            "outcome",
+        ),
+        _LOG_ORDER,
+    ),
+    "share-partitions": View(
+        "share_partitions",
+        (
+            "group_id",
+            "topic",
+            "topic_id",
+            "partition",
+            "start_offset",
+            "state_epoch",
+            "leader_epoch",
+            "delivery_complete_count",
+            "state_batches",
+            "log_partition",
+        ),
+        ("group_id", "topic_id", "partition"),
+    ),
+    "topic-progress": View(
+        "topic_progress",
+        (
+            "log_topic",
+            "log_partition",
+            "state",
+            "next_offset",
+            "high_watermark",
+            "records_read",
+            "records_applied",
+            "records_ignored",
+            "records_quarantined",
+            "records_unaccounted",
+            "updated_at",
+        ),
+        ("log_topic", "log_partition"),
     ),
     "progress": View(
         "load_progress",
@@ -165,8 +231,8 @@ VIEWS = {
     ),
     "quarantine": View(
         "quarantine",
-        (*_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
-        _LOG_ORDER,
+        ("log_topic", *_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
+        ("log_topic", *_LOG_ORDER),
     ),
     "records": View(
         "coordinator_records",
@@ -212,8 +278,13 @@ VIEWS = {
 }
 
 
-_OF_ANY_LOAD = frozenset({"progress", "alerts"})
-"""The rows that do not wait for the load of log partitions."""
+_OF_ANY_LOAD = frozenset(
+    {
+        *("progress", "alerts"),
+        *("transactions", "transaction-events", "share-partitions", "topic-progress"),
+    }
+)
+"""The rows that do not wait for the load of log partitions of `__consumer_offsets`."""
 LAG = "lag"
 STATUS = "status"
 _LAG_COLUMNS = (
@@ -338,6 +409,10 @@ def _table(
         return history_rows(reader, what, group, options), view.columns
     filters = None if group is None else [("group_id", "=", group)]
     found = reader.read(view.table, filters=filters)
+    if what == "pending":
+        from streaming.lag.open_transactions import with_owners
+
+        found = with_owners(reader, found)
     return found.sort_by([(column, "ascending") for column in view.order]), view.columns
 
 

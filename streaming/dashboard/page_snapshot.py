@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules
 from coordinator_state.insight.transaction_commands import transaction_commands
+from coordinator_state.insight.transaction_owner import TransactionOwner
 from streaming.dashboard.group_list import GroupList
 from streaming.lag.freshness import freshness_notice, tables_known_to
 from streaming.lag.open_transactions import open_transactions
@@ -103,6 +104,7 @@ class PageSnapshot(Snapshot):
             found.append(
                 {
                     **asdict(transaction),
+                    **_owner(transaction.owner),
                     "group_id": rows[0]["group_id"],
                     "age_ms": age_ms,
                     "is_hanging": age_ms > StatusRules().hanging_after_ms,
@@ -111,6 +113,16 @@ class PageSnapshot(Snapshot):
                 }
             )
         return found
+
+
+def _owner(owner: TransactionOwner | None) -> Row:
+    """The owner of a transaction as columns; null if it is unknown."""
+    return {
+        "transactional_id": owner and owner.transactional_id,
+        "transaction_state": owner and owner.state,
+        "abort_timestamp": owner and owner.abort_timestamp,
+        "is_marker_lost": owner is not None and owner.is_marker_lost,
+    }
 
 
 def current_alerts(snapshot: Snapshot) -> Sequence[Row]:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from coordinator_state.insight.burrow_rules import INTERVALS, Commit, group_status, partition_status
 from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import UNKNOWN
+from coordinator_state.replay.groups import SHARE
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
 from streaming.lag.offset_samples import Logs, epoch_ms
@@ -86,6 +87,8 @@ def _judged(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, allowed_lag: int
 ) -> list[Row]:
     lags = group_lag(reader, at=now, group_ids=group_ids)
+    # Burrow sees commits only, and share groups have none.
+    lags = lags.filter(pc.not_equal(lags["group_type"], SHARE))
     if not lags.num_rows:
         return []
     commits, window = _last_commits(reader, now, of_groups(group_ids), lags)

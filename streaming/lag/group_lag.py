@@ -3,12 +3,14 @@
 Offsets, groups, members and pending offsets are those of one snapshot. Log ends come from the
 samples in `log_offsets` up to the same time. Rates compare with the snapshot and the samples some
 minutes earlier. Only groups in their own log partition count, as a coordinator has them.
+
+The rows of share groups come from `share_partitions`; `streaming.lag.share_offsets` has their
+rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,18 +19,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.apply.columns import nullable, schema_of
-from coordinator_state.insight.lag import NO_SAMPLE, TOO_OLD, UNKNOWN, Int64s, Lags, LogHistories
+from coordinator_state.insight.lag import (
+    NO_DELIVERY_COUNT,
+    NO_SAMPLE,
+    NO_START_OFFSET,
+    TOO_OLD,
+    UNKNOWN,
+    Int64s,
+    LogHistories,
+)
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from coordinator_state.replay.groups import SHARE
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.lag.lag_measures import Measures, null_if_unknown
 from streaming.lag.last_writes import last_micro_batch, newest_sample
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.owners import owners
 from streaming.lag.rows import GroupLagRow
 from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import STATE_CURRENT
 
 GROUP_LAG = nullable(schema_of(GroupLagRow))
 """`lag` and the columns derived from the log end are null if the log end is unknown.
+
+The committed offset of a share group is its start offset, null if that is not initialized. The lag
+is unknown then, and without a delivery complete count.
 
 `time_lag_unknown` is the reason why `time_lag_ms` is null. `time_lag_at_least_ms` is a lower bound
 then, if any sample exists. While nothing is written, both end at the last write. The log end is
@@ -74,17 +91,25 @@ def group_lag(
     """
     now = at or reader.moment
     committed = _committed(reader, group_ids)
+    shares = ShareRows.of(committed)
     # The lag of the tables behind `__consumer_offsets` is measured in the same way.
-    progress = reader.read("load_progress", ["log_partition", "next_offset"])
-    logs = Logs.of(pa.concat_tables([committed.select(_LOG), _own_logs(progress)]))
+    progress = _progress(reader, with_shares=shares is not None)
+    logs = Logs.of(pa.concat_tables([committed.select(_LOG), progress.select(_LOG)]))
     first, *further = (*(window for window in _WINDOWS if window < history), history)
     found = logs.histories(reader, since=now - first, until=now)
     is_sampled = found.sampled_at_ms is not None
     of_committed, of_own = np.split(logs.of_rows, [committed.num_rows])
     known_until = _known_until(reader, found, of_own, progress, _ms(now))
-    measures = _Measures.unknown(committed.num_rows)
-    offsets = committed["committed_offset"].to_numpy()
-    measures.measure(np.arange(committed.num_rows), found, of_committed, offsets, _ms(now))
+    measures = Measures.unknown(committed.num_rows)
+    offsets, delivered = committed["committed_offset"].to_numpy(), None
+    if shares is not None:
+        offsets, delivered = shares.first_undelivered, shares.delivered
+    measures.measure(
+        np.arange(committed.num_rows), found, of_committed, offsets, _ms(now), delivered
+    )
+    if shares is not None:
+        measures.forget(shares.has_no_count, NO_DELIVERY_COUNT)
+        measures.forget(shares.has_no_start, NO_START_OFFSET)
     for window in further:
         why = measures.time_lag_unknown
         rows = np.flatnonzero((why == TOO_OLD) | (why == NO_SAMPLE))
@@ -92,18 +117,23 @@ def group_lag(
             break
         remaining = Logs.of(committed.take(rows))
         found = remaining.histories(reader, since=now - window, until=now, of_all=False)
-        measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now))
+        of_rows = None if delivered is None else delivered[rows]
+        measures.measure(rows, found, remaining.of_rows, offsets[rows], _ms(now), of_rows)
     if not is_sampled:
         measures.end_time_lags(_unwritten_ms(reader, now))
-    measures.raise_log_ends(offsets, epoch_ms(committed["commit_timestamp"]))
-    places = pc.index_in(committed["log_partition"], progress["log_partition"])
+    read_up_to = offsets if delivered is None else offsets + delivered
+    measures.raise_log_ends(read_up_to, epoch_ms(committed["commit_timestamp"]))
     arrays = {
-        "known_until": known_until.take(places),
+        "known_until": known_until.take(_places(committed, progress, shares)),
         **{name: committed[name] for name in committed.column_names if name in GROUP_LAG.names},
         **measures.columns(),
-        **_rates(reader, now, of_groups(group_ids), committed, logs, measures),
+        **_rates(reader, now, of_groups(group_ids), committed, logs, measures, shares),
         "commit_age_ms": pa.array(_ms(now) - epoch_ms(committed["commit_timestamp"])),
     }
+    if shares is not None:
+        arrays["committed_offset"] = pc.if_else(
+            pa.array(shares.has_no_start), None, committed["committed_offset"]
+        )
     return pa.table([pc.cast(arrays[f.name], f.type) for f in GROUP_LAG], schema=GROUP_LAG)
 
 
@@ -138,59 +168,6 @@ def lag_totals(lags: pa.Table, by: str) -> pa.Table:
     return found.sort_by([(name, "ascending") for name in key])
 
 
-@dataclass(frozen=True, slots=True)
-class _Measures:
-    """The columns that come from samples; rows are filled as their samples are found."""
-
-    offsets: dict[str, Int64s]
-    topic_state: Any
-    time_lag_unknown: Any
-
-    @classmethod
-    def unknown(cls, size: int) -> _Measures:
-        names = (*_OF_LOG, "sampled_at_ms", *Lags.__slots__)
-        offsets = {name: np.full(size, UNKNOWN, np.int64) for name in names}
-        return cls(offsets, np.full(size, None, object), np.full(size, None, object))
-
-    def measure(
-        self, rows: Int64s, logs: LogHistories, log: Int64s, committed: Int64s, now_ms: int
-    ) -> None:
-        """Fill rows from the samples of their logs."""
-        self.topic_state[rows] = logs.state[log]
-        for name in (*_OF_LOG, "sampled_at_ms"):
-            self.offsets[name][rows] = getattr(logs.newest, name)[log]
-        lags = logs.lags(log, committed, now_ms)
-        for name in Lags.__slots__:
-            self.offsets[name][rows] = getattr(lags, name)
-        why = logs.unknown[log]
-        why[logs.is_known[log] & (lags.time_lag_ms == UNKNOWN)] = TOO_OLD
-        self.time_lag_unknown[rows] = why
-
-    def end_time_lags(self, unwritten_ms: int) -> None:
-        """Measure time lags to the last write of the tables: they do not grow with its age."""
-        for name in ("time_lag_ms", "time_lag_at_least_ms"):
-            age_ms = self.offsets[name]
-            age_ms[:] = np.where(age_ms > 0, np.maximum(age_ms - unwritten_ms, 0), age_ms)
-
-    def raise_log_ends(self, committed: Int64s, committed_at_ms: Int64s) -> None:
-        """Raise log ends to the committed offsets that were committed after the sample."""
-        end = self.offsets["log_end_offset"]
-        is_newer = (end != UNKNOWN) & (committed_at_ms > self.offsets["sampled_at_ms"])
-        proven = np.where(is_newer, np.maximum(end, committed), end)
-        stable = self.offsets["last_stable_offset"]
-        # Without an open transaction, both are the same.
-        self.offsets["last_stable_offset"] = np.where(stable == end, proven, stable)
-        self.offsets["log_end_offset"] = proven
-
-    def columns(self) -> dict[str, pa.Array]:
-        """The columns, with null for unknown values."""
-        found = {name: _nullable(values) for name, values in self.offsets.items()}
-        found["sampled_at"] = pc.cast(found.pop("sampled_at_ms"), pa.timestamp("ms", "UTC"))
-        found["topic_state"] = pa.array(self.topic_state, pa.string())
-        found["time_lag_unknown"] = pa.array(self.time_lag_unknown, pa.string())
-        return found
-
-
 def _unwritten_ms(reader: TableReader, now: datetime) -> int:
     """The time since the last micro-batch or sample."""
     writes = last_micro_batch(reader, now), newest_sample(reader, now)
@@ -205,8 +182,8 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
     whether the log partition has a recent sample.
     """
     now = at or reader.moment
-    progress = reader.read("load_progress", ["log_partition", "next_offset"])
-    logs = Logs.of(_own_logs(progress))
+    progress = _progress(reader)
+    logs = Logs.of(progress)
     is_sampled = None
     for window in _WINDOWS:
         found = logs.histories(reader, since=now - window, until=now)
@@ -215,13 +192,41 @@ def tables_known_until(reader: TableReader, at: datetime | None = None) -> pa.Ta
         # Older samples only help log partitions that have recent samples and are behind.
         if not (pc.is_null(moments).to_numpy() & is_sampled).any():
             break
-    rows = progress.select(["log_partition"]).append_column("known_until", moments)
+    rows = progress.select(["partition"]).rename_columns(["log_partition"])
+    rows = rows.append_column("known_until", moments)
     return rows.append_column("is_sampled", pa.array(is_sampled))
 
 
-def _own_logs(progress: pa.Table) -> pa.Table:
-    topic = pa.repeat(pa.scalar(OFFSETS_TOPIC), progress.num_rows)
-    return pa.table([topic, progress["log_partition"]], names=_LOG)
+def _progress(reader: TableReader, *, with_shares: bool = False) -> pa.Table:
+    """`topic`, `partition` and `next_offset` of each log partition of `__consumer_offsets`.
+
+    With shares, those of `__share_group_state` follow.
+    """
+    found = {OFFSETS_TOPIC: reader.read("load_progress", ["log_partition", "next_offset"])}
+    if with_shares:
+        found[SHARE_STATE_TOPIC] = share_progress(reader)
+    return pa.concat_tables(
+        pa.table(
+            [
+                pa.repeat(pa.scalar(topic), rows.num_rows),
+                *(rows[name] for name in ("log_partition", "next_offset")),
+            ],
+            names=[*_LOG, "next_offset"],
+        )
+        for topic, rows in found.items()
+    ).combine_chunks()
+
+
+def _places(committed: pa.Table, progress: pa.Table, shares: ShareRows | None) -> Any:
+    """The number of the row of `_progress` that has each committed offset; null without one."""
+    is_share = pc.equal(progress["topic"], SHARE_STATE_TOPIC)
+    own = progress.filter(pc.invert(is_share))["partition"].combine_chunks()
+    places = pc.index_in(committed["log_partition"], own)
+    if shares is None:
+        return places
+    of_shares = progress.filter(is_share)["partition"].combine_chunks()
+    after_own = pc.add(pc.index_in(committed["log_partition"], of_shares), len(own))
+    return pc.if_else(pa.array(shares.is_share), after_own, places)
 
 
 def _known_until(
@@ -237,19 +242,26 @@ def _known_until(
     if reader.rebuilt_from is not None:
         moments[:] = now_ms
     moments[(behind.lag == UNKNOWN) | (behind.time_lag_ms == UNKNOWN)] = UNKNOWN
-    return pa.chunked_array([pc.cast(_nullable(moments), pa.timestamp("ms", "UTC"))])
+    return pa.chunked_array([pc.cast(null_if_unknown(moments), pa.timestamp("ms", "UTC"))])
 
 
 _OF_PENDING = ("producer_id", "client_id")
 _PENDING = ("pending_offset", "pending_since", *(f"pending_{name}" for name in _OF_PENDING))
-_OF_LOG = ("log_start_offset", "last_stable_offset", "log_end_offset")
 
 
 def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Table:
-    """Committed offsets of existing groups, with the group, the owner and the pending offset."""
+    """Committed offsets of existing groups, with the group, the owner and the pending offset.
+
+    Those of share groups are their `share_offsets`. A column `delivered` exists only with them.
+    """
     wanted = of_groups(group_ids)
     groups = reader.own("groups", ["log_partition", "group_id", "group_type", "state"], group_ids)
     groups = groups.rename_columns(["log_partition", "group_id", "group_type", "group_state"])
+    is_share = pc.equal(groups["group_type"], SHARE)
+    share_groups = groups.filter(is_share)
+    if share_groups.num_rows:
+        # A share group has no committed offsets; an earlier group of its name may have left some.
+        groups = groups.filter(pc.invert(is_share))
     columns = ["log_partition", *_KEY, "committed_offset", "commit_timestamp"]
     offsets = reader.read("group_offsets", columns, wanted)
     pending = reader.read("pending_offsets", [*columns, *_OF_PENDING], wanted)
@@ -264,6 +276,10 @@ def _committed(reader: TableReader, group_ids: Collection[str] | None) -> pa.Tab
     found = offsets.join(groups, ["log_partition", "group_id"], join_type="inner")
     found = found.join(pending, ["log_partition", *_KEY], join_type="left outer")
     found = _with_owners(found, owners(reader, wanted))
+    if share_groups.num_rows:
+        shared = share_offsets(reader, share_groups)
+        if shared.num_rows:
+            found = pa.concat_tables([found, shared], promote_options="default")
     return found.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 
 
@@ -287,7 +303,8 @@ def _rates(
     wanted: pc.Expression | None,
     committed: pa.Table,
     logs: Logs,
-    measures: _Measures,
+    measures: Measures,
+    shares: ShareRows | None,
 ) -> dict[str, pa.Array]:
     """The growth rates of committed offsets and log ends, and the time to catch up."""
     commit_rate = np.full(committed.num_rows, np.nan)
@@ -296,13 +313,13 @@ def _rates(
         before = reader.before(now - window)
         if before is None:
             continue
-        moved = committed["committed_offset"].to_numpy() - _committed_in(before, wanted, committed)
-        commit_rate = moved / window.total_seconds()
-        then = logs.histories(reader, since=now - window - _MAX_SAMPLE_AGE, until=now - window)
+        then = _committed_in(before, wanted, committed, shares)
+        commit_rate = (committed["committed_offset"].to_numpy() - then) / window.total_seconds()
+        ends = logs.histories(reader, since=now - window - _MAX_SAMPLE_AGE, until=now - window)
         of_rows = logs.of_rows[: committed.num_rows]
-        grown = measures.offsets["log_end_offset"] - then.newest.log_end_offset[of_rows]
-        took_ms = measures.offsets["sampled_at_ms"] - then.newest.sampled_at_ms[of_rows]
-        is_known = then.is_known[of_rows] & (measures.offsets["sampled_at_ms"] != UNKNOWN)
+        grown = measures.offsets["log_end_offset"] - ends.newest.log_end_offset[of_rows]
+        took_ms = measures.offsets["sampled_at_ms"] - ends.newest.sampled_at_ms[of_rows]
+        is_known = ends.is_known[of_rows] & (measures.offsets["sampled_at_ms"] != UNKNOWN)
         is_known &= (grown >= 0) & (took_ms > 0)
         produce_rate[is_known] = 1000 * grown[is_known] / took_ms[is_known]
         break
@@ -314,29 +331,38 @@ def _rates(
     return {
         "commit_rate_per_s": pa.array(commit_rate, from_pandas=True),
         "produce_rate_per_s": pa.array(produce_rate, from_pandas=True),
-        "time_to_catch_up_ms": _nullable(catch_up_ms),
+        "time_to_catch_up_ms": null_if_unknown(catch_up_ms),
     }
 
 
 def _committed_in(
-    before: TableReader, wanted: pc.Expression | None, committed: pa.Table
+    before: TableReader,
+    wanted: pc.Expression | None,
+    committed: pa.Table,
+    shares: ShareRows | None,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The committed offsets of the same keys in an earlier snapshot; NaN if it has none."""
     key = ["log_partition", *_KEY]
     loaded = [p for p, log in before.load_states.items() if log.state == STATE_CURRENT]
     then = before.read("group_offsets", [*key, "committed_offset"], wanted)
     then = then.filter(pc.is_in(then["log_partition"], pa.array(loaded, pa.int32())))
-    then = then.rename_columns([*key, "then"])
     rows = committed.select(key).append_column("row", pa.array(np.arange(committed.num_rows)))
-    found = rows.join(then, key, join_type="inner")
     offsets = np.full(committed.num_rows, np.nan)
-    offsets[found["row"].to_numpy()] = found["then"].to_numpy()
+    _fill(offsets, rows, then)
+    if shares is not None:
+        offsets[shares.is_share] = np.nan
+        has_start = pa.array(shares.is_share & ~shares.has_no_start)
+        shared = rows.filter(has_start)
+        _fill(offsets, shared, start_offsets(before, pc.unique(shared["group_id"]).to_pylist()))
     return offsets
+
+
+def _fill(offsets: Any, rows: pa.Table, then: pa.Table) -> None:
+    """Set the offsets of numbered rows to those of their keys."""
+    key = ["log_partition", *_KEY]
+    found = rows.join(then.rename_columns([*key, "then"]), key, join_type="inner")
+    offsets[found["row"].to_numpy()] = found["then"].to_numpy()
 
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
-
-
-def _nullable(values: Any) -> pa.Array:
-    return pa.array(values, pa.int64(), mask=values == UNKNOWN)

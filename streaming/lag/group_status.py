@@ -19,6 +19,7 @@ from coordinator_state.insight.group_status import (
     rebalancing_loop,
     silent_verdict,
 )
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE, STREAMS
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag
@@ -27,6 +28,7 @@ from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.lag.partition_facts import partition_facts
 from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
 from streaming.lag.silent_members import silent_facts, silent_members
+from streaming.lag.topic_loads import is_loaded
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS
 
@@ -99,6 +101,11 @@ def judged_groups(
     stale = of_partitions.stale
     verdicts = {} if stale else {key: [one] for key, one in _loops(reader, now, rules).items()}
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
+    if silent:
+        shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
+        if shares & silent.keys() and not is_loaded(reader, SHARE_STATE_TOPIC):
+            # It is unknown what their members have acknowledged.
+            silent = {group: rows for group, rows in silent.items() if group not in shares}
     named = pc.unique(of_partitions.columns["group_id"])
     others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
     with_offsets = set(named.to_pylist())
@@ -131,8 +138,7 @@ def _without_offsets(group: Row) -> Verdict:
     if group["group_type"] == SHARE:
         return Verdict(
             Status.UNKNOWN,
-            f"{members}; a share group keeps its progress in __share_group_state, which is not "
-            "read",
+            f"{members}; no progress of the share group is known from {SHARE_STATE_TOPIC}",
         )
     if group["group_type"] == STREAMS:
         return Verdict(

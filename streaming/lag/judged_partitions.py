@@ -27,7 +27,7 @@ _OF_LAG: Final = [
     *KEY,
     *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms", "time_lag_at_least_ms"),
     *("retention_margin_ms", "commit_age_ms", "commit_rate_per_s", "produce_rate_per_s"),
-    "member_id",
+    *("member_id", "committed_offset"),
 ]
 
 

@@ -26,8 +26,24 @@ def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Ta
     """A row for each assigned partition; streams groups have none, as their tasks name no topics.
 
     Two members may have the same partition until one of them learns that it was revoked. The row
-    then has the member with the greater member id.
+    then has the member with the greater member id. Members of share groups share partitions.
     """
+    found = _assigned(reader, condition)
+    keys = _keys(found)
+    last = np.zeros(keys.max(initial=-1) + 1, np.int64)
+    last[keys] = np.arange(keys.size)
+    return found.take(pa.array(last))
+
+
+def sole_owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Table:
+    """A row for each partition that exactly one member has assigned."""
+    found = _assigned(reader, condition)
+    keys = _keys(found)
+    return found.filter(pa.array(np.bincount(keys)[keys] == 1))
+
+
+def _assigned(reader: TableReader, condition: pc.Expression | None) -> pa.Table:
+    """A row for each member and partition, in the order of member ids."""
     columns = ["log_partition", "group_id", *_OWNER, "assignment"]
     members = reader.read("group_members", columns, condition).combine_chunks()
     members = members.sort_by("member_id")
@@ -37,17 +53,14 @@ def owners(reader: TableReader, condition: pc.Expression | None = None) -> pa.Ta
     of_member = members.select(["log_partition", "group_id", *_OWNER]).take(rows)
     found = of_member.append_column("topic", pc.struct_field(partitions, "topic"))
     found = found.append_column("partition", pc.struct_field(partitions, "partition"))
-    found = found.filter(pc.is_valid(found["topic"])).select(OWNERS.names).cast(OWNERS)
-    return found.take(pa.array(_last_of_each_key(found)))
+    return found.filter(pc.is_valid(found["topic"])).select(OWNERS.names).cast(OWNERS)
 
 
-def _last_of_each_key(rows: pa.Table) -> Int64s:
-    """The number of the last row of each key; faster than to group rows by strings."""
+def _keys(rows: pa.Table) -> Int64s:
+    """The number of each row's key; faster than to group rows by strings."""
     keys = np.zeros(rows.num_rows, np.int64)
     for name in _KEY:
         codes = rows[name].combine_chunks().dictionary_encode("encode").indices.to_numpy()
         # Dense numbers, so that the product of two columns never overflows.
         keys = np.unique(keys * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
-    last = np.zeros(keys.max(initial=-1) + 1, np.int64)
-    last[keys] = np.arange(rows.num_rows)
-    return last
+    return keys

@@ -16,10 +16,10 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE
 from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionFacts
-from coordinator_state.replay.groups import EMPTY
+from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.expiring_offsets import expiring_offsets
-from streaming.lag.open_transactions import open_transactions
+from streaming.lag.open_transactions import ProducerStates, open_transactions
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import GROUP_EVENTS
@@ -42,8 +42,9 @@ def partition_facts(
     recent commits are those of groups that are not well, or whose commits were aborted.
     """
     found = lags.append_column("row", pa.array(np.arange(lags.num_rows)))
-    found = _beside(found, _rewinds(reader, now, group_ids))
-    found = _beside(found, _expiries(reader, now, group_ids, rules))
+    shares = pc.unique(found["group_id"].filter(pc.equal(found["group_type"], SHARE)))
+    found = _beside(found, _of_others(_rewinds(reader, now, group_ids), shares))
+    found = _beside(found, _of_others(_expiries(reader, now, group_ids, rules), shares))
     now_ms = round(now.timestamp() * 1000)
     known_ms = _ms(found["known_until"])
     at_ms = pc.coalesce(known_ms, now_ms)
@@ -76,10 +77,11 @@ def partition_facts(
     }
     is_well = pc.and_not(_is_well(columns, rules), is_held)
     suspects = pc.unique(found["group_id"].filter(pc.invert(is_well)))
-    found = _beside(found, _commits(reader, now, group_ids, suspects))
+    found = _beside(found, _of_others(_commits(reader, now, group_ids, suspects), shares))
     has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
     held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
     held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
+    columns |= _owners(reader, now, found)
     columns |= {
         "commits": pc.if_else(has_commits, found["commits"], 1),
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
@@ -98,6 +100,13 @@ def partition_facts(
     return facts.append_column("is_well", pc.and_(is_well, pc.equal(facts["aborted"], 0)))
 
 
+def _of_others(evidence: pa.Table, shares: pa.Array) -> pa.Table:
+    """The evidence without that of share groups: it is about an earlier group of their name."""
+    if not len(shares):
+        return evidence
+    return evidence.filter(pc.invert(pc.is_in(evidence["group_id"], shares)))
+
+
 def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
     """The rows, sorted by `row`, with the columns of the evidence about their key."""
     if evidence.num_rows:
@@ -106,6 +115,25 @@ def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
         if of_column.name not in KEY:
             rows = rows.append_column(of_column, pa.nulls(rows.num_rows, of_column.type))
     return rows
+
+
+def _owners(reader: TableReader, now: datetime, found: pa.Table) -> dict[str, pa.Array]:
+    """The transactional id behind each pending offset, and whether its marker is lost."""
+    names: list[str | None] = [None] * found.num_rows
+    is_lost = [False] * found.num_rows
+    numbers = np.flatnonzero(pc.is_valid(found["pending_producer_id"]).to_numpy())
+    if numbers.size:
+        held = found.select(["pending_producer_id", "pending_since"]).take(pa.array(numbers))
+        producer_ids, times = (column.to_pylist() for column in held.columns)
+        producers = ProducerStates.read(reader, set(producer_ids))
+        for number, producer_id, at in zip(numbers, producer_ids, times, strict=True):
+            owner = producers.owner(producer_id, at, now)
+            if owner is not None:
+                names[number], is_lost[number] = owner.transactional_id, owner.is_marker_lost
+    return {
+        "pending_transactional_id": pa.array(names, pa.string()),
+        "is_marker_lost": pa.array(is_lost, pa.bool_()),
+    }
 
 
 def _held_since(reader: TableReader, found: pa.Table, since: Any, is_long: Any) -> Any:

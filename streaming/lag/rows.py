@@ -23,7 +23,7 @@ class GroupLagRow:
     group_type: str
     group_state: str
     topic_state: str | None
-    committed_offset: int
+    committed_offset: int | None
     pending_offset: int | None
     pending_since: datetime | None
     pending_producer_id: int | None

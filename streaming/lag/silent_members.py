@@ -29,12 +29,15 @@ _ASSIGNMENT_TYPES: Final = (2, 8, 14, 22)
 def silent_members(
     reader: TableReader, now: datetime, group_ids: Collection[str] | None, committed: pa.Table
 ) -> dict[str, list[Row]]:
-    """The assigned partitions of each group that are not in `committed`, with their members.
+    """The assigned partitions of each group without a committed offset, with their members.
 
-    `committed` has `KEY` and `member_id` of the partitions with committed offsets.
+    `committed` has `KEY`, `member_id` and `committed_offset` of the rows of `group_lag`. Of a share
+    group, the offset is null until a record of the partition is acknowledged.
     A row has `topic`, `partition`, `member_id`, `assigned_ms`, `records` and `waiting_ms`, see
     `SilentMembers`.
     """
+    if committed["committed_offset"].null_count:
+        committed = committed.filter(pc.is_valid(committed["committed_offset"]))
     wanted = of_groups(group_ids)
     assignments = reader.read("group_members", ["assignment"], wanted)["assignment"]
     with_member = len(committed) - committed["member_id"].null_count

@@ -1,8 +1,9 @@
 """Offset samples of the logs that groups read, written to `log_offsets`.
 
-At each interval a thread asks the leaders of every topic partition with a committed offset or an
-assigned member. Samples do not depend on earlier ones, so they need no query with a checkpoint. The
-next interval retries a failure.
+At each interval a thread asks the leaders of every topic partition with a committed offset, an
+assigned member or a share group, and of the log partitions that hold the groups' progress. Samples
+do not depend on earlier ones, so they need no query with a checkpoint. The next interval retries a
+failure.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.errors import DecodeError
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError, WriterFenced, first_line
 from streaming.kafka.log_offsets import LogOffsetsClient
 from streaming.kafka.partition_offsets import LogOffsets, TopicPartition
 from streaming.lag.owners import owners
 from streaming.lag.sample_runs import SampleRuns
+from streaming.lag.share_offsets import share_progress
 from streaming.lag.unwritten_samples import UnwrittenSamples
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS
+from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, SHARE_PARTITIONS
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -50,6 +53,8 @@ class LogOffsetsSampling:
     _partitions: frozenset[TopicPartition] = frozenset()
     _offsets: pa.Table | None = None
     _offsets_version: int | None = None
+    _shared: frozenset[TopicPartition] = frozenset()
+    _share_version: int = -1
     _assigned: frozenset[TopicPartition] = frozenset()
     _members_version: int = -1
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
@@ -106,7 +111,7 @@ class LogOffsetsSampling:
         self._unwritten.write(self.writer)
 
     def _topic_partitions(self) -> frozenset[TopicPartition]:
-        """Return every topic partition with a committed offset or an assigned member."""
+        """Return every topic partition of a group, and the log partitions with its progress."""
         reader = TableReader(self.writer.tables)
         version = reader.table_versions.get(GROUP_OFFSETS.name, -1)
         if version != self._offsets_version:
@@ -116,21 +121,22 @@ class LogOffsetsSampling:
             # micro-batch `load_progress` has no rows.
             loaded = reader.load_states or range(reader.log_partitions)
             own = (TopicPartition(OFFSETS_TOPIC, p) for p in loaded)
-            self._partitions = frozenset(
-                map(TopicPartition, keys["topic"].to_pylist(), keys["partition"].to_pylist())
-            ).union(own)
+            self._partitions = _places_of(keys).union(own)
             self._offsets, self._offsets_version = rows, version
+        version = reader.table_versions.get(SHARE_PARTITIONS.name, -1)
+        if version != self._share_version:
+            rows = reader.read(SHARE_PARTITIONS.name, ["topic", "partition"])
+            own_partitions = share_progress(reader)["log_partition"].to_pylist()
+            self._shared = _places_of(rows.filter(pc.is_valid(rows["topic"]))).union(
+                TopicPartition(SHARE_STATE_TOPIC, p) for p in own_partitions
+            )
+            self._share_version = version
         version = reader.table_versions.get(GROUP_MEMBERS.name, -1)
         if version != self._members_version:
             # A member that has never committed is found by what is produced to its partitions.
-            assigned = owners(reader)
-            self._assigned = frozenset(
-                map(
-                    TopicPartition, assigned["topic"].to_pylist(), assigned["partition"].to_pylist()
-                )
-            )
+            self._assigned = _places_of(owners(reader))
             self._members_version = version
-        return self._partitions | self._assigned
+        return self._partitions | self._assigned | self._shared
 
     def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
         """Add the number of markers at the end of idle logs, if a group is close to the end."""
@@ -203,6 +209,11 @@ class LogOffsetsSampling:
             )
         self._unreadable.add(at)
         return None
+
+
+def _places_of(rows: pa.Table) -> frozenset[TopicPartition]:
+    columns = (rows[name].to_pylist() for name in ("topic", "partition"))
+    return frozenset(map(TopicPartition, *columns))
 
 
 def _place(sample: LogOffsets) -> TopicPartition:

@@ -31,6 +31,11 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
+from coordinator_state.apply.topic_rows import (
+    SharePartitionRow,
+    TransactionEventRow,
+    TransactionRow,
+)
 from coordinator_state.insight.explanation import Explanation
 from streaming.errors import ConfigurationError
 from streaming.kafka.offset_fetch import OffsetFetchAnswer
@@ -47,9 +52,9 @@ from streaming.lag.rows import (
 )
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
 from streaming.verify.verification import Verification
-from streaming.views.definitions import HangingTransactionRow, SimpleGroupRow
+from streaming.views.definitions import OpenTransactionRow, SimpleGroupRow
 from streaming.views.explanation import explained
 from streaming.views.history import Moment, history
 from streaming.views.offset_fetch import offset_fetch
@@ -229,6 +234,18 @@ class CoordinatorTables:
         """The history of group records, from which earlier moments are rebuilt."""
         return self._table("group_records", GroupRecordRow, group)
 
+    def transactions(self) -> Rows[TransactionRow]:
+        """The transactional ids, as their transaction coordinators have them."""
+        return self._table("transactions", TransactionRow)
+
+    def transaction_events(self) -> Rows[TransactionEventRow]:
+        """The beginnings and ends of transactions."""
+        return self._table("transaction_events", TransactionEventRow)
+
+    def share_partitions(self, group: str | None = None) -> Rows[SharePartitionRow]:
+        """The partitions that share groups read, as their share coordinators have them."""
+        return self._table("share_partitions", SharePartitionRow, group)
+
     def alerts(self, group: str | None = None) -> Rows[AlertRow]:
         """The alerts of `alert run`."""
         return self._table("alerts", AlertRow, group)
@@ -240,6 +257,10 @@ class CoordinatorTables:
     def progress(self) -> Rows[LoadProgressRow]:
         """The progress row of each log partition."""
         return self._table("load_progress", LoadProgressRow)
+
+    def topic_progress(self) -> Rows[TopicProgressRow]:
+        """The progress row of each log partition of the other internal topics."""
+        return self._table("topic_progress", TopicProgressRow)
 
     def offset_samples(self) -> Rows[OffsetSampleRow]:
         """The offset samples: log start and end of partitions over time."""
@@ -301,9 +322,13 @@ class CoordinatorTables:
         """Groups known only from their offsets: consumers that use `assign()` and do not join."""
         return self._view("simple_groups", SimpleGroupRow, group)
 
-    def hanging_transactions(self, group: str | None = None) -> Rows[HangingTransactionRow]:
+    def open_transactions(self, group: str | None = None) -> Rows[OpenTransactionRow]:
+        """Transactions with pending offsets of a group, and their owners."""
+        return self._view("open_transactions", OpenTransactionRow, group)
+
+    def hanging_transactions(self, group: str | None = None) -> Rows[OpenTransactionRow]:
         """Transactions whose offsets of a group are pending for more than 15 minutes."""
-        return self._view("hanging_transactions", HangingTransactionRow, group)
+        return self._view("hanging_transactions", OpenTransactionRow, group)
 
     def offset_fetch(
         self,

@@ -139,11 +139,18 @@ ORDER BY record_timestamp DESC""",
     ),
     Question(
         "Which transactions hold offsets back, and since when?",
-        """SELECT producer_id, producer_epoch, group_id, client_id, client_host,
-       min(record_timestamp) AS since, count(*) AS partitions
-FROM pending_offsets
-GROUP BY ALL
+        """SELECT transactional_id, producer_id, group_id, client_id, since, offsets,
+       abort_timestamp, is_marker_lost
+FROM open_transactions
 ORDER BY since""",
+    ),
+    Question(
+        "Which transactional ids time out?",
+        """SELECT transactional_id, count(*) AS timed_out, max(record_timestamp) AS last_at
+FROM transaction_events
+WHERE event = 'timed_out'
+GROUP BY ALL
+ORDER BY timed_out DESC""",
     ),
     Question(
         "Which transactions hung, and how did they end?",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from coordinator_state.insight.group_status import Status, StatusRules, Verdict
 from coordinator_state.insight.lag import GONE, PRESENT
 from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+from coordinator_state.replay.groups import CONSUMER, SHARE
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import _OF_LAG, JudgedPartitions
 from streaming.lag.partition_facts import _is_well
@@ -25,7 +26,10 @@ _INTEGERS = st.sampled_from([0, 1, 2, *(limit + more for limit in _LIMITS for mo
 
 
 # They are known where the rules name them.
-_KNOWN = ("log_start_offset", "last_stable_offset", "log_end_offset", "rewind_from", "rewind_to")
+_KNOWN = (
+    *("log_start_offset", "last_stable_offset", "log_end_offset", "rewind_from", "rewind_to"),
+    "committed_offset",
+)
 
 
 def _of(name: str, hint: Any) -> st.SearchStrategy[Any]:
@@ -57,6 +61,7 @@ FACTS = st.fixed_dictionaries(
         if name != "topic_state"
     }
     | {"topic_state": st.sampled_from([PRESENT] * 8 + [GONE, None])}
+    | {"group_type": st.sampled_from([CONSUMER, SHARE])}
 )
 
 
@@ -79,7 +84,7 @@ def _lags(rows: list[dict[str, Any]]) -> pa.Table:
         "partition": list(range(len(rows))),
     }
     known = _table(rows)
-    for name in _OF_LAG[3:-1]:
+    for name in set(_OF_LAG[3:]) - {"member_id"}:
         columns[name] = known[name]
     columns["member_id"] = pa.nulls(len(rows), pa.string())
     assert set(columns) == set(_OF_LAG) <= {one.name for one in fields(GroupLagRow)}

@@ -75,7 +75,7 @@ def test_tables_and_views_have_names(session: SparkSession, tmp_path: Path) -> N
         expected = snapshot.reader.read(name) if name not in SELECTS else snapshot.queried(name)
         assert rows(session.table(f"{DATABASE}.{name}").toArrow()) == rows(expected), name
     assert session.catalog.currentDatabase() == "default"
-    expected_rows = {"simple_groups": 2, "hanging_transactions": 1}
+    expected_rows = {"simple_groups": 2, "open_transactions": 2, "hanging_transactions": 1}
     assert {name: snapshot.queried(name).num_rows for name in SELECTS} == expected_rows
 
 

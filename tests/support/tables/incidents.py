@@ -145,9 +145,11 @@ def topic_deleted(cluster: Cluster, group_id: str, t: int) -> None:
 
 
 def shares(cluster: Cluster, group_id: str, t: int) -> None:
-    cluster.produce(group_id, _RECORDS)
-    if t == STEP_S:
+    """The share coordinator goes on to write the delivery state, but the start offset rests."""
+    end = cluster.produce(group_id, _RECORDS)
+    if t == -WELL_S:
         cluster.share_group(group_id)
+    cluster.acknowledge(group_id, end - _UNREAD - max(t, 0) // STEP_S * _RECORDS)
 
 
 def no_production(cluster: Cluster, group_id: str, t: int) -> None:

@@ -15,6 +15,7 @@ AT_MS = 1_795_500_760_000
 """06:12:40 UTC."""
 WELL: dict[str, Any] = {
     **{"at_ms": AT_MS, "behind_ms": 900, "has_members": True, "topic_state": "present"},
+    "group_type": "classic",
     **{"committed_offset": 1_000, "log_start_offset": 0, "last_stable_offset": 1_000},
     **{"log_end_offset": 1_000, "sample_age_ms": 3_000},
     **{"lag": 0, "lag_to_last_stable": 0, "data_lost": 0},
@@ -26,6 +27,7 @@ WELL: dict[str, Any] = {
     **dict.fromkeys(("rewound_from", "rewind_from", "rewind_to", "rewind_ago_ms")),
     **{"aborted": 0, "aborted_from_ms": None, "aborted_ago_ms": None},
     **dict.fromkeys(("held_ms", "pending_producer_id", "pending_client_id", "expires_in_ms")),
+    **{"pending_transactional_id": None, "is_marker_lost": False},
 }
 OLD = {"time_lag_ms": 90_000, "time_lag_at_least_ms": 90_000}
 BEHIND = OLD | {
@@ -236,6 +238,18 @@ def silent(age_ms: int) -> dict[str, int]:
         ),
         ({"expires_in_ms": -5}, "EXPIRING", "offset 1,000 is due to expire"),
         ({"expires_in_ms": DAY_MS}, "OK", "caught up"),
+        (
+            HELD | {"pending_transactional_id": "fraud-check"},
+            "PENDING",
+            "commits held for 2 min by an open transaction of fraud-check (producer 2, client "
+            "fraud-check-consumer).*behind",
+        ),
+        (
+            HELD | {"is_marker_lost": True, "pending_client_id": None},
+            "PENDING",
+            "commits held for 2 min by a transaction of producer 2 that its coordinator has ended: "
+            "abort it by hand; .*behind",
+        ),
     ],
 )
 def test_a_partition(facts: dict[str, Any], status: str, reason: str) -> None:

@@ -204,7 +204,7 @@ def test_a_partition_without_a_commit_among_others(tables: str) -> None:
 @pytest.mark.parametrize(
     ("group_type", "status", "reason"),
     [
-        ("share", "UNKNOWN", "2 members; a share group keeps its progress in __share_group_state"),
+        ("share", "UNKNOWN", "2 members; no progress of the share group is known"),
         ("streams", "UNKNOWN", "no offset is committed yet by 2 members"),
         ("classic", "OK", "no offset is committed; 2 members without a partition"),
     ],

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import coordinator_state.apply.rows
+import coordinator_state.apply.topic_rows
 import streaming.lag.rows
 import streaming.tables.rows
 from coordinator_state.apply.columns import nullable, schema_of
@@ -28,6 +29,11 @@ from coordinator_state.apply.rows import (
     PendingOffsetRow,
     QuarantinedRecordRow,
 )
+from coordinator_state.apply.topic_rows import (
+    SharePartitionRow,
+    TransactionEventRow,
+    TransactionRow,
+)
 from streaming.errors import ConfigurationError
 from streaming.lag.group_lag import GROUP_LAG, lag_totals
 from streaming.lag.rows import (
@@ -37,10 +43,10 @@ from streaming.lag.rows import (
     LagTotalsRow,
     PartitionStatusRow,
 )
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow
+from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
 from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables, Rows
-from streaming.views.definitions import SCHEMAS, HangingTransactionRow, SimpleGroupRow
+from streaming.views.definitions import SCHEMAS, OpenTransactionRow, SimpleGroupRow
 from tests.support.clients.command_line import call, json_lines
 from tests.support.tables.status_tables import NOW, VERSION, create_status_tables
 
@@ -55,14 +61,19 @@ ROWS = {
     "group_records": (GroupRecordRow, "group_records"),
     "group_status": (GroupStatusRow, "status"),
     "groups": (GroupRow, "groups"),
-    "hanging_transactions": (HangingTransactionRow, "hanging_transactions"),
+    "hanging_transactions": (OpenTransactionRow, "hanging_transactions"),
     "load_progress": (LoadProgressRow, "progress"),
     "log_offsets": (OffsetSampleRow, "offset_samples"),
     "offset_commits": (OffsetCommitRow, "history"),
+    "open_transactions": (OpenTransactionRow, "open_transactions"),
     "partition_status": (PartitionStatusRow, "partition_status"),
     "pending_offsets": (PendingOffsetRow, "pending_offsets"),
     "quarantine": (QuarantinedRecordRow, "quarantine"),
+    "share_partitions": (SharePartitionRow, "share_partitions"),
     "simple_groups": (SimpleGroupRow, "simple_groups"),
+    "topic_progress": (TopicProgressRow, "topic_progress"),
+    "transaction_events": (TransactionEventRow, "transaction_events"),
+    "transactions": (TransactionRow, "transactions"),
 }
 
 
@@ -87,7 +98,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> CoordinatorTables:
 
 def test_every_table_and_view_has_a_class() -> None:
     assert ROWS.keys() == SCHEMAS.keys()
-    modules = (coordinator_state.apply.rows, streaming.tables.rows, streaming.lag.rows, definitions)
+    modules = (
+        *(coordinator_state.apply.rows, coordinator_state.apply.topic_rows),
+        *(streaming.tables.rows, streaming.lag.rows, definitions),
+    )
     named = [one for module in modules for one in vars(module).values()]
     classes = {one for one in named if isinstance(one, type) and is_dataclass(one)}
     assert classes == {row_type for row_type, _ in ROWS.values()} | {LagTotalsRow}

@@ -1,0 +1,392 @@
+"""The lag and the status of share groups, from `share_partitions`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_state.insight.lag import NO_DELIVERY_COUNT, NO_START_OFFSET, TOPIC_GONE
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
+from streaming.kafka.partition_offsets import TopicPartition
+from streaming.lag.burrow_status import burrow_group_statuses
+from streaming.lag.group_lag import GROUP_LAG, group_lag, lag_totals
+from streaming.lag.group_status import group_statuses
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import TABLES
+from streaming.views.explanation import explained
+from tests.support.tables.backdate import backdate
+from tests.support.tables.sampled import sampling_of
+from tests.support.tables.share_tables import (
+    GROUP,
+    TOPIC,
+    create_share_tables,
+    sample,
+    share_partition,
+    write_share_rows,
+)
+from tests.support.tables.tables_folder import Row, write_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+UNKNOWN = {"lag": None, "time_lag_ms": None, "time_lag_at_least_ms": None, "data_lost": None}
+
+
+def at(seconds_ago: float) -> datetime:
+    return NOW - timedelta(seconds=seconds_ago)
+
+
+def partition(start_offset: int, delivered: int | None = 0, **fields: Any) -> Row:
+    return share_partition(start_offset, delivered, **{"at": at(3), **fields})
+
+
+def rows_of(tables: str, **options: Any) -> list[Row]:
+    found = group_lag(TableReader(tables), **{"at": NOW, **options})
+    assert found.schema == GROUP_LAG
+    return found.to_pylist()
+
+
+def row_of(folder: Path, *partitions: Row, **options: Any) -> Row:
+    (row,) = rows_of(create_share_tables(folder, NOW, [*partitions], **options))
+    return row
+
+
+def status_of(tables: str) -> tuple[str, str]:
+    found = {
+        row["group_id"]: row for row in group_statuses(TableReader(tables), at=NOW).to_pylist()
+    }
+    return found[GROUP]["status"], found[GROUP]["reason"]
+
+
+def test_the_lag_is_without_the_records_that_are_delivered(tmp_path: Path) -> None:
+    row = row_of(tmp_path, partition(60, 15))
+    assert row == dict.fromkeys(GROUP_LAG.names) | {
+        **{"group_id": GROUP, "topic": TOPIC, "partition": 0, "topic_state": "present"},
+        **{"group_type": "share", "group_state": "Stable", "committed_offset": 60},
+        **{"log_start_offset": 0, "last_stable_offset": 100, "log_end_offset": 100},
+        **{"lag": 25, "lag_to_last_stable": 25, "data_lost": 0},
+        # The record at the start offset was written 40 s ago.
+        **{"time_lag_ms": 40_000, "time_lag_at_least_ms": 40_000},
+        **{"commit_timestamp": at(3), "commit_age_ms": 3_000, "sampled_at": NOW},
+        **{"member_id": "m0", "client_id": "c", "client_host": "/127.0.0.1", "known_until": NOW},
+    }
+
+
+@pytest.mark.parametrize(
+    ("delivered", "expected"),
+    [(40, (0, 0, 100)), (39, (1, 40_000, 100)), (45, (0, 0, 100))],
+    ids=["all", "all but one", "more than in the sample"],
+)
+def test_a_group_has_caught_up_before_its_start_offset_moves(
+    tmp_path: Path, delivered: int, expected: tuple[int, ...]
+) -> None:
+    row = row_of(tmp_path, partition(60, delivered))
+    assert (row["lag"], row["time_lag_ms"], row["log_end_offset"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("batches", "waits_at"),
+    [
+        ([], 60),
+        ([(60, 69, 2), (70, 74, 4), (75, 79, 2), (80, 99, 0)], 80),
+        ([(60, 69, 2), (71, 74, 2)], 70),
+        ([(60, 69, 0), (70, 79, 2)], 60),
+        ([(61, 69, 2)], 60),
+        ([(55, 64, 2)], 65),
+    ],
+)
+def test_the_time_lag_is_that_of_the_first_record_that_is_not_delivered(
+    tmp_path: Path, batches: list[tuple[int, int, int]], waits_at: int
+) -> None:
+    """The stored start offset is late by one acknowledgement."""
+    names = ("first_offset", "last_offset", "delivery_state")
+    of_state = [dict(zip(names, batch, strict=True)) | {"delivery_count": 1} for batch in batches]
+    others = [partition(50, 50, partition=1), partition(-1, None, partition=2)]
+    tables = create_share_tables(
+        tmp_path, NOW, [others[0], partition(60, 20, state_batches=of_state), others[1]]
+    )
+    row, *_ = rows_of(tables)
+    assert (row["committed_offset"], row["lag"]) == (60, 20)
+    assert row["time_lag_ms"] == 1_000 * (100 - waits_at)
+
+
+def test_an_acknowledgement_after_the_sample_proves_a_longer_log(tmp_path: Path) -> None:
+    row = row_of(tmp_path, partition(60, 45, at=NOW + timedelta(seconds=1)))
+    assert (row["lag"], row["log_end_offset"], row["last_stable_offset"]) == (0, 105, 105)
+
+
+@pytest.mark.parametrize(
+    ("given", "committed_offset", "reason"),
+    [
+        (partition(-1, None), None, NO_START_OFFSET),
+        (partition(-1, 0), None, NO_START_OFFSET),
+        (partition(60, None), 60, NO_DELIVERY_COUNT),
+    ],
+)
+def test_the_lag_is_unknown_as_in_kafka(
+    tmp_path: Path, given: Row, committed_offset: int | None, reason: str
+) -> None:
+    row = row_of(tmp_path, given)
+    assert row["committed_offset"] == committed_offset
+    assert UNKNOWN.items() <= row.items()
+    assert (row["time_lag_unknown"], row["log_end_offset"]) == (reason, 100)
+    (total,) = lag_totals(group_lag(TableReader(str(tmp_path)), at=NOW), "group").to_pylist()
+    assert (total["partitions_unknown"], total["lag"]) == (1, None)
+
+
+def test_only_the_member_that_has_a_partition_alone_is_named(tmp_path: Path) -> None:
+    row = row_of(tmp_path, partition(60), members=2)
+    assert (row["member_id"], row["client_id"], row["client_host"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [("write_timestamp", at(7)), ("create_timestamp", at(8)), (None, None)],
+)
+def test_the_time_of_the_last_acknowledgement_has_fallbacks(
+    tmp_path: Path, known: str | None, expected: datetime | None
+) -> None:
+    times = {"write_timestamp": at(7), "create_timestamp": at(8)}
+    given: Row = {name: time for name, time in times.items() if name == known}
+    tables = create_share_tables(tmp_path, NOW, [partition(60, **{"at": None, **given})])
+    reader = TableReader(tables)
+    (row,) = group_lag(reader).to_pylist()
+    assert row["commit_timestamp"] == (expected or reader.moment)
+
+
+def test_share_partitions_that_cannot_be_joined_have_no_row(tmp_path: Path) -> None:
+    tables = create_share_tables(
+        tmp_path,
+        NOW,
+        [
+            partition(1, partition=0, topic=None),
+            # The topic was deleted and created again.
+            partition(900, topic_id="old", at=at(60)),
+            partition(70, topic_id="T", at=at(6)),
+            partition(5, group_id="no share group"),
+        ],
+    )
+    write_share_rows(
+        tables,
+        NOW,
+        TableReader(tables).read("share_partitions").to_pylist(),
+        groups=[
+            {"group_id": GROUP, "group_type": "share", "state": "Empty"},
+            {"group_id": "no share group"},
+        ],
+        # An earlier group of this name committed it.
+        group_offsets=[{"group_id": GROUP, "topic": TOPIC, "partition": 0, "committed_offset": 3}],
+    )
+    (row,) = rows_of(tables)
+    assert (row["group_id"], row["committed_offset"], row["lag"]) == (GROUP, 70, 30)
+    assert rows_of(tables, group_ids=["no share group"]) == []
+    assert rows_of(tables, group_ids=[GROUP]) == [row]
+
+
+def test_share_groups_are_among_the_others(tmp_path: Path) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(60, 15)])
+    share = {"group_id": GROUP, "group_type": "share", "state": "Empty"}
+    of_others = {"topic": TOPIC, "partition": 0, "commit_timestamp": at(9)}
+    write_share_rows(
+        tables,
+        NOW,
+        [partition(60, 15)],
+        groups=[share, {"group_id": "a"}, {"group_id": "z"}],
+        group_offsets=[
+            {"group_id": "a", "committed_offset": 90, **of_others},
+            {"group_id": "z", "committed_offset": 50, **of_others},
+        ],
+    )
+    found = [(row["group_id"], row["lag"], row["known_until"]) for row in rows_of(tables)]
+    assert found == [("a", 10, NOW), (GROUP, 25, NOW), ("z", 50, NOW)]
+
+
+def test_rates_are_those_of_the_start_offset(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    tables = create_share_tables(tmp_path, now, [partition(0, at=now, partition=1)])
+    then = [
+        partition(0, at=now, group_id=GROUP),
+        partition(50, at=now, group_id="still"),
+        partition(-1, None, at=now, group_id="new"),
+    ]
+    write_share_rows(tables, now, then)
+    for table in TABLES:
+        backdate(tables, table, now - timedelta(minutes=6))
+    later = [
+        partition(60, at=now, group_id=GROUP),
+        partition(50, 9, at=now, group_id="still"),
+        partition(50, at=now, group_id="new"),
+    ]
+    write_share_rows(tables, now, later)
+    rates = {row["group_id"]: row["commit_rate_per_s"] for row in rows_of(tables, at=now)}
+    assert rates == {GROUP: 0.2, "still": 0.0, "new": None}
+
+
+@pytest.mark.parametrize("end", [5, 6])
+def test_the_tables_may_be_behind_the_log_of_share_groups(tmp_path: Path, end: int) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(90)])
+    logs = TableReader(tables).read("log_offsets").to_pylist()
+    for row in logs:
+        if row["topic"] == SHARE_STATE_TOPIC and row["sampled_at"] == NOW:
+            row["log_end_offset"] = end
+    later = [sample(at(50), 5, SHARE_STATE_TOPIC)]
+    write_rows(tables, "log_offsets", logs + later)
+    (row,) = rows_of(tables)
+    # Records 5 and on were written evenly between the last two samples.
+    assert row["known_until"] == (NOW if end == 5 else at(50))
+
+
+# --- status
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "reason"),
+    [
+        (partition(100), "OK", "caught up"),
+        (partition(60, 40), "OK", "caught up"),
+        (partition(80, 5), "OK", "15 behind, oldest 20 s"),
+        (partition(1, 0, at=at(400)), "OK", "99 behind, oldest 99 s"),
+        (partition(60, None), "UNKNOWN", NO_DELIVERY_COUNT),
+    ],
+)
+def test_the_status_of_a_share_group(tmp_path: Path, given: Row, status: str, reason: str) -> None:
+    found = status_of(create_share_tables(tmp_path, NOW, [given]))
+    assert found == (status, reason)
+
+
+def behind_for_long(tables: str) -> None:
+    """Records were written six to seven minutes ago."""
+    logs = TableReader(tables).read("log_offsets").to_pylist()
+    others = [row for row in logs if row["topic"] != TOPIC]
+    ends = [(420, 0), (360, 100), (0, 100)]
+    write_rows(tables, "log_offsets", others + [sample(at(ago), end) for ago, end in ends])
+
+
+def test_a_share_group_that_acknowledges_nothing_any_more_has_stopped(tmp_path: Path) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(50, at=at(370))])
+    behind_for_long(tables)
+    status, reason = status_of(tables)
+    assert (status, reason) == ("STOP", "no commit for 6.2 min; 50 behind, oldest 6.5 min")
+    # Its records go on to be acknowledged: `test_status_of_incidents` has a group that stalls.
+    write_share_rows(tables, NOW, [partition(50, at=at(4))])
+    assert status_of(tables)[0] == "OK"
+
+
+def test_evidence_about_an_earlier_group_of_the_name_does_not_count(tmp_path: Path) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(90)])
+    write_share_rows(
+        tables,
+        NOW,
+        [partition(90)],
+        group_offsets=[
+            {"group_id": GROUP, "topic": TOPIC, "partition": 0, "committed_offset": 3}
+            | {"commit_timestamp": at(8 * 86_400)}
+        ],
+        group_events=[
+            {"group_id": GROUP, "topic": TOPIC, "partition": 0, "event": "offset_rewind"}
+            | {"offset_before": 95, "offset_after": 5, "record_offset": 2, "event_number": 0}
+            | {"record_timestamp": at(30), "day": NOW.date()}
+        ],
+    )
+    assert status_of(tables) == ("OK", "10 behind, oldest 10 s")
+
+
+def test_nothing_acknowledged_yet(tmp_path: Path) -> None:
+    """Kafka writes no start offset until a record is acknowledged; members are silent till then."""
+    tables = create_share_tables(tmp_path, NOW, [partition(-1, None)])
+    assert status_of(tables) == ("OK", "no record was acknowledged yet")
+    record = {"group_id": GROUP, "record_type": 14, "record_timestamp": at(100)}
+    write_share_rows(tables, NOW, [partition(-1, None)], coordinator_records=[record])
+    status, reason = status_of(tables)
+    assert status == "WARN"
+    assert reason.startswith("no commit from 1 member with 1 partition for 100 s; 100 records")
+    write_share_rows(tables, NOW, [partition(-1, None)], members=0)
+    assert status_of(tables) == ("OK", "no record was acknowledged yet")
+
+
+def test_members_are_not_silent_if_share_groups_are_not_followed(tmp_path: Path) -> None:
+    tables = create_share_tables(tmp_path, NOW, [])
+    record = {"group_id": GROUP, "record_type": 14, "record_timestamp": at(100)}
+    write_share_rows(tables, NOW, [], coordinator_records=[record])
+    assert status_of(tables)[0] == "WARN"
+    write_share_rows(tables, NOW, [], coordinator_records=[record], topic_progress=[])
+    status, reason = status_of(tables)
+    assert status == "UNKNOWN"
+    assert reason == f"1 member; no progress of the share group is known from {SHARE_STATE_TOPIC}"
+
+
+def test_tables_that_are_behind_name_their_log(tmp_path: Path) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(90)])
+    logs = TableReader(tables).read("log_offsets").to_pylist()
+    write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != SHARE_STATE_TOPIC])
+    status, reason = status_of(tables)
+    assert status == "UNKNOWN"
+    assert f"how far the tables are behind {SHARE_STATE_TOPIC}" in reason
+
+
+@pytest.mark.parametrize("start_offset", [60, -1])
+def test_a_deleted_topic(tmp_path: Path, start_offset: int) -> None:
+    tables = create_share_tables(tmp_path, NOW, [partition(start_offset)])
+    gone = sample(NOW, 0, state="gone", log_end_offset=None)
+    logs = TableReader(tables).read("log_offsets").to_pylist()
+    write_rows(tables, "log_offsets", [row for row in logs if row["topic"] != TOPIC] + [gone])
+    assert rows_of(tables)[0]["time_lag_unknown"] == TOPIC_GONE
+    rest = "the share partition" if start_offset == -1 else "start offset 60"
+    assert status_of(tables) == ("TOPIC_GONE", f"the cluster has no such topic; {rest} remains")
+
+
+def test_records_that_are_deleted_before_they_are_delivered(tmp_path: Path) -> None:
+    """At least so many: the delivered records may all be before the log start."""
+    tables = create_share_tables(tmp_path, NOW, [partition(10, 5)])
+    write_rows(
+        tables,
+        "log_offsets",
+        [
+            row | ({"log_start_offset": 30} if row["topic"] == TOPIC else {})
+            for row in TableReader(tables).read("log_offsets").to_pylist()
+        ],
+    )
+    status, reason = status_of(tables)
+    assert status == "DATA_LOSS"
+    assert reason.startswith("15 records deleted before being read: start offset 10, log start 30")
+
+
+def test_burrow_and_explanations_know_share_groups(tmp_path: Path) -> None:
+    tables = create_share_tables(
+        tmp_path, NOW, [partition(50, at=at(370)), partition(-1, partition=1)]
+    )
+    behind_for_long(tables)
+    reader = TableReader(tables)
+    assert burrow_group_statuses(reader, at=NOW).num_rows == 0
+    explanation = explained(reader, GROUP, at=NOW)
+    assert explanation is not None
+    assert (explanation.status, explanation.lag) == ("STOP", 50)
+    assert explanation.headline.startswith("STOP: 50 records behind")
+
+
+# --- samples
+
+
+def test_the_topics_of_share_groups_are_sampled(tmp_path: Path) -> None:
+    """Without a member, too."""
+    tables = create_share_tables(
+        tmp_path,
+        NOW,
+        [
+            *(partition(60), partition(-1, None, partition=1)),
+            partition(3, topic=None, topic_id="X", partition=2),
+        ],
+        members=0,
+    )
+    sampling = sampling_of(tables)
+    shared = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+    wanted = {
+        *shared,
+        TopicPartition(SHARE_STATE_TOPIC, 0),
+        TopicPartition("__consumer_offsets", 0),
+    }
+    for _ in range(2):
+        assert sampling._topic_partitions() == wanted
+    write_share_rows(tables, NOW, [partition(60, partition=7)])
+    assert TopicPartition(TOPIC, 7) in sampling._topic_partitions()

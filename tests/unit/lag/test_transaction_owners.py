@@ -1,0 +1,146 @@
+"""The application behind pending offsets: the rule in Python and the view in SQL agree."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.lag.open_transactions import open_transactions, with_owners
+from streaming.tables.reader import TableReader
+from streaming.tables.schemas import PENDING_OFFSETS, STATE_CURRENT, STATE_LOADING, STATE_WAITING
+from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables
+
+NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
+VERSION = 1
+"""The version of `load_progress` in which the rows are, written at `NOW`."""
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def transaction(state: str, *, began: float, updated: float, **row: Any) -> Row:
+    return {
+        **{"transactional_id": "payments", "producer_id": 7, "producer_epoch": 0},
+        **{"timeout_ms": 60_000, "state": state, "topic_partitions": []},
+        **{"start_timestamp": ago(began), "last_update_timestamp": ago(updated)},
+        "abort_timestamp": ago(began - 60) if state == "Ongoing" else None,
+        **{"client_transaction_version": 2, "record_offset": 3, **row},
+    }
+
+
+def tables(
+    in_folder: Path,
+    *transactions: Row,
+    committed: float = 300,
+    load_state: str | None = STATE_CURRENT,
+) -> str:
+    """Tables with an offset that producer 7 committed some seconds ago."""
+    folder = create_tables(in_folder / "tables")
+    at = {"commit_timestamp": ago(committed), "record_timestamp": ago(committed)}
+    progress = {
+        **{"log_topic": "__transaction_state", "state": load_state, "topic_id": "id"},
+        **dict.fromkeys(("next_offset", "high_watermark", "records_read", "bytes_read"), 0),
+        **{f"records_{name}": 0 for name in ("applied", "ignored", "quarantined", "unaccounted")},
+        "updated_at": NOW,
+    }
+    apply_micro_batch(
+        folder,
+        progress=[{"updated_at": NOW}],
+        groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
+        pending_offsets=[{"group_id": "g", "topic": "t", "partition": p, **at} for p in (0, 1)],
+        transactions=list(transactions),
+        topic_progress=[] if load_state is None else [progress],
+    )
+    return folder
+
+
+Owner = tuple[str | None, str | None, datetime | None, bool | None]
+UNKNOWN: Owner = (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("transactions", "committed", "expected"),
+    [
+        (
+            [transaction("Ongoing", began=301, updated=301)],
+            300,
+            ("payments", "Ongoing", ago(241), False),
+        ),
+        (
+            [transaction("PrepareCommit", began=301, updated=2)],
+            300,
+            ("payments", "PrepareCommit", None, False),
+        ),
+        # The coordinator has ended it, and this offset has no marker.
+        (
+            [transaction("CompleteCommit", began=301, updated=200)],
+            300,
+            ("payments", "CompleteCommit", None, True),
+        ),
+        # Its marker may come with the next micro-batch.
+        (
+            [transaction("CompleteCommit", began=301, updated=59)],
+            300,
+            ("payments", "CompleteCommit", None, False),
+        ),
+        # The ongoing transaction began after the offset was committed.
+        (
+            [transaction("Ongoing", began=100, updated=100)],
+            300,
+            ("payments", "Ongoing", None, True),
+        ),
+        # The transactional id has expired, or has another producer id.
+        ([], 300, (None, None, None, True)),
+        (
+            [transaction("Ongoing", began=9, updated=9, producer_id=8)],
+            300,
+            (None, None, None, True),
+        ),
+        ([], 59, (None, None, None, False)),
+    ],
+)
+def test_an_owner(
+    tmp_path: Path, transactions: list[Row], committed: float, expected: Owner
+) -> None:
+    folder = tables(tmp_path, *transactions, committed=committed)
+    assert owners(folder) == {expected}
+
+
+@pytest.mark.parametrize("load_state", [None, STATE_LOADING, STATE_WAITING])
+def test_an_owner_is_unknown_unless_the_topic_is_loaded(
+    tmp_path: Path, load_state: str | None
+) -> None:
+    found = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, found, load_state=load_state)) == {UNKNOWN}
+
+
+def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:
+    found = transaction("Ongoing", began=901, updated=901)
+    folder = tables(tmp_path, found, committed=901)
+    (row,) = CoordinatorTables(folder, as_of=VERSION).hanging_transactions()
+    assert (row.transactional_id, row.offsets, row.is_marker_lost) == ("payments", 2, False)
+
+
+def owners(folder: str) -> set[Owner]:
+    """The owner by the view in SQL, by `show pending`, and in the facts of `explain`."""
+    (row,) = CoordinatorTables(folder, as_of=VERSION).open_transactions()
+    reader = TableReader(folder, as_of=VERSION)
+    ((found, _),) = open_transactions(reader)
+    shown = with_owners(reader, reader.read(PENDING_OFFSETS.name)).to_pylist()
+    names = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
+    of_facts = found.owner and (
+        found.owner.transactional_id,
+        found.owner.state,
+        found.owner.abort_timestamp,
+        found.owner.is_marker_lost,
+    )
+    return {
+        (row.transactional_id, row.transaction_state, row.abort_timestamp, row.is_marker_lost),
+        of_facts or UNKNOWN,
+        *(tuple(one[name] for name in names) for one in shown),
+    }
