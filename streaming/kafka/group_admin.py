@@ -187,10 +187,16 @@ class GroupAdmin(RetryingClient):
     def delete_retention_ms(self, topic: str) -> int:
         """Return `delete.retention.ms` of a topic."""
         kind, what = ConfigResourceType.TOPIC, f"of topic {topic}"
-        return self._config(kind, lambda: topic, _DELETE_RETENTION, what)
+        acl = f"DescribeConfigs on topic {topic}"
+        return self._config(kind, lambda: topic, _DELETE_RETENTION, what, acl)
 
     def _config(
-        self, kind: ConfigResourceType, resource: Callable[[], str], name: str, whose: str
+        self,
+        kind: ConfigResourceType,
+        resource: Callable[[], str],
+        name: str,
+        whose: str,
+        acl: str | None = None,
     ) -> int:
         async def attempt() -> int:
             request = DescribeConfigsRequest(
@@ -204,7 +210,7 @@ class GroupAdmin(RetryingClient):
             )
             answer = await self.send(self.nodes[0], request)
             (result,) = answer.results
-            check(result.error_code, f"read {name} {whose}")
+            check(result.error_code, f"read {name} {whose}", acl)
             (config,) = result.configs
             return int(config.value)
 

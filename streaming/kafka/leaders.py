@@ -19,6 +19,7 @@ import tenacity
 from kafka import errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import ZERO_UUID, uuid_text
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.connections import BrokerConnections, TransientFailure
@@ -257,7 +258,8 @@ class TopicLeaders:
                 raise ConfigurationError(f"topic {self.topic} has no partition {log_partition}")
             node_id, _ = leaders[log_partition]
             if node_id < 0:
-                failure = TransientFailure(f"log partition {log_partition} has no leader")
+                of_topic = "" if self.topic == OFFSETS_TOPIC else f" of {self.topic}"
+                failure = TransientFailure(f"log partition {log_partition}{of_topic} has no leader")
             else:
                 by_leader.setdefault(node_id, []).append(log_partition)
         sent = [

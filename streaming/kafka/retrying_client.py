@@ -170,8 +170,10 @@ class RetryingClient:
         return answer
 
 
-def check(error_code: int, operation: str) -> None:
+def check(error_code: int, operation: str, acl: str | None = None) -> None:
     """Raise the error of an error code; an unknown group id is an answer, not an error.
+
+    `acl` is the one that the operation needs, if it is not the usual one of such an error.
 
     Raises:
         ConfigurationError: missing authorisation, or a feature of the cluster that is off.
@@ -184,7 +186,7 @@ def check(error_code: int, operation: str) -> None:
     if issubclass(kind, kafka_errors.AuthorizationError):
         raise ConfigurationError(
             f"not authorised to {operation} ({kind.__name__}): this client's principal needs the "
-            f"ACL {_MISSING_ACLS.get(kind, 'Describe on it')}"
+            f"ACL {acl or _MISSING_ACLS.get(kind, 'Describe on it')}"
         )
     if kind is kafka_errors.UnsupportedVersionError:
         raise ConfigurationError(

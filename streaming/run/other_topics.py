@@ -10,10 +10,11 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
@@ -123,12 +124,19 @@ class TopicStarts:
         of_topic = progress.others.setdefault(
             log.topic, TopicProgress(topic=log.topic, topic_id=log.topic_id)
         )
+        log_ends = LogEnds.ask(client, of_topic, log_partitions)
         doubts = find_doubts(
             of_topic,
-            LogEnds.ask(client, of_topic, log_partitions),
+            log_ends,
             delete_retention_ms=self._delete_retention_ms(log.topic),
             now=datetime.now(timezone.utc),
         )
+        if log.topic == SHARE_STATE_TOPIC:
+            # Share coordinators delete records that later snapshots make redundant.
+            doubts = {
+                p: replace(doubt, lost="") if log_ends.log_starts[p] > doubt.kept_below else doubt
+                for p, doubt in doubts.items()
+            }
         if doubts or of_topic.topic_id != log.topic_id:
             begin_topic_reload(writer, progress, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions

@@ -36,7 +36,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA, PACKED_ROW_SCHEMA, pack
-from streaming.errors import ConfigurationError, LogChanged
+from streaming.errors import ConfigurationError, LogChanged, NotAuthorised
 from streaming.kafka.fetch import (
     RETRY_TIMEOUT_MS,
     OffsetAndEpoch,
@@ -95,7 +95,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         self._is_available_now = False
         self._density = LogDensity()
         self._offsets = TopicPlan(options.offsets_topic, options)
-        self._plans = [self._offsets, *(TopicPlan(one, options) for one in options.other_topics)]
+        others = [TopicPlan(one, options, is_other=True) for one in options.other_topics]
+        self._plans = [self._offsets, *others]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._options,)
@@ -167,7 +168,9 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         _log_like_run()
         ensure_kernel_cache()
         rows = chain.from_iterable(
-            self._read_topic(partition.cluster_id, topic, topic_id, own)
+            (self._read_topic if topic == self._options.topic else self._read_other)(
+                partition.cluster_id, topic, topic_id, own
+            )
             for topic, topic_id in partition.topic_ids.items()
             if (own := [one for one in partition.ranges if one.topic == topic])
         )
@@ -199,9 +202,18 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
             client.refresh()
         if unread:
             client.describe().require_same_log(cluster_id=cluster_id, topic_id=topic_id)
-        return read_ranges(
+        yield from read_ranges(
             client, ranges, compact=options.history != "all", retry_timeout_ms=retry_timeout_ms
         )
+
+    def _read_other(
+        self, cluster_id: str, topic: str, topic_id: str, ranges: Sequence[LogRange]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of another topic; without an ACL the query starts again without it."""
+        try:
+            yield from self._read_topic(cluster_id, topic, topic_id, ranges)
+        except NotAuthorised as error:
+            raise LogChanged(str(error)) from error
 
     def _positions(self, offset: Mapping[str, Any]) -> list[Position]:
         """The positions of the topics; refuse another format version, cluster or other topics."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from streaming.errors import ConfigurationError, LogChanged, LogTruncated
+from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import (
     FIRST_CONTACT_TIMEOUT_MS,
@@ -21,6 +22,9 @@ from streaming.source.log_range import LogRange
 from streaming.source.options import FollowedTopic, SourceOptions
 
 _MULTI_LEADER_POLL_MS: Final = 250
+_RETRY_OTHERS_MS: Final = 1_000
+
+logger = logging.getLogger(__name__)
 
 Position = Mapping[str, Any]
 """The part of an offset that is of one topic: `topic_id` and `p`."""
@@ -30,15 +34,21 @@ class TopicPlan:
     """Plans the reading of one topic.
 
     While a wait for records is in flight, another thread uses the client; until it ends, the topic
-    has no new records.
+    has no new records. Another topic than the one of offsets must not hold that one up: while its
+    leaders do not answer, it has no new records, either.
 
     Args:
         topic: the topic, the log partitions of the query, and where they start.
         options: the options of the source.
+        is_other: whether it is another topic than the one of offsets.
     """
 
-    def __init__(self, topic: FollowedTopic, options: SourceOptions) -> None:
+    def __init__(
+        self, topic: FollowedTopic, options: SourceOptions, *, is_other: bool = False
+    ) -> None:
         self.topic = topic
+        self._is_other = is_other
+        self._is_away = False
         self._options = options
         self._client: LogClient | None = None
         self._description: LogDescription | None = None
@@ -52,12 +62,17 @@ class TopicPlan:
         """The client of the topic; not for use while a wait is in flight."""
         if self._client is None:
             options = self._options
+            first_contact_ms = options.retry_timeout_ms or FIRST_CONTACT_TIMEOUT_MS
+            retry_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
+            if self._is_other:
+                # The next planning is the retry.
+                first_contact_ms = retry_ms = min(retry_ms, _RETRY_OTHERS_MS)
             self._client = LogClient(
                 options.bootstrap_servers,
                 kafka_client_config(options.kafka),
                 self.topic.name,
-                first_contact_timeout_ms=options.retry_timeout_ms or FIRST_CONTACT_TIMEOUT_MS,
-                retry_timeout_ms=options.retry_timeout_ms or RETRY_TIMEOUT_MS,
+                first_contact_timeout_ms=first_contact_ms,
+                retry_timeout_ms=retry_ms,
             )
         return self._client
 
@@ -68,8 +83,8 @@ class TopicPlan:
 
     @property
     def description(self) -> LogDescription:
-        """The topic's ids and leaders."""
-        if self._description is None or not self.is_waiting:
+        """The topic's ids and leaders; of another topic those of the last answer."""
+        if self._description is None or not (self._is_other or self.is_waiting):
             self._description = self.client.describe()
         return self._description
 
@@ -103,11 +118,18 @@ class TopicPlan:
         next_offsets = self.next_offsets(position)
         if self.is_waiting:
             return dict.fromkeys(next_offsets, 0)
-        if self._waiting is not None:
-            self._waiting.result()
-            self._waiting = None
-        self.client.expect(_seen(position))
-        log_ends = self.ends()
+        try:
+            log_ends = self._ends_after(position)
+        except TimeoutError as error:
+            if not self._is_other:
+                raise
+            self._note_away(error)
+            return dict.fromkeys(next_offsets, 0)
+        except NotAuthorised as error:
+            if not self._is_other:
+                raise
+            raise LogChanged(str(error)) from error
+        self._is_away = False
         for log_partition, next_offset in next_offsets.items():
             if log_ends[log_partition].offset < next_offset:
                 raise self._truncated(
@@ -117,6 +139,25 @@ class TopicPlan:
                     log_ends[log_partition].offset,
                 )
         return {p: log_ends[p].offset - next_offset for p, next_offset in next_offsets.items()}
+
+    def _ends_after(self, position: Position) -> Mapping[int, OffsetAndEpoch]:
+        """The log ends from leaders that have the log up to a position."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.result()
+        self.client.expect(_seen(position))
+        log_ends = self.ends()
+        self._description = self.client.describe()
+        return log_ends
+
+    def _note_away(self, error: TimeoutError) -> None:
+        """Log one line for each outage."""
+        if not self._is_away:
+            self._is_away = True
+            logger.warning(
+                "cannot read %(topic)s: %(error)s; reading the other topics and retrying",
+                {"topic": self.topic.name, "error": error},
+            )
 
     def wait(self, position: Position) -> Future[bool]:
         """Wait for new records for up to `long_poll_ms`; the result is whether a leader has some.
