@@ -103,7 +103,9 @@ def _hung(rows: Sequence[Row], _labels: Labels) -> str:
         for outcome, count in sorted(outcomes.items())
     )
     if len(rows) == 1:
-        what = f"offset of {_partition(rows[0])} pending for {longest}"
+        # A marker ends all offsets of the transaction at once: then the event names no partition.
+        offsets = "offsets" if rows[0]["topic"] is None else f"offset of {_partition(rows[0])}"
+        what = f"{offsets} pending for {longest}"
     else:
         what = f"{count_text(len(rows), 'offset')} of {_topics(rows)} pending for up to {longest}"
     return f"{what} in {of}, then {ends}"

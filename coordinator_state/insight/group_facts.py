@@ -85,7 +85,7 @@ class OpenTransaction:
     @property
     def is_marker_lost(self) -> bool:
         """Whether it will never end by itself."""
-        return self.owner is not None and self.owner.is_marker_lost
+        return self.owner is not None and self.owner.is_marker_lost is True
 
 
 class GroupDeletion(NamedTuple):

@@ -84,14 +84,17 @@ def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
     if transaction.is_marker_lost:
         text += "; its coordinator has ended it, so it stays until it is aborted by hand"
     elif transaction.owner is not None and transaction.owner.abort_timestamp is not None:
-        text += f"; the coordinator aborts it at {when(transaction.owner.abort_timestamp, facts)}"
+        due = when(transaction.owner.abort_timestamp, facts)
+        text += f"; the coordinator aborts it within 10 s after {due}"
     return Evidence(
         cause=Cause.OPEN_TRANSACTION,
         text=text,
         at=transaction.since,
         record_ids=[(transaction.log_partition, transaction.first_record_offset)],
         sql=group_sql(facts, "pending_offsets"),
-        commands=commands.lines,
+        commands=commands.lines(
+            is_known_to_coordinator=transaction.owner is not None and not transaction.is_marker_lost
+        ),
     )
 
 

@@ -16,17 +16,19 @@ class TransactionCommands:
 
     `describe` shows the producers of the log partition with the start offset of their transaction.
     `find` lists transactions that their coordinator has forgotten, which never end by themselves.
-    `end` aborts the transaction in the log partition: its pending offsets are dropped.
+    `end` aborts the transaction in the log partition: its pending offsets are dropped. It must not
+    be used on a transaction that its coordinator still has: the producer could then commit its
+    records without these offsets.
     """
 
     describe: str
     find: str
     end: str
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All command lines."""
-        return self.describe, self.find, self.end
+    def lines(self, *, is_known_to_coordinator: bool) -> tuple[str, ...]:
+        """The command lines for a transaction."""
+        found = (self.describe, self.find)
+        return found if is_known_to_coordinator else (*found, self.end)
 
 
 def transaction_commands(

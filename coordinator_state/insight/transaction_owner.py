@@ -37,29 +37,35 @@ class TransactionOwner:
         transactional_id: None if no transactional id has the producer id any more.
         state: the state of the transactional id.
         abort_timestamp: when the coordinator aborts the transaction, if it is ongoing.
-        is_marker_lost: whether the offsets stay pending for ever.
+        is_marker_lost: whether the offsets stay pending for ever; None if the tables lack records
+            that may tell.
     """
 
     transactional_id: str | None
     state: str | None
     abort_timestamp: datetime | None
-    is_marker_lost: bool
+    is_marker_lost: bool | None
 
 
 def transaction_owner(
-    producer: ProducerState | None, last_commit_at: datetime, at: datetime
+    producer: ProducerState | None, last_commit_at: datetime, at: datetime, *, is_at_end: bool
 ) -> TransactionOwner:
     """The owner of pending offsets at a moment.
 
     Args:
         producer: the state of the producer id; None if `transactions` has none.
-        last_commit_at: the record timestamp of the newest pending offset.
-        at: the moment of the tables, which have all of `__transaction_state`.
+        last_commit_at: the time of the producer's newest pending offset in the log partition.
+        at: the moment of the tables.
+        is_at_end: whether the tables have all records of the log partition and of
+            `__transaction_state` up to the end. Else a marker or a begin may be unread.
     """
     if producer is None:
         is_lost = last_commit_at < at - SLACK
         return TransactionOwner(
-            transactional_id=None, state=None, abort_timestamp=None, is_marker_lost=is_lost
+            transactional_id=None,
+            state=None,
+            abort_timestamp=None,
+            is_marker_lost=is_lost if is_at_end else None,
         )
     begun = producer.start_timestamp
     is_open = (
@@ -71,5 +77,5 @@ def transaction_owner(
         transactional_id=producer.transactional_id,
         state=producer.state,
         abort_timestamp=producer.abort_timestamp if is_open else None,
-        is_marker_lost=not is_open and is_settled,
+        is_marker_lost=not is_open and is_settled if is_at_end else None,
     )

@@ -136,12 +136,13 @@ VIEWS = {
             "record_timestamp",
             "transactional_id",
             "event",
+            "state",
             "producer_id",
             "producer_epoch",
             "duration_ms",
             "outcome",
         ),
-        _LOG_ORDER,
+        ("record_timestamp", *_LOG_ORDER),
     ),
     "share-partitions": View(
         "share_partitions",
@@ -345,6 +346,10 @@ def show(
       records   last record of each key, all types except offset commits
       history   offset commits, the newest 100
       group-records  records of groups, the newest 100
+      transactions        transactional ids, and when an open transaction is aborted
+      transaction-events  beginnings and ends of transactions
+      share-partitions    delivery state of the partitions of share groups
+      topic-progress      load of the internal topics besides __consumer_offsets
 
     By default all rows come from one snapshot. Two commands with the same --as-of read the same
     snapshot. Text shows the most important columns, JSON shows all. If the group of --group does

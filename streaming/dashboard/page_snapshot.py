@@ -109,7 +109,10 @@ class PageSnapshot(Snapshot):
                     "age_ms": age_ms,
                     "is_hanging": age_ms > StatusRules().hanging_after_ms,
                     "offsets": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
-                    "commands": commands.lines,
+                    "commands": commands.lines(
+                        is_known_to_coordinator=transaction.owner is not None
+                        and not transaction.is_marker_lost
+                    ),
                 }
             )
         return found
@@ -121,7 +124,7 @@ def _owner(owner: TransactionOwner | None) -> Row:
         "transactional_id": owner and owner.transactional_id,
         "transaction_state": owner and owner.state,
         "abort_timestamp": owner and owner.abort_timestamp,
-        "is_marker_lost": owner is not None and owner.is_marker_lost,
+        "is_marker_lost": owner is not None and owner.is_marker_lost is True,
     }
 
 

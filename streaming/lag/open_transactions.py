@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ from coordinator_state.insight.transaction_owner import (
 )
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.offsets import Outcome
-from streaming.lag.topic_loads import is_loaded
+from streaming.lag.topic_loads import is_loaded, is_read_whole
 from streaming.tables.reader import Filters, TableReader
 from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
+    STATE_CURRENT,
     TRANSACTIONS,
 )
 
@@ -32,33 +33,8 @@ ProducerKey = tuple[int, int]
 """The log partition and the producer id."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerStates:
-    """The rows of `transactions` by producer id; None if the tables do not have all of them."""
-
-    by_producer_id: Mapping[int, ProducerState] | None
-
-    @classmethod
-    def read(cls, reader: TableReader, producer_ids: Collection[int]) -> ProducerStates:
-        """Read those of some producers."""
-        if not producer_ids or not is_loaded(reader, TRANSACTION_STATE_TOPIC):
-            return cls(None)
-        columns = [one.name for one in fields(ProducerState)]
-        found = reader.read(
-            TRANSACTIONS.name,
-            ["producer_id", *columns],
-            [("producer_id", "in", sorted(producer_ids))],
-        )
-        return cls({row.pop("producer_id"): ProducerState(**row) for row in found.to_pylist()})
-
-    def owner(
-        self, producer_id: int, last_commit_at: datetime, at: datetime
-    ) -> TransactionOwner | None:
-        """The owner of pending offsets of a producer, see `transaction_owner`; None if unknown."""
-        if self.by_producer_id is None:
-            return None
-        return transaction_owner(self.by_producer_id.get(producer_id), last_commit_at, at)
-
+PendingKey = tuple[int, str, int]
+"""The log partition, the group and the producer id."""
 
 _OWNER_COLUMNS: Final = (
     ("transactional_id", pa.string()),
@@ -68,25 +44,69 @@ _OWNER_COLUMNS: Final = (
 )
 
 
-def with_owners(reader: TableReader, pending: pa.Table) -> pa.Table:
-    """Rows of `pending_offsets` with the owner of their transaction; null if it is unknown."""
-    rows = pending.to_pylist()
-    producers = ProducerStates.read(reader, {row["producer_id"] for row in rows})
+def pending_owners(
+    reader: TableReader, producer_ids: Collection[int]
+) -> Mapping[PendingKey, TransactionOwner]:
+    """The owners of the pending offsets of some producers.
+
+    Empty if `__transaction_state` is not followed or not loaded.
+    """
+    if not producer_ids or not is_loaded(reader, TRANSACTION_STATE_TOPIC):
+        return {}
+    of_producers = [("producer_id", "in", sorted(producer_ids))]
+    columns = ["log_partition", "group_id", "producer_id", "record_timestamp", "commit_timestamp"]
+    rows = reader.read(PENDING_OFFSETS.name, columns, of_producers).to_pylist()
     newest: dict[ProducerKey, datetime] = {}
     for row in rows:
+        # The next marker of the producer ends all of its offsets in the log partition.
         key = row["log_partition"], row["producer_id"]
         newest[key] = max(newest.get(key, _written_at(row)), _written_at(row))
-    owners = [
-        producers.owner(
-            row["producer_id"], newest[row["log_partition"], row["producer_id"]], reader.moment
+    names = [one.name for one in fields(ProducerState)]
+    states = reader.read(TRANSACTIONS.name, ["producer_id", *names], of_producers).to_pylist()
+    # An expanded topic has orphans in earlier log partitions.
+    states.sort(key=lambda row: (row["last_update_timestamp"] is not None, *_updated_at(row)))
+    producers = {row.pop("producer_id"): ProducerState(**row) for row in states}
+    is_whole = is_read_whole(reader, TRANSACTION_STATE_TOPIC)
+    owners = {
+        (log_partition, producer_id): transaction_owner(
+            producers.get(producer_id),
+            at,
+            reader.moment,
+            is_at_end=is_whole and _is_at_end(reader, log_partition),
         )
+        for (log_partition, producer_id), at in newest.items()
+    }
+    return {
+        (row["log_partition"], row["group_id"], row["producer_id"]): owners[
+            row["log_partition"], row["producer_id"]
+        ]
         for row in rows
-    ]
+    }
+
+
+def with_owners(reader: TableReader, pending: pa.Table) -> pa.Table:
+    """Rows of `pending_offsets` with the owner of their transaction; null if it is unknown."""
+    rows = pending.select(["log_partition", "group_id", "producer_id"]).to_pylist()
+    found = pending_owners(reader, {row["producer_id"] for row in rows})
+    owners = [found.get(tuple(row.values())) for row in rows]
     for name, of_type in _OWNER_COLUMNS:
         attribute = "state" if name == "transaction_state" else name
         values = [owner and getattr(owner, attribute) for owner in owners]
         pending = pending.append_column(name, pa.array(values, of_type))
     return pending
+
+
+def _updated_at(row: Row) -> tuple[datetime, ...]:
+    at = row["last_update_timestamp"]
+    return () if at is None else (at,)
+
+
+def _is_at_end(reader: TableReader, log_partition: int) -> bool:
+    """Whether the tables have a log partition of `__consumer_offsets` up to its end."""
+    load = reader.load_states.get(log_partition)
+    return (
+        load is not None and load.state == STATE_CURRENT and load.next_offset >= load.high_watermark
+    )
 
 
 _BEFORE: Final = timedelta(days=1)
@@ -101,19 +121,23 @@ def open_transactions(
     for row in rows:
         by_group[row["log_partition"], row["producer_id"], row["group_id"]].append(row)
     firsts = _first_commits(reader, rows)
-    producers = ProducerStates.read(reader, {producer_id for _, producer_id, _ in by_group})
+    owners = pending_owners(reader, {producer_id for _, producer_id, _ in by_group})
     found = [
         (
-            _transaction(of_group, firsts[log_partition, producer_id], producers, reader.moment),
+            _transaction(
+                of_group,
+                firsts[log_partition, producer_id],
+                owners.get((log_partition, group_id, producer_id)),
+            ),
             of_group,
         )
-        for (log_partition, producer_id, _), of_group in by_group.items()
+        for (log_partition, producer_id, group_id), of_group in by_group.items()
     ]
     return sorted(found, key=lambda pair: pair[0].since)
 
 
 def _transaction(
-    rows: Sequence[Row], first: Row, producers: ProducerStates, at: datetime
+    rows: Sequence[Row], first: Row, owner: TransactionOwner | None
 ) -> OpenTransaction:
     newest = max(rows, key=lambda row: row["record_offset"])
     return OpenTransaction(
@@ -125,7 +149,7 @@ def _transaction(
         offsets=len(rows),
         client_id=newest["client_id"],
         client_host=newest["client_host"],
-        owner=producers.owner(newest["producer_id"], _written_at(newest), at),
+        owner=owner,
     )
 
 

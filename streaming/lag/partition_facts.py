@@ -19,7 +19,7 @@ from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionF
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.expiring_offsets import expiring_offsets
-from streaming.lag.open_transactions import ProducerStates, open_transactions
+from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
 from streaming.tables.reader import TableReader, of_groups
 from streaming.tables.schemas import GROUP_EVENTS
@@ -81,7 +81,7 @@ def partition_facts(
     has_commits = pc.greater(pc.coalesce(found["commits"], 0), 0)
     held_since = pc.min_element_wise(_ms(found["pending_since"]), _ms(found["first_superseded"]))
     held_since = _held_since(reader, found, held_since, pc.and_not(is_held, has_commits))
-    columns |= _owners(reader, now, found)
+    columns |= _owners(reader, found)
     columns |= {
         "commits": pc.if_else(has_commits, found["commits"], 1),
         "commits_from_ms": pc.if_else(has_commits, age("first_commit"), commit_age_ms),
@@ -117,19 +117,25 @@ def _beside(rows: pa.Table, evidence: pa.Table) -> pa.Table:
     return rows
 
 
-def _owners(reader: TableReader, now: datetime, found: pa.Table) -> dict[str, pa.Array]:
+def _owners(reader: TableReader, found: pa.Table) -> dict[str, pa.Array]:
     """The transactional id behind each pending offset, and whether its marker is lost."""
     names: list[str | None] = [None] * found.num_rows
     is_lost = [False] * found.num_rows
     numbers = np.flatnonzero(pc.is_valid(found["pending_producer_id"]).to_numpy())
     if numbers.size:
-        held = found.select(["pending_producer_id", "pending_since"]).take(pa.array(numbers))
-        producer_ids, times = (column.to_pylist() for column in held.columns)
-        producers = ProducerStates.read(reader, set(producer_ids))
-        for number, producer_id, at in zip(numbers, producer_ids, times, strict=True):
-            owner = producers.owner(producer_id, at, now)
+        held = found.select(["group_id", "pending_producer_id"]).take(pa.array(numbers))
+        group_ids, producer_ids = (column.to_pylist() for column in held.columns)
+        owners = {
+            (group_id, producer_id): owner
+            for (_, group_id, producer_id), owner in pending_owners(
+                reader, set(producer_ids)
+            ).items()
+        }
+        for number, *key in zip(numbers, group_ids, producer_ids, strict=True):
+            owner = owners.get(tuple(key))
             if owner is not None:
-                names[number], is_lost[number] = owner.transactional_id, owner.is_marker_lost
+                names[number] = owner.transactional_id
+                is_lost[number] = owner.is_marker_lost is True
     return {
         "pending_transactional_id": pa.array(names, pa.string()),
         "is_marker_lost": pa.array(is_lost, pa.bool_()),

@@ -202,6 +202,7 @@ def _read_complete(folder: FileSystem, location: str) -> Checkpoint | None:
             location=location,
             query_id=metadata["id"],
             next_offsets={},
+            cluster_id=newest.get("cluster_id", ""),
             format_version=newest["v"],
         )
     applied: Any = {"p": {}, "others": {}}

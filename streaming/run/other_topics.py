@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Final
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
@@ -21,12 +21,24 @@ from streaming.kafka.group_admin import GroupAdmin
 from streaming.reload.doubts import LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
 from streaming.run.settings import ALL_TOPICS, RunSettings
-from streaming.tables.durations import parse_duration
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import TopicProgress
 from streaming.tables.writer import Writer
 
 logger = logging.getLogger(__name__)
+
+Leaders = Mapping[int, tuple[int, int]]
+"""Log partition -> (node id, leader epoch)."""
+
+_RETRY_MS: Final = 5_000
+_FOLLOWED: Final = "also following %(topic)s"
+_MISSING: Final = "there is no topic %(topic)s yet; following it once it is created"
+_AWAY: Final = "cannot read %(topic)s: %(error)s; reading the other topics and retrying"
+_LEFT_OUT: Final = (
+    "%(topic)s is left out: %(error)s; add the ACLs and restart, or name the topics to follow with "
+    "--topics"
+)
+_NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
 
 DEFAULT_DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of `delete.retention.ms`."""
@@ -44,10 +56,14 @@ class OtherTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTopics:
-    """The topics that a query reads, and those that do not exist yet or have no leader."""
+    """The topics that a query reads, and those that it cannot read yet.
+
+    `awaited` has the leaders of these topics as of the start; None if the topic does not exist, or
+    no broker described it.
+    """
 
     followed: tuple[OtherTopic, ...] = ()
-    awaited: frozenset[str] = frozenset()
+    awaited: Mapping[str, Leaders | None] = field(default_factory=dict)
 
     @property
     def log_partitions(self) -> dict[str, frozenset[int]]:
@@ -59,14 +75,14 @@ class OtherTopics:
 class TopicStarts:
     """Starts the topics of a query.
 
-    `stop` ends the retries of unreachable brokers. `told` are the lines about topics that are
-    logged, and `delete_retention_ms` has that of each topic; both are kept between queries.
+    `stop` ends the retries of unreachable brokers. `logged` are the lines about topics, and
+    `delete_retention_ms` is that of each topic; both are kept between queries.
     """
 
     settings: RunSettings
     kafka_config: Mapping[str, Any]
     stop: threading.Event
-    told: set[str] = field(default_factory=set)
+    logged: set[tuple[str, str]] = field(default_factory=set)
     delete_retention_ms: dict[str, int] = field(default_factory=dict)
 
     def start(self, writer: Writer, progress: LoadProgress) -> OtherTopics:
@@ -75,45 +91,62 @@ class TopicStarts:
         Raises:
             NotAuthorised: `--topics` names a topic that the ACLs do not allow to read.
             WriterFenced: a newer run has taken over.
-            TimeoutError: no broker answered for the settings' `retry_timeout`, or until `stop`.
+            TimeoutError: `stop` was set before brokers answered.
         """
-        followed, awaited = [], set()
-        patience_ms = parse_duration(self.settings.retry_timeout) // timedelta(milliseconds=1)
+        awaited: dict[str, Leaders | None] = {}
         before = _written(progress)
-        for topic in self.settings.other_topics:
-            client = LogClient(
-                self.settings.bootstrap_servers,
-                self.kafka_config,
-                topic,
-                # The cluster has already answered, so the full retry timeout applies.
-                first_contact_timeout_ms=patience_ms,
-                retry_timeout_ms=patience_ms,
-                stop=self.stop,
-            )
-            with closing(client):
-                try:
-                    found = self._topic(client, writer, progress)
-                except TopicMissing:
-                    awaited.add(topic)
-                except NotAuthorised as error:
-                    if self.settings.topics != ALL_TOPICS:
-                        raise
-                    self._tell(topic, error)
-                else:
-                    if found.log_partitions:
-                        followed.append(found)
-                    else:
-                        awaited.add(topic)
-        reads = {one.log.topic for one in followed}
-        for topic in progress.others.keys() - reads:
+        found = [
+            self._opened(topic, writer, progress, awaited) for topic in self.settings.other_topics
+        ]
+        followed = tuple(one for one in found if one is not None)
+        for topic in progress.others.keys() - {one.log.topic for one in followed}:
             # Its tables are not those of the current log.
             progress.others[topic].set_leaderless(progress.others[topic].rows)
         # Without rows of `__consumer_offsets` no snapshot has versions of tables yet.
         if _written(progress) != before and progress.rows:
             progress.write_others(writer, datetime.now(timezone.utc))
             progress.write(writer)
-        self._tell_followed(reads, awaited)
-        return OtherTopics(followed=tuple(followed), awaited=frozenset(awaited))
+        return OtherTopics(followed=followed, awaited=awaited)
+
+    def _opened(
+        self,
+        topic: str,
+        writer: Writer,
+        progress: LoadProgress,
+        awaited: dict[str, Leaders | None],
+    ) -> OtherTopic | None:
+        """Open one topic; None if it is left out, or added to `awaited`."""
+        client = LogClient(
+            self.settings.bootstrap_servers,
+            self.kafka_config,
+            topic,
+            # `OtherTopicsWatch` retries later.
+            first_contact_timeout_ms=_RETRY_MS,
+            retry_timeout_ms=_RETRY_MS,
+            stop=self.stop,
+        )
+        leaders: Leaders | None = None
+        with closing(client):
+            try:
+                leaders = client.describe().leaders
+                found = self._topic(client, writer, progress)
+            except NotAuthorised as error:
+                if self.settings.topics != ALL_TOPICS:
+                    raise
+                self._log_once(_LEFT_OUT, topic, error)
+                return None
+            except TopicMissing:
+                self._log_once(_MISSING, topic)
+            except (LogChanged, TimeoutError) as error:
+                if self.stop.is_set():
+                    raise
+                logger.warning(_AWAY, {"topic": topic, "error": error})
+            else:
+                if found.log_partitions:
+                    self._log_once(_FOLLOWED, topic)
+                    return found
+        awaited[topic] = leaders
+        return None
 
     def _topic(self, client: LogClient, writer: Writer, progress: LoadProgress) -> OtherTopic:
         log = client.describe()
@@ -151,7 +184,12 @@ class TopicStarts:
         )
 
     def _delete_retention_ms(self, topic: str) -> int:
-        """The topic's `delete.retention.ms`, or its default if it cannot be read."""
+        """The topic's `delete.retention.ms`, or its default if it cannot be read.
+
+        `__share_group_state` is not compacted: its log start moves when tombstones are deleted.
+        """
+        if topic == SHARE_STATE_TOPIC:
+            return _NEVER_MS
         if topic not in self.delete_retention_ms:
             found = DEFAULT_DELETE_RETENTION_MS
             with GroupAdmin(self.settings.bootstrap_servers, self.kafka_config) as admin:
@@ -162,25 +200,12 @@ class TopicStarts:
             self.delete_retention_ms[topic] = found
         return self.delete_retention_ms[topic]
 
-    def _tell_followed(self, followed: Collection[str], awaited: Collection[str]) -> None:
-        """Log which topics are followed, and which will be, if this has changed."""
-        parts = [f"also following {', '.join(sorted(followed))}"] if followed else []
-        parts += (
-            [f"{', '.join(sorted(awaited))} will be followed once it exists"] if awaited else []
-        )
-        line = "; ".join(parts)
-        if line and line not in self.told:
-            self.told.add(line)
-            logger.info("%(line)s", {"line": line})
-
-    def _tell(self, topic: str, error: NotAuthorised) -> None:
-        if topic not in self.told:
-            self.told.add(topic)
-            logger.warning(
-                "%(topic)s is left out: %(error)s; add the ACLs and restart, or name the topics to "
-                "follow with --topics",
-                {"topic": topic, "error": error},
-            )
+    def _log_once(self, line: str, topic: str, error: NotAuthorised | None = None) -> None:
+        """Log a line about a topic, unless an earlier query of the run has logged it."""
+        if (line, topic) not in self.logged:
+            self.logged.add((line, topic))
+            level = logging.INFO if error is None else logging.WARNING
+            logger.log(level, line, {"topic": topic, "error": error})
 
 
 def _written(progress: LoadProgress) -> list[tuple[Any, ...]]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import LogClient
 from streaming.kafka.leaders import ELECTION_S, LogDescription
 from streaming.run.other_topics import OtherTopic, OtherTopics
+
+_RETRY_AWAITED_S: Final = 300.0
+"""Until then, a topic that could not be read is tried again only if its leaders change."""
 
 
 @dataclass(slots=True)
@@ -25,22 +29,24 @@ class OtherTopicsWatch:
     clock: Callable[[], float]
     _topics: OtherTopics = field(default_factory=OtherTopics)
     _clients: dict[str, LogClient] = field(default_factory=dict)
+    _began_at: float = 0.0
     _led_at: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def begin(self, topics: OtherTopics) -> None:
         """Record that a query starts."""
-        self._topics = topics
+        self._topics, self._began_at = topics, self.clock()
         self._led_at = {
             (one.log.topic, p): self.clock() for one in topics.followed for p in one.log_partitions
         }
 
     def reasons(self) -> Iterator[str]:
         """Yield the reasons; a topic that cannot be checked now has none."""
-        for topic in sorted(self._topics.awaited):
+        for topic, before in sorted(self._topics.awaited.items()):
             # If it was recreated, the next check has a new client.
             with suppress(LogChanged):
                 log = self._refreshed(topic)
-                if log is not None and log.with_leader:
+                is_due = self.clock() - self._began_at >= _RETRY_AWAITED_S
+                if log is not None and log.with_leader and (log.leaders != before or is_due):
                     yield f"topic {topic} can be read now"
         for one in self._topics.followed:
             topic = one.log.topic

@@ -69,7 +69,7 @@ def _checked_topics(topics: str) -> str:
     known = (OFFSETS_TOPIC, *OTHER_TOPICS)
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} is none of {', '.join(known)}, or all")
+            raise ValueError(f"{name!r} is none of {', '.join(known)}; all stands alone")
     if OFFSETS_TOPIC not in names:
         raise ValueError(f"{OFFSETS_TOPIC} is missing: it is always followed")
     return ",".join(name for name in known if name in names)

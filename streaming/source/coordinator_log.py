@@ -45,13 +45,15 @@ from streaming.kafka.fetch import (
 from streaming.source import MOST_RECORDS_PER_TRIGGER, OFFSET_FORMAT_VERSION
 from streaming.source.kernel_cache import ensure_kernel_cache
 from streaming.source.log_range import LogRange, read_ranges
-from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_that_fit
+from streaming.source.log_sample import MOST_STAYING_BYTES, offsets_of_records, offsets_that_fit
 from streaming.source.micro_batch import LogDensity, group_ranges, share_out
 from streaming.source.options import SourceOptions
 from streaming.source.topic_plan import Position, TopicPlan
 
 _MOST_OF_OTHERS: Final = 20_000
 """Records of other topics are applied one by one: this many take about a second."""
+_RETRY_OTHERS_MS: Final = 20_000
+"""After this time the query restarts without the topics that do not answer."""
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -187,6 +189,8 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
         """Read the ranges of one topic."""
         options = self._options
         retry_timeout_ms = options.retry_timeout_ms or RETRY_TIMEOUT_MS
+        if topic != options.topic:
+            retry_timeout_ms = min(retry_timeout_ms, _RETRY_OTHERS_MS)
         client = shared_log_client(
             options.bootstrap_servers, options.kafka, topic, topic_id, retry_timeout_ms
         )
@@ -269,19 +273,29 @@ class CoordinatorLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailabl
     ) -> Position:
         """The end of the next micro-batch in a topic that has unread records."""
         next_offsets = plan.next_offsets(position)
-        budget = (
-            self._budget(limit, next_offsets, left)
-            if plan is self._offsets
-            else self._budget_of_others(limit)
-        )
-        shares = share_out(left, budget)
+        shares: Mapping[int, int]
+        if plan is self._offsets:
+            shares = share_out(left, self._budget(limit, next_offsets, left))
+        else:
+            shares = self._shares_of_other(plan, next_offsets, left, limit)
         return plan.position({p: at + shares[p] for p, at in next_offsets.items()})
 
-    def _budget_of_others(self, limit: ReadLimit) -> int | None:
-        """The most offsets that a micro-batch may span of another topic; None means no limit."""
-        if isinstance(limit, ReadAllAvailable):
-            return None
-        return min(self._options.max_records_per_trigger or _MOST_OF_OTHERS, _MOST_OF_OTHERS)
+    def _shares_of_other(
+        self,
+        plan: TopicPlan,
+        next_offsets: Mapping[int, int],
+        left: Mapping[int, int],
+        limit: ReadLimit,
+    ) -> Mapping[int, int]:
+        """The offsets of another topic that a micro-batch spans, by log partition."""
+        most = min(self._options.max_records_per_trigger or _MOST_OF_OTHERS, _MOST_OF_OTHERS)
+        if isinstance(limit, ReadAllAvailable) or sum(left.values()) <= most:
+            return left
+        try:
+            return offsets_of_records(plan.client, next_offsets, left, most)
+        except TimeoutError:
+            # Its leaders were here a moment ago; the next planning tells.
+            return dict.fromkeys(left, 0)
 
     def _budget(
         self, limit: ReadLimit, next_offsets: Mapping[int, int], left: Mapping[int, int]

@@ -23,6 +23,7 @@ from typing import Final
 
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import RecordBatch, read_record_batches
+from coordinator_state.log.record_set import BATCH_HEADER_BYTES
 from coordinator_state.records.record_types import NO_PRODUCER_ID, OFFSET_COMMIT_TYPES
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.source.log_range import Fetcher
@@ -41,6 +42,11 @@ _FEWEST_RECORDS: Final = 8192
 """Over all log partitions of a place; enough to find keys twice among 100,000 keys."""
 _ROW_BYTES: Final = 200
 """The size of a row in Arrow, without key and value."""
+_RECORD_BYTES: Final = 200
+"""The size of a record of another topic than `__consumer_offsets` in the log."""
+_LAST_OFFSET_DELTA: Final = 23
+_RECORDS_COUNT: Final = 57
+"""Places in the header of a record batch."""
 _ROWS_PER_KEY: Final = 2
 """The first and the last commit."""
 
@@ -134,6 +140,52 @@ def _estimate(samples: Mapping[int, _Sample], left: Mapping[int, int]) -> _Estim
         plain_bytes=sum(scaled[p] * sample.plain_bytes for p, sample in samples.items()),
         keys=(first + 1) * (second + 1) // (both + 1),
     )
+
+
+def offsets_of_records(
+    fetcher: Fetcher, next_offsets: Mapping[int, int], left: Mapping[int, int], most_records: int
+) -> dict[int, int]:
+    """The record offsets of each log partition that have about this many records in all.
+
+    A compacted log has gaps of any size between its batches, so record offsets alone do not tell.
+    One answer of limited bytes from each leader does. Log partitions with few offsets come first.
+    """
+    unread = sorted((n, p) for p, n in left.items() if n > 0)
+    most_bytes = most_records * _RECORD_BYTES
+    fetched = fetcher.fetch(
+        {p: next_offsets[p] for _, p in unread},
+        max_bytes=most_bytes,
+        max_partition_bytes=most_bytes,
+        max_wait_ms=0,
+    )
+    found, budget = dict.fromkeys(left, 0), most_records
+    for place, (count, log_partition) in enumerate(unread):
+        start = next_offsets[log_partition]
+        if log_partition in fetched:
+            view = memoryview(fetched[log_partition].records)
+            quota = budget // (len(unread) - place)
+            end, records = _end_of(view, start, start + count, max(quota, 1))
+            found[log_partition] = end - start
+            budget = max(budget - records, 0)
+    # Where no batch can be read, the reader finds out what is lost.
+    return found if any(found.values()) else {p: min(n, most_records) for p, n in left.items()}
+
+
+def _end_of(view: memoryview, start: int, end: int, most_records: int) -> tuple[int, int]:
+    """The offset after the first batches of a record set, and the number of their records.
+
+    It trusts the headers of the batches: the reader checks them, and reads past damaged ones.
+    """
+    position, reached, records = 0, start, 0
+    while position + BATCH_HEADER_BYTES <= len(view) and records < most_records:
+        base_offset, length = struct.unpack_from(">qi", view, position)
+        (last_offset_delta,) = struct.unpack_from(">i", view, position + _LAST_OFFSET_DELTA)
+        (count,) = struct.unpack_from(">i", view, position + _RECORDS_COUNT)
+        last_offset = base_offset + last_offset_delta
+        if min(length, last_offset_delta + 1, count) < 0 or not reached <= last_offset < end:
+            break
+        position, reached, records = position + 12 + length, last_offset + 1, records + count
+    return reached, records
 
 
 def sampled_batches(

@@ -152,7 +152,7 @@ def test_an_unknown_lag_has_the_reason_of_the_status() -> None:
 def test_the_commands_name_the_log_partition_and_the_first_commit() -> None:
     commands = transaction_commands(7, 42, "broker:9092")
     begin, of = "kafka-transactions.sh --bootstrap-server broker:9092", "--topic __consumer_offsets"
-    assert commands.lines == (
+    assert commands.lines(is_known_to_coordinator=False) == (
         f"{begin} describe-producers {of} --partition 7",
         f"{begin} find-hanging {of} --partition 7",
         f"{begin} abort {of} --partition 7 --start-offset 42",

@@ -38,23 +38,26 @@ def tables(
     *transactions: Row,
     committed: float = 300,
     load_state: str | None = STATE_CURRENT,
+    progress: Row | None = None,
+    of_topic: Row | None = None,
 ) -> str:
     """Tables with an offset that producer 7 committed some seconds ago."""
     folder = create_tables(in_folder / "tables")
     at = {"commit_timestamp": ago(committed), "record_timestamp": ago(committed)}
-    progress = {
+    topic_progress = {
         **{"log_topic": "__transaction_state", "state": load_state, "topic_id": "id"},
         **dict.fromkeys(("next_offset", "high_watermark", "records_read", "bytes_read"), 0),
         **{f"records_{name}": 0 for name in ("applied", "ignored", "quarantined", "unaccounted")},
         "updated_at": NOW,
+        **(of_topic or {}),
     }
     apply_micro_batch(
         folder,
-        progress=[{"updated_at": NOW}],
+        progress=[{"updated_at": NOW, **(progress or {})}],
         groups=[{"group_id": "g", "member_count": 1, "state": "Stable"}],
         pending_offsets=[{"group_id": "g", "topic": "t", "partition": p, **at} for p in (0, 1)],
         transactions=list(transactions),
-        topic_progress=[] if load_state is None else [progress],
+        topic_progress=[] if load_state is None else [topic_progress],
     )
     return folder
 
@@ -117,6 +120,29 @@ def test_an_owner_is_unknown_unless_the_topic_is_loaded(
 ) -> None:
     found = transaction("CompleteCommit", began=301, updated=200)
     assert owners(tables(tmp_path, found, load_state=load_state)) == {UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        {"of_topic": {"high_watermark": 9}},
+        {"of_topic": {"records_quarantined": 1}},
+        {"progress": {"high_watermark": 9}},
+        {"progress": {"state": STATE_LOADING}},
+    ],
+)
+def test_a_marker_may_be_unread(tmp_path: Path, unread: dict[str, Any]) -> None:
+    found = transaction("CompleteCommit", began=301, updated=200)
+    assert owners(tables(tmp_path, found, **unread)) == {("payments", "CompleteCommit", None, None)}
+
+
+def test_the_newest_row_of_a_producer_counts(tmp_path: Path) -> None:
+    """The other one is an orphan of a log partition before the topic was expanded."""
+    orphan = transaction("CompleteCommit", began=901, updated=900, log_partition=1)
+    found = transaction("Ongoing", began=301, updated=301)
+    for rows in ([orphan, found], [found, orphan]):
+        folder = tables(tmp_path / str(rows.index(orphan)), *rows)
+        assert owners(folder) == {("payments", "Ongoing", ago(241), False)}
 
 
 def test_a_hanging_transaction_has_an_owner(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,7 @@ class Cluster:
     closed: Counter[str] = field(default_factory=Counter)
     now_s: float = 0.0
     watch: OtherTopicsWatch = field(init=False)
+    awaited: Mapping[int, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         self.watch = OtherTopicsWatch(self.new_client, lambda: self.now_s)
@@ -70,7 +72,7 @@ class Cluster:
             log_partitions=frozenset({0, 1}),
             leaderless=frozenset({2}),
         )
-        self.watch.begin(OtherTopics(followed=(followed,), awaited=frozenset({AWAITED})))
+        self.watch.begin(OtherTopics(followed=(followed,), awaited={AWAITED: self.awaited}))
 
     def lead(self, **leaders: int) -> None:
         self.answers[FOLLOWED] = log_of(FOLLOWED, **leaders)
@@ -102,6 +104,23 @@ def test_an_awaited_topic_appears(cluster: Cluster) -> None:
     assert cluster.after(10) == [], "it cannot be read without a leader"
     cluster.answers[AWAITED] = log_of(AWAITED, p0=1)
     assert cluster.after(10) == ["topic awaited can be read now"]
+
+
+def test_a_topic_that_could_not_be_read_is_tried_again_after_minutes(cluster: Cluster) -> None:
+    log = cluster.answers[AWAITED] = log_of(AWAITED, p0=1)
+    cluster.awaited = log.leaders
+    cluster.begin()
+    assert not any(cluster.after(10) for _ in range(29))
+    assert cluster.after(10) == ["topic awaited can be read now"]
+    cluster.begin()
+    cluster.answers[AWAITED] = log_of(AWAITED, p0=2)
+    assert cluster.after(10) == ["topic awaited can be read now"], "its leader has changed"
+
+
+def test_an_awaited_topic_that_is_recreated_is_no_reason(cluster: Cluster) -> None:
+    cluster.answers[AWAITED] = LogChanged("created again")
+    assert cluster.after(10) == []
+    assert cluster.opened[AWAITED] == 1
 
 
 @pytest.mark.parametrize("topic", [AWAITED, FOLLOWED])

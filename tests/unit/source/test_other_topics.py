@@ -327,6 +327,20 @@ class TestBudgets:
             end = one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
             assert positions(end) == {**END, TRANSACTION_STATE_TOPIC: {0: 2, 1: 1}}
 
+    def test_the_limit_is_of_records_and_not_of_their_offsets(self, clients: Clients) -> None:
+        """The cleaner has removed most records of a log."""
+        log = clients[TRANSACTION_STATE_TOPIC].logs[0]
+        for _ in range(4):
+            offset = log.high_watermark + 1_000_000
+            record = (0, 0, transaction_key(), transaction_value())
+            log.append(write_record_batch(offset, [record]), gap=1_000_000)
+        one = reader(max_records_per_trigger="6")
+        seen = [one.initialOffset()]
+        while (end := one.latestOffset(seen[-1], one.getDefaultReadLimit())) != seen[-1]:
+            seen.append(end)
+        assert positions(seen[-1])[TRANSACTION_STATE_TOPIC][0] == log.high_watermark
+        assert len(seen) <= 4
+
     def test_available_now_ends_where_every_log_ended_then(self, clients: Clients) -> None:
         one = reader(long_poll_ms=str(LONG_MS))
         one.prepareForTriggerAvailableNow()
