@@ -21,22 +21,27 @@ from streaming.alerts.alerts_table import read_alerts
 from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
 from streaming.lag.group_status import judged_groups, judged_partitions
+from streaming.lag.open_transactions import with_owners
 from streaming.metrics.families import (
     LAG_EXPORTER,
+    OTHER_TOPIC_BEHIND,
     OUTCOMES,
     OWN_ALERTS,
     OWN_GROUPS,
     OWN_LOG_PARTITIONS,
+    TOPIC_COLUMNS,
+    TRANSACTIONS_BY_STATE,
     Gauge,
     Names,
     gauge,
     records_total,
     records_unaccounted_total,
+    topic_records_total,
 )
 from streaming.metrics.row_family import RowFamily
 from streaming.metrics.series_limit import SeriesLimit
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS
+from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS, TOPIC_PROGRESS, TRANSACTIONS
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +109,7 @@ class TablesCollector(Collector):
             reader.moment.timestamp(),
         )
         yield from _of_the_tables(reader, cluster)
+        yield from _of_other_topics(reader, cluster)
         limit = SeriesLimit(self.max_series)
         yield from _of_alerts(reader, cluster, limit)
         yield from self._of_groups(reader, cluster, limit)
@@ -239,6 +245,34 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
         "Age of the oldest pending transactional commit",
         cluster,
         oldest,
+    )
+
+
+def _of_other_topics(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
+    """The metrics of the internal topics besides `__consumer_offsets`, if any is followed."""
+    columns = [name for name in TOPIC_PROGRESS.schema.names if name in TOPIC_COLUMNS]
+    progress = reader.read(TOPIC_PROGRESS.name, columns)
+    if not progress.num_rows:
+        return
+    by_topic = progress.group_by("log_topic", use_threads=False)
+    sums = by_topic.aggregate([(name, "sum") for name in columns if name != "log_topic"])
+    rows = [
+        {name.removesuffix("_sum"): value for name, value in row.items()}
+        for row in sums.to_pylist()
+    ]
+    for row in rows:
+        row["behind"] = row["high_watermark"] - row["next_offset"]
+    yield OTHER_TOPIC_BEHIND.of(cluster, rows)
+    yield topic_records_total(cluster, rows)
+    states = reader.read(TRANSACTIONS.name, ["state"])["state"].value_counts().to_pylist()
+    counted = [{"state": one["values"], "transactions": one["counts"]} for one in states]
+    yield TRANSACTIONS_BY_STATE.of(cluster, counted)
+    pending = with_owners(reader, reader.read(PENDING_OFFSETS.name))
+    yield gauge(
+        "coordinator_state_pending_offsets_marker_lost",
+        "Pending transactional commits that stay pending until somebody aborts their transaction",
+        cluster,
+        sum(is_lost is True for is_lost in pending["is_marker_lost"].to_pylist()),
     )
 
 

@@ -256,6 +256,26 @@ OWN_LOG_PARTITIONS = (
     ),
 )
 
+OTHER_TOPIC_BEHIND = Gauge(
+    "coordinator_state_topic_offsets_behind",
+    "Record offsets of another internal topic that are not in the tables yet",
+    {"log_topic": "log_topic"},
+    "behind",
+)
+TRANSACTIONS_BY_STATE = Gauge(
+    "coordinator_state_transactions",
+    "Transactional ids by the state of their transaction",
+    {"state": "state"},
+    "transactions",
+)
+TOPIC_COLUMNS = frozenset(
+    {
+        *("log_topic", "next_offset", "high_watermark"),
+        *(f"records_{name}" for name in ("applied", "ignored", "quarantined", "unaccounted")),
+    }
+)
+"""The columns of `topic_progress` in metrics."""
+
 OWN_ALERTS = (
     Gauge(
         "coordinator_state_alert",
@@ -281,6 +301,21 @@ def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Me
     for outcome in OUTCOMES:
         total = sum(row[f"records_{outcome}"] for row in rows)
         family.add_metric([*(value for _, value in cluster), outcome], total)
+    return family
+
+
+def topic_records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Metric:
+    """The counter of records of the other internal topics by topic and outcome."""
+    names = [name for name, _ in cluster]
+    family = CounterMetricFamily(
+        "coordinator_state_topic_records",
+        "Records of the other internal topics by outcome; unaccounted is a bug of this program",
+        labels=[*names, "log_topic", "outcome"],
+    )
+    for row in rows:
+        for outcome in ("applied", "ignored", "quarantined", "unaccounted"):
+            labels = [*(value for _, value in cluster), row["log_topic"], outcome]
+            family.add_metric(labels, row[f"records_{outcome}"])
     return family
 
 

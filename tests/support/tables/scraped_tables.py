@@ -41,6 +41,21 @@ def create_scraped_tables(folder: Path) -> str:
         pending_offsets=[
             {**offset, "partition": 0, "commit_timestamp": now - timedelta(seconds=50)}
         ],
+        transactions=[
+            {
+                **{"transactional_id": "payments", "producer_id": 9, "producer_epoch": 0},
+                **{"timeout_ms": 60_000, "state": "Ongoing", "topic_partitions": []},
+                **{"client_transaction_version": 2, "record_offset": 0},
+            }
+        ],
+        topic_progress=[
+            {
+                **{"log_topic": "__transaction_state", "topic_id": "id", "state": "current"},
+                **{"next_offset": 30, "high_watermark": 30, "records_read": 1, "bytes_read": 9},
+                **{"records_applied": 1, "records_ignored": 0, "records_quarantined": 0},
+                **{"records_unaccounted": 0, "updated_at": now},
+            }
+        ],
     )
     ends = [("t", 0, 0, 100), ("t", 1, 5, 25), ("__consumer_offsets", 0, 0, 30)]
     samples = [

@@ -90,6 +90,12 @@ def test_our_own(tables: str) -> None:
     assert value("coordinator_state_pending_offsets", **prod) == 1
     oldest = value("coordinator_state_pending_offsets_oldest_seconds", **prod)
     assert 50 <= oldest <= since_then + 43
+    # No transactional id has its producer id.
+    assert value("coordinator_state_pending_offsets_marker_lost", **prod) == 1
+    assert value("coordinator_state_transactions", **prod, state="Ongoing") == 1
+    topic = {**prod, "log_topic": "__transaction_state"}
+    assert value("coordinator_state_topic_offsets_behind", **topic) == 0
+    assert value("coordinator_state_topic_records_total", **topic, outcome="applied") == 1
     assert value("coordinator_state_series_left_out", **prod) == 0
     assert value("coordinator_state_scrape_seconds", **prod) > 0
 
