@@ -1,4 +1,4 @@
-"""The internal topics other than `__consumer_offsets`, and what a micro-batch does with each.
+"""The changes of a micro-batch to the tables of the internal topics besides `__consumer_offsets`.
 
 Their rules are simpler: a record replaces the state of its key, or updates it. Log partitions are
 independent of each other.

@@ -4,8 +4,8 @@ A share group commits no offsets. A share coordinator keeps the start offset of 
 partition, and the number of records from there on that are delivered already (the delivery complete
 count, KIP-1226). Kafka computes the lag when it is asked: the partition's end offset - start offset
 - delivery complete count. The end offset is the high watermark: Kafka lists offsets with the
-isolation level READ_UNCOMMITTED, whatever `share.isolation.level` the group has. Without a start
-offset or a delivery complete count there is no lag.
+isolation level READ_UNCOMMITTED, also for groups with another `share.isolation.level`. Without a
+start offset or a delivery complete count there is no lag.
 
 The stored start offset is one step late: a broker writes it with the acknowledgements, and moves it
 when they are stored. After the last acknowledgement all records may be delivered while the start

@@ -1,7 +1,7 @@
 """The internal topics that a query follows besides `__consumer_offsets`.
 
-They are followed as far as they exist and can be read, and never stop the load of offsets: a topic
-that does not exist yet is followed once it does, and one without an ACL is left out.
+They never stop the load of offsets. A topic that does not exist yet, or whose leaders do not
+answer, is followed later. A topic without an ACL is left out.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ KEYED_SCHEMA = pa.schema(
 )
 """Packed rows of one log partition, the groups that they are about, and its `progress` row.
 
-Of another topic than `__consumer_offsets`, packed rows of all log partitions, with `progress` rows.
+A row of another topic has the packed rows of all its log partitions, `progress` rows included.
 """
 
 COUNTS = "counts"

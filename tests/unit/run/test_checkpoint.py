@@ -169,6 +169,14 @@ def test_offsets_of_another_format_version_do_not_fit(tmp_path: Path) -> None:
     assert said == "its offsets have format version 1, this program writes 2"
 
 
+def test_one_of_another_format_version_and_cluster_is_refused(tmp_path: Path) -> None:
+    folder = _write(tmp_path, next_offset=9)
+    earlier = '{"v": 1, "cluster_id": "other", "topic_id": "t", "p": {"7": [9, 0]}}'
+    (tmp_path / "offsets" / "3").write_text(f"v1\n{{}}\n{earlier}")
+    with pytest.raises(ConfigurationError, match="belongs to cluster other"):
+        _misfit(folder, _progress(9))
+
+
 TOPIC = "__transaction_state"
 OTHERS = {TOPIC: {"topic_id": "x", "p": {"0": [5, 1], "3": [0, 1]}}}
 
