@@ -413,6 +413,10 @@ def _table(
     if what in HISTORIES:
         return history_rows(reader, what, group, options), view.columns
     filters = None if group is None else [("group_id", "=", group)]
+    if reader.lacks(view.table):
+        write_warning(
+            f"{view.table} has no history: its rows of that moment are not known any more"
+        )
     found = reader.read(view.table, filters=filters)
     if what == "pending":
         from streaming.lag.open_transactions import with_owners

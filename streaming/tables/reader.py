@@ -168,6 +168,10 @@ class TableReader(TableProperties):
         base, precision = self._rebuilt.base, self._rebuilt.precision
         return f"rebuilt from the base of {base:{TIME}} and the history; {precision}"
 
+    def lacks(self, name: str) -> bool:
+        """Whether a table is empty because the moment is rebuilt, and the table has no history."""
+        return self._rebuilt is not None and _TABLES[name] in _NOT_REBUILT
+
     @property
     def begins_at(self) -> datetime:
         """The earliest time that can be read: that of the oldest base, or else snapshot."""
@@ -292,7 +296,7 @@ class TableReader(TableProperties):
         path = table.path(self.tables)
         if not self.is_consistent:
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
-        if self._rebuilt is not None and table in _NOT_REBUILT:
+        if self.lacks(table.name):
             return None
         version = self.table_versions.get(table.name)
         if table is ALERTS:

@@ -177,6 +177,15 @@ def test_history_of_a_rebuilt_moment_ends_there(live: Live) -> None:
             assert sql.execute("SELECT count(*) FROM history").fetchall() == [(rows.num_rows,)]
 
 
+def test_a_table_without_history_is_empty_with_a_warning(live: Live) -> None:
+    assert TableReader(live.tables).read("transactions").num_rows == 1
+    live.forget_snapshots()
+    at = live.moments[3].at.isoformat()
+    shown = call("show", "transactions", "--tables", live.tables, "--as-of", at, "--output", "json")
+    assert shown.stdout == ""
+    assert "transactions has no history: its rows of that moment are not known" in shown.stderr
+
+
 def test_rows_of_some_groups_only_are_read(live: Live) -> None:
     newest = TableReader(live.tables)
     moment = live.moments[-2]
