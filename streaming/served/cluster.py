@@ -1,0 +1,138 @@
+"""Cached snapshots of the tables of one cluster, as of now or as of a past moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from streaming.errors import ConfigurationError
+from streaming.lag.standing import standing_since
+from streaming.served.snapshot import MAX_GROUPS_WITH_SINCE, ServedSnapshot
+from streaming.served.watch import Watch
+from streaming.tables.reader import TableReader
+
+_CACHE_S = 2.0
+"""A snapshot is cached for at least this time."""
+_CACHE_FACTOR = 4
+"""A snapshot is cached this many times longer than its computation took, to limit CPU use."""
+_MAX_PAST = 8
+_SINCE_TIMEOUT_S = 0.5
+_SINCE_VALID_FOR = timedelta(minutes=1)
+"""After a longer time without a snapshot, the status of a group may have changed in between."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Snapshots of a tables folder, computed once and shared by all requests.
+
+    Args:
+        name: the name of the cluster in addresses.
+        tables: the tables folder, or an address that delta-rs can open.
+    """
+
+    name: str
+    tables: str
+    watch: Watch = field(init=False)
+    _newest_lock: threading.Lock = field(default_factory=threading.Lock)
+    _newest: ServedSnapshot | None = None
+    _cached_until: float = 0.0
+    _past_lock: threading.Lock = field(default_factory=threading.Lock)
+    _past: OrderedDict[datetime, ServedSnapshot] = field(default_factory=OrderedDict)
+    _since: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+    _since_known_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.tables)
+
+    def snapshot(self, at: datetime | None = None) -> ServedSnapshot:
+        """The tables with their views, as of a past moment or as of now.
+
+        Raises:
+            ConfigurationError: the tables cannot be read, or do not reach back to the moment.
+        """
+        if at is not None:
+            with self._past_lock:
+                return self._past_snapshot(at)
+        # While one request computes a new snapshot, the others get the previous one.
+        newest = self._newest
+        if newest is not None and not self._newest_lock.acquire(blocking=False):
+            return newest
+        if newest is None:
+            self._newest_lock.acquire()
+        try:
+            return self._refresh()
+        finally:
+            self._newest_lock.release()
+
+    def opened(self, at: datetime | None) -> ServedSnapshot:
+        """The tables for a page of few groups; their views are computed when they are asked for.
+
+        Raises:
+            ConfigurationError: the tables cannot be read, or do not reach back to the moment.
+        """
+        found = self._past.get(at) if at is not None else self._fresh
+        return found or ServedSnapshot(self._reader(at))
+
+    def since(
+        self, group_id: str, status: str, snapshot: ServedSnapshot, at: datetime | None
+    ) -> datetime | None:
+        """The earliest known time since which a group is unhealthy; None if not determined yet."""
+        if at is not None:
+            return snapshot.standing.get(group_id)
+        seen = self._since.get(group_id)
+        return seen[1] if seen is not None and seen[0] == status else None
+
+    @property
+    def _fresh(self) -> ServedSnapshot | None:
+        """The newest snapshot, if it may still be shown."""
+        return self._newest if time.monotonic() < self._cached_until else None
+
+    def _refresh(self) -> ServedSnapshot:
+        if self._fresh is not None:
+            return self._fresh
+        began = time.monotonic()
+        self._newest = newest = _computed(TableReader(self.tables))
+        took_s = time.monotonic() - began
+        self._cached_until = time.monotonic() + max(_CACHE_S, _CACHE_FACTOR * took_s)
+        # A slow search continues in its thread; the next refresh of the page shows its result.
+        search = threading.Thread(target=self._find_since, args=(newest,), daemon=True)
+        search.start()
+        search.join(_SINCE_TIMEOUT_S)
+        return newest
+
+    def _find_since(self, snapshot: ServedSnapshot) -> None:
+        """Find since when groups are unhealthy; reuse known times while the status is the same."""
+        before, self._since_known_at = self._since_known_at, snapshot.at
+        is_recent = before is not None and snapshot.at - before < _SINCE_VALID_FOR
+        known = {
+            group_id: seen
+            for group_id, seen in self._since.items()
+            if is_recent and snapshot.unhealthy.get(group_id) == seen[0]
+        }
+        worst = [group_id for group_id in snapshot.unhealthy if group_id not in known]
+        new = {group_id: snapshot.unhealthy[group_id] for group_id in worst[:MAX_GROUPS_WITH_SINCE]}
+        since = standing_since(snapshot.reader, new, snapshot.at)
+        self._since = known | {group_id: (new[group_id], at) for group_id, at in since.items()}
+
+    def _past_snapshot(self, at: datetime) -> ServedSnapshot:
+        if at not in self._past:
+            self._past[at] = _computed(self._reader(at))
+        self._past.move_to_end(at)
+        while len(self._past) > _MAX_PAST:
+            self._past.popitem(last=False)
+        return self._past[at]
+
+    def _reader(self, at: datetime | None) -> TableReader:
+        if at is not None and at > datetime.now(timezone.utc):
+            raise ConfigurationError(f"{at.isoformat()} is in the future")
+        return TableReader(self.tables, as_of=at)
+
+
+def _computed(reader: TableReader) -> ServedSnapshot:
+    """A snapshot with the view that every page needs."""
+    found = ServedSnapshot(reader)
+    _ = found.groups
+    return found

@@ -1,0 +1,191 @@
+"""All topics that the tables know, as columns; a row is made when it is asked for.
+
+A topic is known if a group has a committed offset of it, if a member has it assigned, or if it is
+sampled (`run --lag-topics all`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag import GONE, UNKNOWN, Int64s
+from streaming.lag.judged_partitions import rows_of
+
+Row = dict[str, Any]
+_STATUSES: Final = pa.array([status.value for status in sorted(Status, key=lambda one: one.rank)])
+_SILENT: Final = pa.schema(
+    [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+)
+_OF_LAGS: Final = (
+    *(*_SILENT.names, "topic_state", "produce_rate_per_s", "lag", "time_lag_ms"),
+    *("time_lag_at_least_ms", "retention_margin_ms"),
+)
+_SLOWEST: Final = {
+    "lag": "lag_sum",
+    "max_time_lag_ms": "time_lag_ms_max",
+    "max_time_lag_at_least_ms": "time_lag_at_least_ms_max",
+}
+"""Columns of the slowest reader, and their names among the pairs of topic and group."""
+
+
+class TopicList:
+    """Topics with the values of their readers; the slowest come first.
+
+    Columns:
+        topic, topic_state: the topic, and the state of its newest sample.
+        readers: the groups that read it.
+        slowest: the group with the greatest time lag, or of equal ones with the greatest lag.
+        lag, max_time_lag_ms, max_time_lag_at_least_ms: those of `slowest` in the topic.
+        worst, rank, status: the reader with the worst status in a partition, and this status; null
+            without a committed offset.
+        min_retention_margin_ms: the least of any reader.
+        produce_rate_per_s: the sum over all partitions.
+        partitions: the number of partitions, at least. Kafka numbers them from 0 without gaps.
+        unread: the partitions that no group reads; null if the topic is gone.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of all topics."""
+        return self.table[name]
+
+    def rows(self, numbers: Int64s) -> Sequence[Row]:
+        """The rows with these numbers."""
+        return rows_of(self.table.take(pa.array(numbers)))
+
+    def of_topic(self, topic: str) -> Row | None:
+        """The row of a topic; None if it is not known."""
+        place = pc.index(self.table["topic"], topic).as_py()
+        return None if place < 0 else self.rows(np.array([place]))[0]
+
+    def only(self, wanted: pa.ChunkedArray) -> TopicList:
+        """The topics of a mask."""
+        return TopicList(self.table.filter(wanted))
+
+
+def topic_list(
+    lags: pa.Table,
+    ranks: Int64s,
+    unread: pa.Table,
+    silent: Mapping[str, Sequence[Row]],
+) -> TopicList:
+    """List the topics of a snapshot.
+
+    Args:
+        lags: the rows of `group_lag`, sorted by group, topic and partition.
+        ranks: the rank of their status.
+        unread: the rows of `unread_logs`.
+        silent: the assigned partitions of each group without a committed offset.
+    """
+    rows = _rows(lags, ranks, unread, silent)
+    names = pc.unique(rows["topic"].combine_chunks())
+    rows = rows.set_column(
+        rows.schema.get_field_index("topic"), "topic", pc.index_in(rows["topic"], names)
+    )
+    logs = _aggregated(
+        rows,
+        ["topic", "partition"],
+        [("produce_rate_per_s", "max"), ("is_read", "max"), ("topic_state", "max")],
+    )
+    topics = _aggregated(
+        logs,
+        ["topic"],
+        [
+            *(("partition", "max"), ("is_read_max", "sum"), ("produce_rate_per_s_max", "sum")),
+            ("topic_state_max", "max"),
+        ],
+    )
+    pairs = _aggregated(
+        rows.filter(pc.is_valid(rows["group_id"])),
+        ["topic", "group_id"],
+        [
+            *(("lag", "sum"), ("time_lag_ms", "max"), ("time_lag_at_least_ms", "max")),
+            ("retention_margin_ms", "min"),
+        ],
+    )
+    partitions = pc.add(topics["partition_max"], 1)
+    is_gone = pc.equal(topics["topic_state_max_max"], GONE).fill_null(False)
+    unread_partitions = pc.subtract(partitions, topics["is_read_max_sum"].fill_null(0))
+    worst = _or_null(_last_of_topics(rows, len(names), ["rank", "lag"], rows["rank"]))
+    slowest = pairs.take(
+        _or_null(_last_of_topics(pairs, len(names), ["time_lag_at_least_ms_max", "lag_sum"]))
+    )
+    of_worst = rows["rank"].take(worst).combine_chunks()
+    margins = pairs.group_by("topic").aggregate([("retention_margin_ms_min", "min")])
+    table = pa.table(
+        {
+            "topic": names,
+            "topic_state": topics["topic_state_max_max"],
+            "readers": np.bincount(pairs["topic"].to_numpy(), minlength=len(names)),
+            "slowest": slowest["group_id"],
+            **{name: slowest[of_pairs] for name, of_pairs in _SLOWEST.items()},
+            "worst": rows["group_id"].take(worst),
+            "rank": of_worst,
+            "status": _STATUSES.take(of_worst),
+            "min_retention_margin_ms": margins["retention_margin_ms_min_min"].take(
+                pc.index_in(pa.array(np.arange(len(names)), pa.int32()), margins["topic"])
+            ),
+            "produce_rate_per_s": topics["produce_rate_per_s_max_sum"],
+            "partitions": partitions,
+            "unread": pc.if_else(is_gone, None, unread_partitions),
+        }
+    )
+    return TopicList(table.take(pc.sort_indices(table, sort_keys=_ORDER)))
+
+
+_ORDER: Final = [
+    *(("max_time_lag_at_least_ms", "descending"), ("lag", "descending"), ("topic", "ascending"))
+]
+
+
+def _rows(
+    lags: pa.Table,
+    ranks: Int64s,
+    unread: pa.Table,
+    silent: Mapping[str, Sequence[Row]],
+) -> pa.Table:
+    """The rows of `lags` come first; a row without a group is a partition of a topic."""
+    of_lags = lags.select(_OF_LAGS).append_column("rank", pa.array(ranks))
+    assigned = [{"group_id": group} | row for group, rows in silent.items() for row in rows]
+    of_silent = pa.Table.from_pylist(assigned, _SILENT)
+    rows = pa.concat_tables([of_lags, of_silent], promote_options="default")
+    rows = rows.append_column("is_read", pa.repeat(pa.scalar(1), len(rows)))
+    others = unread.select(["topic", "partition", "produce_rate_per_s"])
+    others = others.append_column("topic_state", unread["state"])
+    return pa.concat_tables([rows, others], promote_options="default").combine_chunks()
+
+
+def _aggregated(rows: pa.Table, key: list[str], of: list[tuple[str, str]]) -> pa.Table:
+    return rows.group_by(key, use_threads=False).aggregate(of).sort_by([(key[0], "ascending")])
+
+
+def _last_of_topics(
+    rows: pa.Table, topics: int, by: Sequence[str], wanted: pa.ChunkedArray | None = None
+) -> Int64s:
+    """The number of the greatest row of each topic; `UNKNOWN` without one.
+
+    Rows whose value of `wanted` is null do not count.
+    """
+    keys = [rows[name].fill_null(UNKNOWN).to_numpy() for name in reversed(by)]
+    topic = rows["topic"].to_numpy()
+    order = np.lexsort([*keys, topic])
+    if wanted is not None:
+        order = order[pc.is_valid(wanted).to_numpy()[order]]
+    found = np.full(topics, UNKNOWN)
+    found[topic[order]] = order
+    return found
+
+
+def _or_null(numbers: Int64s) -> pa.Array:
+    return pa.array(numbers, mask=numbers == UNKNOWN)
