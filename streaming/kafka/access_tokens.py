@@ -82,7 +82,8 @@ class FileTokens(AbstractTokenProvider):
 
     def token(self) -> str:
         """Return the text of the file."""
-        return read_file("sasl.oauthbearer.token.endpoint.url", self.path).strip()
+        setting = "Kafka setting 'sasl.oauthbearer.token.endpoint.url'"
+        return read_file(setting, self.path).strip()
 
 
 @dataclass(slots=True)

@@ -78,6 +78,11 @@ class LogDescription:
             )
 
 
+def of_topic(topic: str) -> str:
+    """The topic in a text about log partitions; they are of `__consumer_offsets` otherwise."""
+    return "" if topic == OFFSETS_TOPIC else f" of {topic}"
+
+
 class TopicLeaders:
     """Sends requests to the leaders of a topic's partitions, on an IO thread of kafka-python.
 
@@ -258,8 +263,8 @@ class TopicLeaders:
                 raise ConfigurationError(f"topic {self.topic} has no partition {log_partition}")
             node_id, _ = leaders[log_partition]
             if node_id < 0:
-                of_topic = "" if self.topic == OFFSETS_TOPIC else f" of {self.topic}"
-                failure = TransientFailure(f"log partition {log_partition}{of_topic} has no leader")
+                place = f"log partition {log_partition}{of_topic(self.topic)}"
+                failure = TransientFailure(f"{place} has no leader")
             else:
                 by_leader.setdefault(node_id, []).append(log_partition)
         sent = [

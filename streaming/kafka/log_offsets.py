@@ -76,6 +76,19 @@ class LogOffsetsClient(RetryingClient):
         """
         return self.with_retries(lambda: self._end_markers(places)) if places else {}
 
+    def partitions(self) -> frozenset[TopicPartition]:
+        """List the partitions of all topics that this client may see, without internal topics."""
+        return self.with_retries(self._partitions)
+
+    async def _partitions(self) -> frozenset[TopicPartition]:
+        answer = await self.send(self.nodes[0], _metadata_request(None))
+        return frozenset(
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in answer.topics
+            if not topic.error_code and not topic.is_internal
+            for partition in topic.partitions
+        )
+
     async def _end_markers(
         self, places: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, int | DecodeError]:
@@ -130,14 +143,7 @@ class LogOffsetsClient(RetryingClient):
     async def _metadata(self, topics: Iterable[str]) -> dict[str, _TopicMetadata]:
         found: dict[str, _TopicMetadata] = {}
         for chunk in chunks(sorted(topics), _TOPICS_PER_REQUEST):
-            request = MetadataRequest(
-                topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in chunk],
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-                min_version=4,
-            )
-            answer = await self.send(self.nodes[0], request)
+            answer = await self.send(self.nodes[0], _metadata_request(chunk))
             for topic in answer.topics:
                 topic_id = getattr(topic, "topic_id", None) or ZERO_UUID
                 found[topic.name] = _TopicMetadata(
@@ -206,6 +212,18 @@ def _answered(sample: LogOffsets, answers: Mapping[str, tuple[int, int]]) -> Log
         log_start_offset=offsets["log_start_offset"],
         log_end_offset=offsets["log_end_offset"],
         last_stable_offset=offsets["last_stable_offset"],
+    )
+
+
+def _metadata_request(names: Iterable[str] | None) -> MetadataRequest:
+    """Ask for these topics, or for all topics if None."""
+    Topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if names is None else [Topic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+        min_version=4,
     )
 
 

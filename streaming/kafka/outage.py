@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from typing import Final
 
 logger = logging.getLogger(__name__)
@@ -22,13 +23,22 @@ class Outage:
         cluster: the cluster as the lines name it, with its bootstrap servers.
         operation: the operation that is retried.
         logged_after_s: shorter outages are logged at DEBUG only.
+        clock: the time in seconds, from any point.
     """
 
-    def __init__(self, cluster: str, operation: str, *, logged_after_s: float) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        operation: str,
+        *,
+        logged_after_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._cluster = cluster
         self._operation = operation
         self._logged_after_s = logged_after_s
-        self._began_at = time.monotonic()
+        self._clock = clock
+        self._began_at = clock()
         self._logged_at: dict[str, float] = {}
         self.attempts = 0
         """The number of failed attempts."""
@@ -36,12 +46,12 @@ class Outage:
     @property
     def seconds(self) -> float:
         """The time since the first attempt."""
-        return time.monotonic() - self._began_at
+        return self._clock() - self._began_at
 
     def failed(self, error: BaseException | None, pause_s: float) -> None:
         """Count a failed attempt, which is retried after a pause, and log it if it says more."""
         self.attempts += 1
-        now = time.monotonic()
+        now = self._clock()
         is_long = self.seconds + pause_s > self._logged_after_s
         is_new = now - self._logged_at.get(str(error), -math.inf) >= _COUNTED_EVERY_S
         if is_long and is_new:

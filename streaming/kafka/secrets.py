@@ -138,7 +138,11 @@ def read_secret(name: str, way: str, where: str) -> Secret:
     Raises:
         ConfigurationError: the file or variable is missing or empty, or it is not UTF-8 text.
     """
-    value = read_file(name, Path(where)) if way == "file" else os.environ.get(where)
+    value = (
+        read_file(f"Kafka setting {name!r}", Path(where))
+        if way == "file"
+        else os.environ.get(where)
+    )
     if not value:
         raise ConfigurationError(
             f"Kafka setting {name!r}: this process has no environment variable {where}; executors "
@@ -148,8 +152,8 @@ def read_secret(name: str, way: str, where: str) -> Secret:
     return Secret(value)
 
 
-def read_file(name: str, path: Path) -> str:
-    """Read a file's text without its last line break.
+def read_file(setting: str, path: Path) -> str:
+    """Read a file's text without its last line break; `setting` names it in errors.
 
     Raises:
         ConfigurationError: the file cannot be read, is empty, or is not UTF-8 text.
@@ -162,7 +166,7 @@ def read_file(name: str, path: Path) -> str:
         if text:
             return text
         reason = "it is empty"
-    raise ConfigurationError(f"Kafka setting {name!r}: cannot read {str(path)!r}: {reason}")
+    raise ConfigurationError(f"{setting}: cannot read {str(path)!r}: {reason}")
 
 
 def _is_named_secret(name: str) -> bool:

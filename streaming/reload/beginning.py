@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_state.replay.groups import NO_RECORD_OFFSET
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.kafka.fetch import LogDescription
+from streaming.kafka.leaders import of_topic
 from streaming.reload.doubts import Doubt
 from streaming.tables import delta
 from streaming.tables.creation import properties_of, set_properties
@@ -108,12 +108,11 @@ def log_reasons(topic: str, doubts: Mapping[int, Doubt]) -> None:
     by_reason: dict[str, list[int]] = defaultdict(list)
     for log_partition, doubt in doubts.items():
         by_reason[doubt.reason].append(log_partition)
-    of_topic = "" if topic == OFFSETS_TOPIC else f" of {topic}"
     for reason, log_partitions in by_reason.items():
         logger.warning(
             "reloading log partitions %(log_partitions)s%(of_topic)s from the log start: "
             "%(reason)s",
-            {"log_partitions": log_partitions, "of_topic": of_topic, "reason": reason},
+            {"log_partitions": log_partitions, "of_topic": of_topic(topic), "reason": reason},
         )
 
 

@@ -1,4 +1,4 @@
-"""Background jobs of a run: offset samples and maintenance."""
+"""Background jobs of a run: offset samples, maintenance and OpenLineage events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.lag.sample_runs import SampleRuns
+from streaming.run.external_sampling import ExternalSampling
+from streaming.run.lineage import LINEAGE_INTERVAL
 from streaming.run.maintenance import maintain_beside_query
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.sampling import LogOffsetsSampling
@@ -17,8 +19,13 @@ from streaming.tables.durations import parse_duration
 from streaming.tables.maintenance import tidy_up
 from streaming.tables.writer import Writer
 
+if TYPE_CHECKING:
+    from streaming.lineage.reporter import LineageReporter
+
 TIDY_UP_EVERY: Final = timedelta(seconds=30)
 """A micro-batch a second adds a file a second to each table of history, and replaces tables."""
+# Not 0: with `available_now` the events are sent once, when the tables are complete.
+_LINEAGE_AFTER: Final = timedelta(seconds=1)
 # Keeps maintenance from slowing down the start.
 _MAINTENANCE_AFTER: Final = timedelta(minutes=1)
 
@@ -41,17 +48,28 @@ def background_jobs(
     kafka_config: dict[str, object],
     opened: ExitStack,
     monitor: RunMonitor,
+    lineage: LineageReporter | None,
 ) -> list[Job]:
     """Return the jobs that the settings enable; closing `opened` closes their resources."""
     jobs: list[Job] = []
     if settings.lag_interval != "off":
         # The sample after a single load is the last one, so it has unchanged logs, too.
         runs = SampleRuns(timedelta(0)) if settings.available_now else SampleRuns()
+        external = ExternalSampling(writer, settings.external_groups)
         sampling = LogOffsetsSampling(
-            writer, settings.bootstrap_servers, kafka_config, monitor.metrics, runs
+            writer,
+            settings.bootstrap_servers,
+            kafka_config,
+            monitor.metrics,
+            runs,
+            external,
+            of_all_topics=settings.lag_topics == "all",
         )
         opened.enter_context(closing(sampling))
         interval = parse_duration(settings.lag_interval)
+        if settings.external:
+            # Before the logs, whose samples need the partitions.
+            jobs.append(Job("external-offsets", external.sample, interval, timedelta(0)))
         jobs.append(Job("log-offsets", sampling.sample, interval, timedelta(0)))
     if settings.upkeep_interval != "off":
         retention = parse_duration(settings.history_retention)
@@ -70,4 +88,7 @@ def background_jobs(
                     TIDY_UP_EVERY,
                 )
             )
+    if lineage is not None:
+        opened.enter_context(lineage)
+        jobs.append(Job("lineage", lineage.report, LINEAGE_INTERVAL, _LINEAGE_AFTER))
     return jobs

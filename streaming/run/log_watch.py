@@ -6,17 +6,18 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
-from streaming.kafka.leaders import ELECTION_S, LogDescription
+from streaming.kafka.leaders import LogDescription
 from streaming.kafka.loader_rules import LoaderRules
 from streaming.reload.doubts import rules_changed
 from streaming.reload.requests import requested
+from streaming.run.leaderless import LeaderWatch, numbers_text
 from streaming.run.other_topics_watch import OtherTopicsWatch
 from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.writer_epoch import WriterEpoch
@@ -35,8 +36,8 @@ class LogWatch:
     These are a newer writer, reload requests, a changed number of log partitions, log partitions
     that lose or get a leader, log partitions that were not read to their end for longer than
     `delete.retention.ms`, an upgrade of the cluster that changes the loader's rules, and changes of
-    the other internal topics. Sets
-    `restart` if the query must restart, or the epoch's `is_fenced` if it must end.
+    the other internal topics. Sets `restart` if the query must restart, or the epoch's `is_fenced`
+    if it must end.
 
     Args:
         epoch: the writer epoch of the run.
@@ -74,7 +75,7 @@ class LogWatch:
         self._leaders_of_rules: Mapping[int, tuple[int, int]] = {}
         self._rules_asked_at = clock()
         self._start: Start | None = None
-        self._led_at: dict[int, float] = {}
+        self._leaders = LeaderWatch(frozenset(), clock)
         self._at_end_at: dict[int, float] = {}
         self._current_at: defaultdict[int, datetime | None] = defaultdict(lambda: None)
 
@@ -85,7 +86,7 @@ class LogWatch:
         self._leaders_of_rules = start.log.leaders
         self._rules_asked_at = self._clock()
         self._current_at.update({p: row.current_at for p, row in start.progress.rows.items()})
-        self._led_at = dict.fromkeys(start.log_partitions, self._clock())
+        self._leaders = LeaderWatch(start.log_partitions, self._clock)
         # A load or reload that has not reached the end has no time limit.
         self._at_end_at = {
             p: self._clock_at(row.current_at)
@@ -135,13 +136,15 @@ class LogWatch:
                 f"{len(start.log.leaders)}"
             )
         if found := start.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {_numbers(found)}"
-        if leaderless := self._leaderless(start, log):
-            yield f"log partitions without a leader: {_numbers(leaderless)}"
+            yield f"log partitions have a leader again: {numbers_text(found)}"
+        leaderless = self._leaders.leaderless(log)
+        # Without any leader there is nothing else to read.
+        if leaderless and start.log_partitions & log.with_leader:
+            yield f"log partitions without a leader: {numbers_text(leaderless)}"
         if behind := self._behind_for_too_long(start, log):
             yield (
                 f"log partitions not read to their end for longer than delete.retention.ms: "
-                f"{_numbers(behind)}"
+                f"{numbers_text(behind)}"
             )
         if (rules := self._changed_rules(start, log)) is not None:
             yield f"the brokers load the log by the rules {rules} now"
@@ -158,14 +161,6 @@ class LogWatch:
         rules = self._ask_rules()
         self._leaders_of_rules, self._rules_asked_at = log.leaders, self._clock()
         return rules if rules_changed(start.progress, rules) else None
-
-    def _leaderless(self, start: Start, log: LogDescription) -> set[int]:
-        """Return the log partitions that have been leaderless for 30 s; none if all are."""
-        now_s = self._clock()
-        led = start.log_partitions & log.with_leader
-        self._led_at.update(dict.fromkeys(led, now_s))
-        leaderless = {p for p in start.log_partitions if now_s - self._led_at[p] >= ELECTION_S}
-        return leaderless if led else set()
 
     def _behind_for_too_long(self, start: Start, log: LogDescription) -> set[int]:
         """Return the log partitions whose tombstones may be deleted before they are read."""
@@ -187,7 +182,3 @@ class LogWatch:
     def _clock_at(self, moment: datetime) -> float:
         """Convert a moment in the past to the time of the clock."""
         return self._clock() - (datetime.now(timezone.utc) - moment).total_seconds()
-
-
-def _numbers(log_partitions: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(log_partitions)))

@@ -15,11 +15,13 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
-from streaming.errors import ConfigurationError, LogChanged, NotAuthorised, TopicMissing
+from streaming.errors import LogChanged, NotAuthorised, TopicMissing
 from streaming.kafka.fetch import LogClient, LogDescription
 from streaming.kafka.group_admin import GroupAdmin
 from streaming.reload.doubts import LogEnds, find_doubts
 from streaming.reload.topic_reload import begin_topic_reload
+from streaming.run.leaderless import set_leaderless
+from streaming.run.retentions import delete_retention_ms
 from streaming.run.settings import ALL_TOPICS, RunSettings
 from streaming.tables.load_progress import LoadProgress
 from streaming.tables.topic_progress import TopicProgress
@@ -39,9 +41,6 @@ _LEFT_OUT: Final = (
     "--topics"
 )
 _NEVER_MS: Final = 100 * 365 * 24 * 60 * 60 * 1000
-
-DEFAULT_DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
-"""Kafka's default of `delete.retention.ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +172,7 @@ class TopicStarts:
         if doubts or of_topic.topic_id != log.topic_id:
             begin_topic_reload(writer, progress, doubts, log)
         leaderless = frozenset(log.leaders) - log_partitions
-        if of_topic.set_leaderless(leaderless) and leaderless:
-            logger.warning(
-                "log partitions of %(topic)s without a leader: %(waiting)s; reading the others, "
-                "and these once they have a leader",
-                {"topic": log.topic, "waiting": ", ".join(map(str, sorted(leaderless)))},
-            )
+        set_leaderless(of_topic, leaderless)
         return OtherTopic(
             log=log, progress=of_topic, log_partitions=log_partitions, leaderless=leaderless
         )
@@ -191,13 +185,8 @@ class TopicStarts:
         if topic == SHARE_STATE_TOPIC:
             return _NEVER_MS
         if topic not in self.delete_retention_ms:
-            found = DEFAULT_DELETE_RETENTION_MS
             with GroupAdmin(self.settings.bootstrap_servers, self.kafka_config) as admin:
-                try:
-                    found = admin.delete_retention_ms(topic)
-                except (ConfigurationError, TimeoutError) as error:
-                    logger.info("%(error)s; assuming 24 hours", {"error": error})
-            self.delete_retention_ms[topic] = found
+                self.delete_retention_ms[topic] = delete_retention_ms(admin, topic)
         return self.delete_retention_ms[topic]
 
     def _log_once(self, line: str, topic: str, error: NotAuthorised | None = None) -> None:

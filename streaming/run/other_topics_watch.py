@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from streaming.errors import ConfigurationError, LogChanged
 from streaming.kafka.fetch import LogClient
-from streaming.kafka.leaders import ELECTION_S, LogDescription
+from streaming.kafka.leaders import LogDescription
+from streaming.run.leaderless import LeaderWatch, numbers_text
 from streaming.run.other_topics import OtherTopic, OtherTopics
 
 _RETRY_AWAITED_S: Final = 300.0
@@ -30,13 +31,13 @@ class OtherTopicsWatch:
     _topics: OtherTopics = field(default_factory=OtherTopics)
     _clients: dict[str, LogClient] = field(default_factory=dict)
     _began_at: float = 0.0
-    _led_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    _leaders: dict[str, LeaderWatch] = field(default_factory=dict)
 
     def begin(self, topics: OtherTopics) -> None:
         """Record that a query starts."""
         self._topics, self._began_at = topics, self.clock()
-        self._led_at = {
-            (one.log.topic, p): self.clock() for one in topics.followed for p in one.log_partitions
+        self._leaders = {
+            one.log.topic: LeaderWatch(one.log_partitions, self.clock) for one in topics.followed
         }
 
     def reasons(self) -> Iterator[str]:
@@ -82,19 +83,9 @@ class OtherTopicsWatch:
             return None
 
     def _changes(self, one: OtherTopic, log: LogDescription) -> Iterator[str]:
-        now_s = self.clock()
         if log.leaders.keys() != one.log.leaders.keys():
             yield f"{len(log.leaders)} partitions, before {len(one.log.leaders)}"
         if found := one.leaderless & log.with_leader:
-            yield f"log partitions have a leader again: {_numbers(found)}"
-        led = one.log_partitions & log.with_leader
-        self._led_at.update({(one.log.topic, p): now_s for p in led})
-        leaderless = {
-            p for p in one.log_partitions if now_s - self._led_at[one.log.topic, p] >= ELECTION_S
-        }
-        if leaderless:
-            yield f"log partitions without a leader: {_numbers(leaderless)}"
-
-
-def _numbers(log_partitions: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(log_partitions)))
+            yield f"log partitions have a leader again: {numbers_text(found)}"
+        if leaderless := self._leaders[one.log.topic].leaderless(log):
+            yield f"log partitions without a leader: {numbers_text(leaderless)}"

@@ -32,17 +32,19 @@ from streaming.run.engine_choice import (
 )
 from streaming.run.executors import ExecutorWatch, await_executors
 from streaming.run.jobs import Job, background_jobs
+from streaming.run.lineage import lineage_reporter
 from streaming.run.log_watch import LogWatch
 from streaming.run.monitoring.endpoints import monitored
 from streaming.run.monitoring.query_listener import listening
 from streaming.run.monitoring.run_monitor import RunMonitor
 from streaming.run.offsets_topic import await_log, find_log
 from streaming.run.other_topics import TopicStarts
+from streaming.run.retentions import Retentions
 from streaming.run.session import EngineName, session_of
 from streaming.run.settings import RunSettings
 from streaming.run.source_options import source_options
 from streaming.run.spark_errors import disk_full, java_reasons, living_jvm
-from streaming.run.start import Retentions, Start, create_empty, require_fit, start_from
+from streaming.run.start import Start, create_empty, require_fit, start_from
 from streaming.run.stderr import write_dated_note
 from streaming.run.streaming_query import (
     StoppableApply,
@@ -59,6 +61,8 @@ from streaming.views.catalog import register, schema_location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from streaming.lineage.reporter import LineageReporter
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +116,7 @@ def _run(
     given: SparkSession | None,
 ) -> None:
     """Run the queries of a tables folder, in the given session or one of its own."""
+    lineage = lineage_reporter(settings)
     kafka_config = kafka_client_config(settings.kafka)
     log, cluster_id = find_log(settings, kafka_config)
     rules = ClusterRules(settings.bootstrap_servers, kafka_config, settings.semantics)
@@ -175,6 +180,7 @@ def _run(
                     on_progress,
                     stop,
                     monitor,
+                    lineage,
                 ).run()
 
 
@@ -227,6 +233,7 @@ class _Queries:
     on_progress: OnProgress | None
     stop: threading.Event
     monitor: RunMonitor
+    lineage: LineageReporter | None
     finished: int = 0
     keep_checkpoint: bool = True
 
@@ -245,7 +252,9 @@ class _Queries:
             )
             opened.enter_context(closing(watch))
             executors = ExecutorWatch(self.session, watch.restart)
-            jobs = background_jobs(settings, self.writer, self.kafka_config, opened, self.monitor)
+            jobs = background_jobs(
+                settings, self.writer, self.kafka_config, opened, self.monitor, self.lineage
+            )
             if settings.http_port is not None:
                 opened.enter_context(listening(self.session, self.monitor))
             if not settings.available_now:

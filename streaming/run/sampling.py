@@ -1,14 +1,15 @@
 """Offset samples of the logs that groups read, written to `log_offsets`.
 
 At each interval a thread asks the leaders of every topic partition with a committed offset, an
-assigned member or a share group, and of the log partitions that hold the groups' progress. Samples
-do not depend on earlier ones, so they need no query with a checkpoint. The next interval retries a
-failure.
+assigned member or a share group, and of the log partitions that hold the groups' progress. With
+`of_all_topics` it also asks those of the partitions that no group reads. Samples do not depend on
+earlier ones, so they need no query with a checkpoint. The next interval retries a failure.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -27,6 +28,7 @@ from streaming.lag.owners import owners
 from streaming.lag.sample_runs import SampleRuns
 from streaming.lag.share_offsets import share_progress
 from streaming.lag.unwritten_samples import UnwrittenSamples
+from streaming.run.external_sampling import ExternalSampling
 from streaming.run.monitoring.run_metrics import RunMetrics
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_MEMBERS, GROUP_OFFSETS, SHARE_PARTITIONS
@@ -35,6 +37,8 @@ from streaming.tables.writer import Writer
 logger = logging.getLogger(__name__)
 
 _RETRY_TIMEOUT_S: Final = 2.0
+_LIST_EVERY_S: Final = 60.0
+"""Time between two lists of all topics."""
 _MAX_MARKERS: Final = 16
 
 
@@ -47,6 +51,8 @@ class LogOffsetsSampling:
     kafka_config: Mapping[str, Any]
     metrics: RunMetrics = field(default_factory=RunMetrics)
     runs: SampleRuns = field(default_factory=SampleRuns)
+    external: ExternalSampling | None = None
+    of_all_topics: bool = False
     _client: LogOffsetsClient = field(init=False)
     _unwritten: UnwrittenSamples = field(default_factory=UnwrittenSamples)
     _unreadable: set[TopicPartition] = field(default_factory=set)
@@ -57,6 +63,8 @@ class LogOffsetsSampling:
     _share_version: int = -1
     _assigned: frozenset[TopicPartition] = frozenset()
     _members_version: int = -1
+    _listed: frozenset[TopicPartition] = frozenset()
+    _list_at_s: float = 0.0
     _ends: dict[TopicPartition, _End] = field(default_factory=dict)
     _is_failing: bool = False
     _dropped: int = 0
@@ -101,7 +109,8 @@ class LogOffsetsSampling:
 
     def _sample(self) -> None:
         sampled_at = datetime.now(timezone.utc)
-        found = self._with_markers(self._client.sample(self._topic_partitions()))
+        places = self._topic_partitions() | self._all_partitions()
+        found = self._with_markers(self._client.sample(places))
         self.metrics.seen_logs((sample.state for sample in found), len(self._unreadable))
         if dropped := self._unwritten.add(self.runs.keep(sampled_at, found)):
             if not self._dropped:
@@ -136,7 +145,18 @@ class LogOffsetsSampling:
             # A member that has never committed is found by what is produced to its partitions.
             self._assigned = _places_of(owners(reader))
             self._members_version = version
-        return self._partitions | self._assigned | self._shared
+        external = frozenset() if self.external is None else self.external.places
+        return self._partitions | self._assigned | self._shared | external
+
+    def _all_partitions(self) -> frozenset[TopicPartition]:
+        """Return the partitions of all topics, if they are wanted; listed once a minute."""
+        if self.of_all_topics and time.monotonic() >= self._list_at_s:
+            try:
+                self._listed = self._client.partitions()
+            except (ConfigurationError, TimeoutError) as error:
+                logger.info("cannot list the topics: %(error)s", {"error": first_line(error)})
+            self._list_at_s = time.monotonic() + _LIST_EVERY_S
+        return self._listed
 
     def _with_markers(self, found: list[LogOffsets]) -> list[LogOffsets]:
         """Add the number of markers at the end of idle logs, if a group is close to the end."""

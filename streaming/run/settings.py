@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +26,7 @@ from pydantic import (
 from coordinator_state.records.internal_topics import OTHER_TOPICS
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from streaming.errors import ConfigurationError
+from streaming.external.external_group import FORM, ExternalGroup
 from streaming.kafka.secrets import require_no_login, require_no_secret
 from streaming.source import MOST_RECORDS_PER_TRIGGER
 from streaming.tables.durations import (
@@ -37,6 +39,7 @@ from streaming.tables.locations import is_schema_name, local_path
 SemanticsOption = Literal["auto", "coordinator", "scala"]
 HistoryMode = Literal["off", "sampled", "all"]
 EngineOption = Literal["auto", "driver", "spark"]
+LagTopics = Literal["read", "all"]
 
 ALL_TOPICS = "all"
 
@@ -75,6 +78,11 @@ def _checked_topics(topics: str) -> str:
     return ",".join(name for name in known if name in names)
 
 
+def _checked_external(group: str) -> str:
+    ExternalGroup.parse(group)
+    return group
+
+
 def _checked_catalog(database: str) -> str:
     if not _DATABASE.fullmatch(database):
         raise ValueError(f"{database!r} is not DATABASE or CATALOG.DATABASE")
@@ -88,6 +96,22 @@ def _checked_servers(servers: str) -> str:
         if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16:
             raise ValueError(f"{server.strip()!r} is not HOST:PORT")
     return servers
+
+
+def _checked_endpoint(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        # The error quotes the address, which may have a password.
+        is_good = False
+    if not is_good:
+        raise ValueError("it must begin with http:// or https:// and a host")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "no user and no password: set OPENLINEAGE_API_KEY, or use --openlineage-key-file"
+        )
+    return url
 
 
 def _refuse_secrets(kafka: Any) -> None:
@@ -125,8 +149,10 @@ HistoryRetention = Annotated[str, AfterValidator(_checked_history_retention), _m
 Interval = Annotated[str, AfterValidator(_checked_interval), _metavar("INTERVAL")]
 IntervalOrOff = Annotated[str, AfterValidator(_checked_interval_or_off), _metavar("INTERVAL")]
 BootstrapServers = Annotated[str, AfterValidator(_checked_servers)]
+Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 Catalog = Annotated[str, AfterValidator(_checked_catalog)]
 LogPartition = Annotated[int, Field(ge=0)]
+External = Annotated[str, AfterValidator(_checked_external), _metavar(FORM)]
 Topics = Annotated[str, AfterValidator(_checked_topics), _metavar("TOPICS")]
 
 
@@ -154,6 +180,11 @@ class RunSettings(BaseModel):
         default="5 seconds",
         description="Time between two offset samples of the topics that groups read, in "
         "log_offsets; or off.",
+    )
+    lag_topics: LagTopics = Field(
+        default="read",
+        description="Topics to sample: those that groups read, or all of the cluster, for the "
+        "topics and partitions that no group reads.",
     )
     snapshot_retention: Interval = Field(
         default="6 minutes",
@@ -197,6 +228,11 @@ class RunSettings(BaseModel):
         "__consumer_offsets,__transaction_state, or all: __consumer_offsets, and those of "
         "__transaction_state and __share_group_state that the ACLs allow.",
     )
+    external: tuple[External, ...] = Field(
+        default=(),
+        description="Group to read from the checkpoint of a Spark query that reads Kafka; "
+        "repeatable. The path may be an address of an object store.",
+    )
     change_data_feed: bool = Field(
         default=False, description="Turn on Delta's change data feed for new tables."
     )
@@ -227,6 +263,15 @@ class RunSettings(BaseModel):
     http_host: str = Field(
         default="127.0.0.1",
         description="Address to serve them on; 0.0.0.0 for all interfaces.",
+    )
+    openlineage: Annotated[Endpoint | None, _metavar("URL")] = Field(
+        default=None,
+        description="Send OpenLineage events to this catalogue: which groups read which topics, "
+        "and this run. A URL without a path gets /api/v1/lineage. The API key is in the "
+        "environment variable OPENLINEAGE_API_KEY, or see --openlineage-key-file. [default: off]",
+    )
+    openlineage_key_file: Annotated[str | None, _metavar("PATH")] = Field(
+        default=None, description="File with the API key of the catalogue."
     )
     health_timeout: Interval = Field(
         default="10 minutes",
@@ -280,6 +325,22 @@ class RunSettings(BaseModel):
         """
         if not self.checkpoint and not is_schema_name(self.tables):
             object.__setattr__(self, "checkpoint", str(_default_checkpoint(self.tables)))
+
+    @field_validator("external")
+    @classmethod
+    def _is_sampled(cls, groups: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if groups and info.data.get("lag_interval") == "off":
+            raise ValueError("its offsets are read with the samples: leave out --lag-interval off")
+        ids = [ExternalGroup.parse(group).group_id for group in groups]
+        for group_id in ids:
+            if ids.count(group_id) > 1:
+                raise ValueError(f"two external groups have the name {group_id}")
+        return groups
+
+    @property
+    def external_groups(self) -> tuple[ExternalGroup, ...]:
+        """The groups of `external`."""
+        return tuple(map(ExternalGroup.parse, self.external))
 
     @property
     def other_topics(self) -> tuple[str, ...]:

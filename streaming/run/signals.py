@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 
 @contextmanager
@@ -43,3 +47,15 @@ def interrupt_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_process() -> NoReturn:
+    """End a server with status 0 at once, without the shutdown of the interpreter.
+
+    A thread may still compute an answer that nobody waits for. If Arrow or delta-rs calls Python
+    from a thread of its own during the shutdown, the process crashes.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -6,23 +6,22 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError
 from streaming.kafka.fetch import LogClient, LogDescription
-from streaming.kafka.group_admin import GroupAdmin
 from streaming.kafka.leaders import ELECTION_S
 from streaming.kafka.loader_rules import ClusterRules, LoaderRules
 from streaming.reload.beginning import begin_reload
 from streaming.reload.doubts import REQUESTED, Doubt, LogEnds, find_doubts, upgrade_reason
 from streaming.reload.requests import forget_requests, requested
 from streaming.run.checkpoint import discard, misfit, read_checkpoint, require_same_cluster
-from streaming.run.other_topics import DEFAULT_DELETE_RETENTION_MS, OtherTopics, TopicStarts
+from streaming.run.leaderless import set_leaderless
+from streaming.run.other_topics import OtherTopics, TopicStarts
+from streaming.run.retentions import Retentions
 from streaming.run.settings import RunSettings
 from streaming.tables import folder as tables_folder
 from streaming.tables.durations import parse_duration
@@ -37,35 +36,6 @@ logger = logging.getLogger(__name__)
 _LEADER_POLL_S = 1.0
 _DEFAULT_LOG_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retentions:
-    """How long the cluster keeps offsets and tombstones."""
-
-    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
-    delete_retention_ms: int = DEFAULT_DELETE_RETENTION_MS
-
-    @classmethod
-    def ask(cls, bootstrap_servers: str, kafka_config: Mapping[str, Any]) -> Retentions:
-        """Ask the cluster; a setting that cannot be read has its default."""
-        found: dict[str, int] = {}
-        with GroupAdmin(bootstrap_servers, kafka_config) as admin:
-            for name, default, ask in (
-                ("offsets_retention_ms", "7 days", admin.offsets_retention_ms),
-                (
-                    "delete_retention_ms",
-                    "24 hours",
-                    lambda: admin.delete_retention_ms(OFFSETS_TOPIC),
-                ),
-            ):
-                try:
-                    found[name] = ask()
-                except (ConfigurationError, TimeoutError) as error:
-                    logger.info(
-                        "%(error)s; assuming %(default)s", {"error": error, "default": default}
-                    )
-        return cls(**found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +129,7 @@ def start_from(
             offsets_retention_ms=retentions.offsets_retention_ms,
             snapshot_retention=parse_duration(settings.snapshot_retention),
             history=settings.history,
+            has_external=bool(settings.external),
         )
         wanted = frozenset(settings.log_partitions or description.leaders)
         log_partitions = wanted & description.with_leader
@@ -194,7 +165,8 @@ def start_from(
         # The checkpoint is ahead of the tables, which restart at the log start.
         keep_checkpoint = False
     forget_requests(settings.tables, asked)
-    _record_leaderless(wanted - log_partitions, progress, writer)
+    if set_leaderless(progress, wanted - log_partitions):
+        progress.write(writer)
     others = topic_starts.start(writer, progress)
     checkpoint = read_checkpoint(settings.checkpoint)
     if checkpoint is not None:
@@ -245,19 +217,6 @@ def _await_leaders(
             return log
         if waited_s > patience_s or stop.wait(_LEADER_POLL_S):
             raise TimeoutError("no log partition has a leader")
-
-
-def _record_leaderless(leaderless: Collection[int], progress: LoadProgress, writer: Writer) -> None:
-    """Record the leaderless log partitions in `load_progress`."""
-    if not progress.set_leaderless(leaderless):
-        return
-    progress.write(writer)
-    if leaderless:
-        logger.warning(
-            "log partitions without a leader: %(waiting)s; reading the others, and these once they "
-            "have a leader",
-            {"waiting": ", ".join(map(str, sorted(leaderless)))},
-        )
 
 
 def create_empty(settings: RunSettings, cluster_id: str, rules: LoaderRules) -> None:

@@ -20,6 +20,7 @@ Every answer moves the next offset, or goes one step down this list, or asks for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from coordinator_state.errors import CorruptRecordBatch
@@ -226,30 +227,20 @@ class LogCursor:
     def _decoded(
         self, fetched: FetchedRecords, *, is_cut: bool, start: int = 0
     ) -> DecodedRecordSet:
-        records = memoryview(fetched.records)[start:]
-        before = self.next_offset - 1 if self._follows_segment else -1
-        if self._log_topic is not None:
-            return decode_record_set(
-                records,
-                log_partition=self._log_partition,
-                from_offset=self.next_offset,
-                to_offset=self._to_offset,
-                before=before,
-                log_end=self._log_end,
-                is_cut=is_cut,
-                log_topic=self._log_topic,
-            )
-        # Only workers decode, so planning does not wait until the compiler is loaded.
-        from coordinator_state.log import kernel
+        if self._log_topic is None:
+            # Only workers decode, so planning does not wait until the compiler is loaded.
+            from coordinator_state.log import kernel
 
-        return kernel.decode_record_set(
-            records,
+            decode = partial(kernel.decode_record_set, compact=self._compacts)
+        else:
+            decode = partial(decode_record_set, log_topic=self._log_topic)
+        return decode(
+            memoryview(fetched.records)[start:],
             log_partition=self._log_partition,
             from_offset=self.next_offset,
             to_offset=self._to_offset,
-            before=before,
+            before=self.next_offset - 1 if self._follows_segment else -1,
             log_end=self._log_end,
-            compact=self._compacts,
             is_cut=is_cut,
         )
 

@@ -167,14 +167,14 @@ def offsets_of_records(
             end, records = _end_of(view, start, start + count, max(quota, 1))
             found[log_partition] = end - start
             budget = max(budget - records, 0)
-    # Where no batch can be read, the reader finds out what is lost.
+    # No batch is readable: the tasks read this range, and report the lost record offsets.
     return found if any(found.values()) else {p: min(n, most_records) for p, n in left.items()}
 
 
 def _end_of(view: memoryview, start: int, end: int, most_records: int) -> tuple[int, int]:
     """The offset after the first batches of a record set, and the number of their records.
 
-    It trusts the headers of the batches: the reader checks them, and reads past damaged ones.
+    It trusts the headers of the batches: `LogCursor` checks them, and reads past damaged ones.
     """
     position, reached, records = 0, start, 0
     while position + BATCH_HEADER_BYTES <= len(view) and records < most_records:

@@ -16,12 +16,12 @@ from pathlib import Path
 from streaming.dashboard.app import serving_page
 from streaming.engine.progress import OnProgress, ProgressEvent
 from streaming.errors import ConfigurationError
+from streaming.http.server import open_browser
 from streaming.jvm.jars import KAFKA_VERSION
 from streaming.local.broker.embedded import EmbeddedBroker
 from streaming.local.demo.groups import BROKER_PROPERTIES, DEMO_GROUPS, Clients, create_topics
 from streaming.local.demo.report import DemoReport, read_report, show_report
 from streaming.local.demo.traffic import Traffic
-from streaming.metrics.server import open_browser
 from streaming.run.progress_display import ProgressDisplay
 from streaming.run.query import run_query
 from streaming.run.session import build_session

@@ -18,12 +18,12 @@ from typing import Any, Final
 from coordinator_state.insight.lag import PRESENT
 from coordinator_state.model.workload import Workload, WorkloadSettings
 from streaming.dashboard.app import serving_page
+from streaming.http.server import open_browser
 from streaming.kafka.partition_offsets import LogOffsets
 from streaming.lag.sample_runs import Sample
 from streaming.lag.unwritten_samples import rows_of
 from streaming.local.demo.demo import EXIT_DIFFERENT
 from streaming.local.simulation.tables import SimulatedTables, simulated_tables
-from streaming.metrics.server import open_browser
 from streaming.run.signals import stop_on_signals
 from streaming.run.stderr import write_note
 from streaming.tables.reader import TableReader

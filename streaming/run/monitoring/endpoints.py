@@ -11,10 +11,10 @@ from flask import Flask, Response, jsonify
 from prometheus_client import make_wsgi_app
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+from streaming.http.own_names import on_loopback
+from streaming.http.server import serving
 from streaming.kafka.client_config import kafka_client_config
 from streaming.kafka.fetch import TRIES_ONCE_MS, LogClient
-from streaming.metrics.own_names import on_loopback
-from streaming.metrics.server import serving
 from streaming.run.beat import beating
 from streaming.run.monitoring.high_watermarks import HighWatermarks
 from streaming.run.monitoring.run_collector import RunCollector

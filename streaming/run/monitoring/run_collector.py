@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from streaming.metrics.families import (
-    OWN_LOG_PARTITIONS,
-    Gauge,
-    gauge,
+from streaming.metrics.cluster_families import (
+    RECORDS,
+    RECORDS_UNACCOUNTED,
     records_total,
     records_unaccounted_total,
 )
+from streaming.metrics.families import OWN_LOG_PARTITIONS, Gauge
 from streaming.run.monitoring.run_monitor import RunMonitor
 
 _NEXT_OFFSET = OWN_LOG_PARTITIONS[0]
@@ -24,6 +24,10 @@ _BEHIND = Gauge(
     {"log_partition": "log_partition"},
     "behind",
 )
+_HEALTHY = Gauge("coordinator_state_run_healthy", "1 if /health answers 200", {}, "value")
+_READY = Gauge("coordinator_state_run_ready", "1 if /ready answers 200", {}, "value")
+GAUGES = (_BEHIND, _HEALTHY, _READY, _NEXT_OFFSET)
+COUNTERS = (RECORDS, RECORDS_UNACCOUNTED)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,8 +51,6 @@ class RunCollector(Collector):
         yield records_total(cluster, rows)
         yield records_unaccounted_total(cluster, rows)
         is_healthy, _ = self.monitor.health()
-        yield gauge(
-            "coordinator_state_run_healthy", "1 if /health answers 200", cluster, is_healthy
-        )
+        yield _HEALTHY.of_cluster(cluster, is_healthy)
         is_ready, _ = self.monitor.readiness()
-        yield gauge("coordinator_state_run_ready", "1 if /ready answers 200", cluster, is_ready)
+        yield _READY.of_cluster(cluster, is_ready)

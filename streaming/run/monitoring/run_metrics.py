@@ -22,14 +22,14 @@ class RunMetrics:
         self.registry = registry = CollectorRegistry()
         self.micro_batch_seconds = Histogram(
             "coordinator_state_run_micro_batch_seconds",
-            "Duration of the phases of micro-batches, with Spark's names; triggerExecution is all",
+            "Duration of micro-batches by phase, with Spark's names; triggerExecution is the whole",
             ["phase"],
             buckets=_BUCKETS_S,
             registry=registry,
         )
         self.input_rows = Counter(
             "coordinator_state_run_input_rows",
-            "Rows that micro-batches received from the source; a row packs many records",
+            "Rows that micro-batches received from the source; one row packs many records",
             registry=registry,
         )
         self.processed_rows_per_second = Gauge(
@@ -50,13 +50,13 @@ class RunMetrics:
         )
         self.maintenance = Counter(
             "coordinator_state_run_upkeep",
-            "Rounds of maintenance of the tables",
+            "Rounds of maintenance of the tables, by outcome: done or failed",
             ["outcome"],
             registry=registry,
         )
         self.sampling = Counter(
             "coordinator_state_run_sampling",
-            "Samples of the logs that groups read",
+            "Rounds of offset samples, by outcome: done or failed",
             ["outcome"],
             registry=registry,
         )
@@ -65,7 +65,7 @@ class RunMetrics:
             self.sampling.labels(outcome)
         self.samples_dropped = Counter(
             "coordinator_state_run_samples_dropped",
-            "Rows of log_offsets that were dropped because the table could not be written",
+            "Offset samples dropped because log_offsets could not be written",
             registry=registry,
         )
         self.sampled_partitions = Gauge(

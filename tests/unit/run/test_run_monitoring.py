@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -153,6 +154,7 @@ def counted(cluster: Cluster) -> str:
         monitor.loaded({7: row})
         monitor.triggered(StreamingQueryProgress.fromJson(PROGRESS))
     monitor.metrics.maintained(True)
+    monitor.metrics.seen_logs(["present", "gone", "present"], 1)
     cluster.ends = {7: 6}
     monitor.high_watermarks.sample()
     response = create_app(monitor).test_client().get("/metrics")
@@ -175,6 +177,8 @@ def test_what_is_counted(cluster: Cluster) -> None:
     assert found[f"{run}_last_error_timestamp_seconds", "TablesUnavailable"] > 1e9
     assert found[f"{run}_upkeep_total", "done"] == 1
     assert found[f"{run}_upkeep_total", "failed"] == 0
+    assert found[f"{run}_sampled_partitions", "present"] == 2
+    assert found[(f"{run}_unreadable_log_ends",)] == 1
     assert found[f"{run}_log_partition_behind_offsets", "7", "cluster"] == 2
     assert found["coordinator_state_log_partition_next_offset", "7", "cluster"] == 4
     assert found["coordinator_state_records_total", "applied", "cluster"] == 3
@@ -183,16 +187,19 @@ def test_what_is_counted(cluster: Cluster) -> None:
     assert found[f"{run}_ready", "cluster"] == 0
 
 
-def test_every_metric_is_explained(cluster: Cluster, repository: Path) -> None:
-    page = (repository / "docs" / "metrics.md").read_text()
-    _, _, of_run = page.partition("## Of `run` itself\n")
-    families = {f.name for f in text_string_to_metric_families(counted(cluster))}
-    # When a counter began is prometheus_client's own.
-    families = {name for name in families if not name.endswith("_created")}
-    # A counter's family is named without the end of its samples' name.
-    for name in families:
-        assert f"| `{name}`" in of_run or f"| `{name}_total`" in of_run, name
-    assert len(families) == of_run.count("\n| `coordinator_state")
+def test_every_metric_is_listed(cluster: Cluster, repository: Path) -> None:
+    page = (repository / "docs" / "metrics-reference.md").read_text()
+    _, _, of_run = page.partition("## `run` itself\n")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| ", of_run, re.MULTILINE)
+    listed = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    found = {}
+    for family in text_string_to_metric_families(counted(cluster)):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels}
+        # When a counter began is prometheus_client's own, and so are the limits of buckets.
+        if not family.name.endswith("_created"):
+            found[name] = (family.type, labels - {"le"})
+    assert listed == found
 
 
 @pytest.mark.skipif(

@@ -255,3 +255,40 @@ def test_samples_before_and_after_a_load_tell_how_far_behind_it_is(
     millisecond = timedelta(milliseconds=1)
     assert first - millisecond <= known[0]["known_until"] < last
     assert last - millisecond <= known[1]["known_until"] <= last
+
+
+def test_the_partitions_that_nobody_reads_are_sampled_if_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of them is renewed once a minute; until then the old one holds."""
+    tables = create_tables(tmp_path)
+    offset = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}
+    apply_micro_batch(tables, progress=[{"log_partition": 0}], group_offsets=[offset])
+    sampling = sampling_of(tables)
+    sampling.of_all_topics = True
+    asked: list[set[str]] = []
+    lists: list[Any] = [
+        frozenset({TopicPartition("t", 0), TopicPartition("t", 1)}),
+        TimeoutError("nobody answers"),
+        frozenset({TopicPartition("unread", 0)}),
+    ]
+
+    def sample(partitions: frozenset[TopicPartition]) -> list[LogOffsets]:
+        asked.append({f"{at.topic}:{at.partition}" for at in partitions})
+        return []
+
+    def partitions() -> frozenset[TopicPartition]:
+        found = lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        listed: frozenset[TopicPartition] = found
+        return listed
+
+    monkeypatch.setattr(sampling._client, "sample", sample)
+    monkeypatch.setattr(sampling._client, "partitions", partitions)
+    for seconds in (0, 59, 61, 123):
+        monkeypatch.setattr("streaming.run.sampling.time.monotonic", lambda now=seconds: now)
+        sampling.sample()
+    sampling.close()
+    read = {"__consumer_offsets:0", "t:0"}
+    assert asked == [*([read | {"t:1"}] * 3), read | {"unread:0"}]

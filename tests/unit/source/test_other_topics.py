@@ -3,147 +3,38 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator_state.log.record_batch_writer import write_record_batch
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
-from streaming.errors import ConfigurationError, LogChanged, LogTruncated, NotAuthorised
-from streaming.kafka.fetch import FetchedRecords, LogDescription
-from streaming.source import coordinator_log, log_range, topic_plan
+from streaming.errors import ConfigurationError, LogTruncated
+from streaming.source import coordinator_log, log_range
 from streaming.source.coordinator_log import CoordinatorLogStreamReader
 from streaming.source.options import SourceOptions
 from tests.support.logs.memory_log import (
     BOOTSTRAP,
     CLUSTER_ID,
     TOPIC_ID,
-    MemoryLog,
-    MemoryLogClient,
     assert_accounted,
-    reader_of,
     rows_of,
+)
+from tests.support.logs.topic_clients import (
+    BOTH,
+    END,
+    EVERYTHING,
+    LONG_MS,
+    Clients,
+    Offset,
+    at_end,
+    positions,
+    reader,
 )
 from tests.support.logs.topic_logs import transaction_key, transaction_value
 
 Row = dict[str, Any]
-Offset = dict[str, Any]
-
-EVERYTHING = ReadAllAvailable()
-BOTH = {
-    TRANSACTION_STATE_TOPIC: {"log_partitions": [0, 1], "start_offsets": {}},
-    SHARE_STATE_TOPIC: {"log_partitions": [0], "start_offsets": {}},
-}
-LONG_MS = 60_000
-"""The longest wait of a test that must not wait."""
-
-
-class TopicClient(MemoryLogClient):
-    """A client of a topic; a leader holds a fetch until it has records."""
-
-    def __init__(self, topic: str, topic_id: str, log_partitions: int) -> None:
-        super().__init__({p: MemoryLog() for p in range(log_partitions)})
-        self.topic, self.topic_id = topic, topic_id
-        self.arrived = threading.Condition()
-        self.failure: Exception | None = None
-        self.waits = 0
-
-    def describe(self) -> LogDescription:
-        return LogDescription(
-            topic=self.topic,
-            cluster_id=self.cluster_id,
-            topic_id=self.topic_id,
-            leaders=dict(self.leaders),
-        )
-
-    def append(self, log_partition: int = 0, records: int = 1) -> None:
-        """Append records, which end a fetch that waits for them."""
-        with self.arrived:
-            log = self.logs[log_partition]
-            for _ in range(records):
-                record = (0, 0, transaction_key(), transaction_value())
-                log.append(write_record_batch(log.high_watermark, [record]))
-            self.arrived.notify_all()
-
-    def fail(self, error: Exception) -> None:
-        """End a fetch that waits with an error."""
-        with self.arrived:
-            self.failure = error
-            self.arrived.notify_all()
-
-    def fetch(
-        self,
-        positions: Mapping[int, int],
-        max_bytes: int = 1 << 20,
-        max_partition_bytes: int = 1 << 20,
-        max_wait_ms: int = 0,
-    ) -> dict[int, FetchedRecords]:
-        with self.arrived:
-            self.waits += max_wait_ms > 0
-            self.arrived.wait_for(lambda: self._has_news(positions), max_wait_ms / 1000)
-            if self.failure is not None:
-                raise self.failure
-            return super().fetch(positions, max_bytes, max_partition_bytes)
-
-    def _has_news(self, positions: Mapping[int, int]) -> bool:
-        news = (self.logs[p].high_watermark > at for p, at in positions.items())
-        return self.failure is not None or any(news)
-
-
-Clients = dict[str, TopicClient]
-
-
-@pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
-    """Logs of ten commits, of four and two transactions, and of one share partition."""
-    found = {
-        OFFSETS_TOPIC: TopicClient(OFFSETS_TOPIC, TOPIC_ID, 1),
-        TRANSACTION_STATE_TOPIC: TopicClient(TRANSACTION_STATE_TOPIC, "tx", 2),
-        SHARE_STATE_TOPIC: TopicClient(SHARE_STATE_TOPIC, "share", 1),
-    }
-    for number in range(10):
-        found[OFFSETS_TOPIC].logs[0].commit("g", number)
-    found[TRANSACTION_STATE_TOPIC].append(0, records=4)
-    found[TRANSACTION_STATE_TOPIC].append(1, records=2)
-    found[SHARE_STATE_TOPIC].append()
-    monkeypatch.setattr(topic_plan, "LogClient", lambda _, __, topic, **_options: found[topic])
-    monkeypatch.setattr(coordinator_log, "shared_log_client", lambda *given: found[given[2]])
-    yield found
-    # Ends the waits in flight.
-    for client in found.values():
-        client.fail(TimeoutError("the test is over"))
-
-
-def reader(topics: Mapping[str, Any] = BOTH, **options: str) -> CoordinatorLogStreamReader:
-    return reader_of(other_topics=json.dumps(topics), **options)
-
-
-def positions(offset: Offset) -> dict[str, dict[int, int]]:
-    """The next offset of each topic and log partition."""
-    of_topics = {OFFSETS_TOPIC: offset, **offset["others"]}
-    return {
-        topic: {int(p): next_offset for p, (next_offset, _) in of_topic["p"].items()}
-        for topic, of_topic in of_topics.items()
-    }
-
-
-def at_end(one: CoordinatorLogStreamReader) -> Offset:
-    """The offset at the end of every log."""
-    return one.latestOffset(one.initialOffset(), EVERYTHING)
-
-
-def soon(action: Callable[[], None], after_s: float = 0.05) -> None:
-    timer = threading.Timer(after_s, action)
-    timer.daemon = True
-    timer.start()
-
-
-START = {OFFSETS_TOPIC: {0: 0}, TRANSACTION_STATE_TOPIC: {0: 0, 1: 0}, SHARE_STATE_TOPIC: {0: 0}}
-END = {OFFSETS_TOPIC: {0: 10}, TRANSACTION_STATE_TOPIC: {0: 4, 1: 2}, SHARE_STATE_TOPIC: {0: 1}}
 
 
 @pytest.mark.usefixtures("clients")
@@ -349,91 +240,3 @@ class TestBudgets:
         end = one.latestOffset(one.initialOffset(), one.getDefaultReadLimit())
         assert positions(end) == END
         assert one.latestOffset(end, one.getDefaultReadLimit()) is end
-
-
-class TestWaiting:
-    def test_without_news_the_start_is_given_back(self, clients: Clients) -> None:
-        one = reader(long_poll_ms="50")
-        end = at_end(one)
-        assert one.latestOffset(end, EVERYTHING) is end
-        # A wait that ends just before the others is followed by another.
-        assert {client.waits for client in clients.values()} <= {1, 2}
-
-    @pytest.mark.timeout(20)
-    @pytest.mark.parametrize("topic", END)
-    def test_a_record_in_any_topic_ends_the_wait(self, clients: Clients, topic: str) -> None:
-        one = reader(long_poll_ms=str(LONG_MS))
-        end = at_end(one)
-        soon(clients[topic].append)
-        found = positions(one.latestOffset(end, EVERYTHING))
-        assert found == {**END, topic: {**END[topic], 0: END[topic][0] + 1}}
-
-    @pytest.mark.timeout(20)
-    def test_the_waits_of_the_other_topics_go_on(self, clients: Clients) -> None:
-        """The next micro-batches end them, whichever topic has records."""
-        one = reader(long_poll_ms=str(LONG_MS))
-        end = at_end(one)
-        for topic in (SHARE_STATE_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC):
-            before = positions(end)[topic][0]
-            soon(clients[topic].append)
-            end = one.latestOffset(end, EVERYTHING)
-            assert positions(end)[topic][0] == before + 1
-            assert len(rows_of(one, one.partitions(end, end))) == 4, "one for each log partition"
-        # Of the share group's wait, the first one ended with a record.
-        assert clients[SHARE_STATE_TOPIC].waits == 2
-
-    @pytest.mark.timeout(20)
-    def test_a_wait_that_ends_without_records_is_followed_by_another(
-        self, clients: Clients
-    ) -> None:
-        """Otherwise a topic would not be looked at until the waits of the others end, too."""
-        one = reader(long_poll_ms="1000")
-        end = at_end(one)
-        soon(clients[SHARE_STATE_TOPIC].append, after_s=0.8)
-        end = one.latestOffset(end, EVERYTHING)
-        # The other waits end after 1 s, the new one of this topic after 1.8 s.
-        soon(clients[OFFSETS_TOPIC].append, after_s=0.3)
-        while positions(end)[OFFSETS_TOPIC] == {0: 10}:
-            end = one.latestOffset(end, EVERYTHING)
-        assert clients[OFFSETS_TOPIC].waits >= 2
-
-    @pytest.mark.timeout(20)
-    @pytest.mark.parametrize("topic", END)
-    def test_a_wait_that_fails_ends_the_query(self, clients: Clients, topic: str) -> None:
-        one = reader(long_poll_ms=str(LONG_MS))
-        end = at_end(one)
-        soon(lambda: clients[topic].fail(LogChanged("created again")))
-        with pytest.raises(LogChanged, match="created again"):
-            one.latestOffset(end, EVERYTHING)
-
-    @pytest.mark.timeout(20)
-    def test_a_topic_without_leaders_does_not_hold_up_the_offsets(self, clients: Clients) -> None:
-        one = reader(long_poll_ms="100")
-        end = at_end(one)
-        clients[SHARE_STATE_TOPIC].fail(TimeoutError("no leader answers"))
-        assert one.latestOffset(end, EVERYTHING) is end
-        clients[OFFSETS_TOPIC].append()
-        end = one.latestOffset(end, EVERYTHING)
-        assert positions(end) == {**END, OFFSETS_TOPIC: {0: 11}}
-        clients[OFFSETS_TOPIC].fail(TimeoutError("no leader answers"))
-        with pytest.raises(TimeoutError, match="no leader answers"):
-            one.latestOffset(end, EVERYTHING)
-
-    @pytest.mark.timeout(20)
-    def test_without_an_acl_the_query_restarts_without_the_topic(self, clients: Clients) -> None:
-        one = reader(long_poll_ms=str(LONG_MS))
-        end = at_end(one)
-        soon(lambda: clients[SHARE_STATE_TOPIC].fail(NotAuthorised("needs the ACL Read")))
-        with pytest.raises(LogChanged, match="needs the ACL Read"):
-            one.latestOffset(end, EVERYTHING)
-
-    @pytest.mark.timeout(20)
-    def test_stopping_closes_the_clients_that_do_not_wait(self, clients: Clients) -> None:
-        one = reader(long_poll_ms=str(LONG_MS))
-        end = at_end(one)
-        soon(clients[SHARE_STATE_TOPIC].append)
-        one.latestOffset(end, EVERYTHING)
-        one.stop()
-        assert {topic for topic, client in clients.items() if client.is_closed} == {
-            SHARE_STATE_TOPIC
-        }

@@ -1,0 +1,222 @@
+"""A reporter, its rounds and its failures, with a server as the catalogue."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.lineage import catalogue
+from streaming.lineage.catalogue import API_KEY, Catalogue
+from streaming.lineage.reporter import LineageReporter
+from streaming.lineage.told_groups import REFUSED_S
+from tests.support.brokers.receivers import HttpReceiver, http_receiver
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    with http_receiver() as found:
+        yield found
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    tables = create_tables(tmp_path)
+    read_topics(tables, g=["t"])
+    return tables
+
+
+def read_topics(tables: str, **topics: list[str]) -> None:
+    """Replace the groups and the topics that they read."""
+    offsets = [
+        {"group_id": group, "topic": topic, "partition": 0, "committed_offset": 1}
+        for group, read in topics.items()
+        for topic in read
+    ]
+    groups = [{"group_id": group} for group in topics]
+    apply_micro_batch(tables, progress=[{}], groups=groups, group_offsets=offsets)
+
+
+def reporter_of(
+    tables: str, url: str, clock: Clock, *, key_file: str | None = None, round_s: float = 5.0
+) -> LineageReporter:
+    return LineageReporter(
+        Catalogue(url, key_file),
+        tables=tables,
+        bootstrap_servers="b:9092",
+        internal_topics=("__consumer_offsets",),
+        interval_s=10.0,
+        round_s=round_s,
+        clock=clock,
+    )
+
+
+def told(receiver: HttpReceiver) -> list[str]:
+    """Each event in a word: the state of a run, or a group and its topics."""
+    return [
+        event["eventType"]
+        if "run" in event
+        else f"{event['job']['name']}:{','.join(one['name'] for one in event['inputs'])}"
+        for event in (posted.body for posted in receiver.posted)
+    ]
+
+
+def test_a_run_and_its_groups(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        reporter.report()
+        reporter.report()
+        read_topics(tables, g=["t", "u"], h=["t"])
+        reporter.report()
+        read_topics(tables, h=["t"])
+        reporter.report()
+    assert told(receiver) == ["START", "g:t", "RUNNING", "g:t,u", "h:t", "g:", "COMPLETE"]
+    assert {posted.path for posted in receiver.posted} == {"/api/v1/lineage"}
+    assert len({one.body["run"]["runId"] for one in receiver.posted if "run" in one.body}) == 1
+
+
+def test_a_day_later_all_is_sent_again(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        reporter.report()
+        clock.now = 24 * 60 * 60
+        reporter.report()
+    assert told(receiver) == ["START", "g:t", "RUNNING", "g:t", "RUNNING", "COMPLETE"]
+
+
+def test_a_failed_run(tables: str, receiver: HttpReceiver, clock: Clock) -> None:
+    with (
+        pytest.raises(ConfigurationError),
+        reporter_of(tables, receiver.url, clock),
+    ):
+        raise ConfigurationError("no leader")
+    assert told(receiver) == ["START", "FAIL"]
+
+
+def test_a_failure_is_logged_once_and_all_is_sent_afterwards(
+    tables: str, receiver: HttpReceiver, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers = [500, 503, 500, 200, 500]
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        for _ in range(3):
+            reporter.report()
+        read_topics(tables, g=["t", "u"])
+        reporter.report()
+        reporter.report()
+    assert told(receiver) == ["START", "RUNNING", "g:t,u", "COMPLETE"]
+    host = receiver.url.removeprefix("http://")
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said == [
+        f"OpenLineage at {host}: cannot send events: 127.0.0.1 answered {code}; attempt {attempt}, "
+        "retrying in 10.0 s"
+        for code, attempt in ((500, 1), (503, 2))
+    ] + [f"OpenLineage at {host}: reachable again after 0 s and 4 failed attempts"]
+
+
+def test_nobody_is_there(tables: str, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    began_at = time.monotonic()
+    with reporter_of(tables, "http://127.0.0.1:1", clock) as reporter:
+        reporter.report()
+    assert time.monotonic() - began_at < 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "OpenLineage at 127.0.0.1:1: cannot send events: 127.0.0.1: ConnectionError; attempt 1, "
+        "retrying in 10.0 s",
+        "OpenLineage at 127.0.0.1:1: cannot send the end of the run: 127.0.0.1: ConnectionError",
+    ]
+
+
+def test_a_silent_catalogue_holds_up_nothing(
+    tables: str, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It takes one time-out for the round, and one for the end."""
+    monkeypatch.setattr(catalogue, "_TIMEOUT_S", (0.5, 0.5))
+    began_at = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with reporter_of(tables, url, clock) as reporter:
+            reporter.report()
+    assert time.monotonic() - began_at < 5
+    assert "127.0.0.1: ReadTimeout; attempt 1" in caplog.text
+
+
+def test_unreadable_tables_are_a_failure_like_others(
+    tmp_path: Path, receiver: HttpReceiver, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reporter_of(str(tmp_path / "none"), receiver.url, clock) as reporter:
+        reporter.report()
+        assert told(receiver) == ["START"]
+    assert "cannot send events: " in caplog.text
+    assert told(receiver) == ["START", "COMPLETE"]
+
+
+def test_a_refused_event_does_not_hold_back_others(
+    tables: str, receiver: HttpReceiver, clock: Clock
+) -> None:
+    read_topics(tables, g=["t"], h=["t"])
+    receiver.answers = [400, 422]
+    with reporter_of(tables, receiver.url, clock) as reporter:
+        # START and one group are refused.
+        reporter.report()
+        reporter.report()
+        first, *_ = {"g:t", "h:t"}.intersection(told(receiver))
+        assert told(receiver) == ["START", "RUNNING", first]
+        clock.now = REFUSED_S
+        reporter.report()
+        assert set(told(receiver)) == {"START", "RUNNING", "g:t", "h:t"}
+
+
+def test_a_round_ends_in_time(tables: str, receiver: HttpReceiver) -> None:
+    read_topics(tables, **{f"g{number}": ["t"] for number in range(5)})
+
+    class Ticking(Clock):
+        def __call__(self) -> float:
+            self.now += 1
+            return self.now
+
+    with reporter_of(tables, receiver.url, Ticking(), round_s=6.0) as reporter:
+        reporter.report()
+        sent = len(receiver.posted)
+        assert 0 < sent < 7
+        for _ in range(5):
+            reporter.report()
+    assert len(set(told(receiver))) == len(told(receiver)) == 8
+
+
+def test_the_api_key(
+    tables: str,
+    receiver: HttpReceiver,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "key"
+    with pytest.raises(ConfigurationError, match="--openlineage-key-file: cannot read"):
+        Catalogue(receiver.url, str(file))
+    file.write_text("of-file\n")
+    monkeypatch.setenv(API_KEY, "of-environment")
+    with reporter_of(tables, receiver.url, clock, key_file=str(file)):
+        pass
+    with reporter_of(tables, f"{receiver.url}/openapi/openlineage/api/v1/lineage", clock):
+        pass
+    sent = [(posted.path, posted.headers["Authorization"]) for posted in receiver.posted]
+    assert (
+        sent
+        == [("/api/v1/lineage", "Bearer of-file")] * 2
+        + [("/openapi/openlineage/api/v1/lineage", "Bearer of-environment")] * 2
+    )

@@ -1,0 +1,123 @@
+"""The source waits for records of several topics at once, against logs in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from coordinator_state.replay.partitioner import OFFSETS_TOPIC
+from streaming.errors import LogChanged, NotAuthorised
+from tests.support.logs.memory_log import rows_of
+from tests.support.logs.topic_clients import (
+    END,
+    EVERYTHING,
+    LONG_MS,
+    Clients,
+    at_end,
+    positions,
+    reader,
+)
+
+
+def soon(action: Callable[[], None], after_s: float = 0.05) -> None:
+    timer = threading.Timer(after_s, action)
+    timer.daemon = True
+    timer.start()
+
+
+def test_without_news_the_start_is_given_back(clients: Clients) -> None:
+    one = reader(long_poll_ms="50")
+    end = at_end(one)
+    assert one.latestOffset(end, EVERYTHING) is end
+    # A wait that ends just before the others is followed by another.
+    assert {client.waits for client in clients.values()} <= {1, 2}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("topic", END)
+def test_a_record_in_any_topic_ends_the_wait(clients: Clients, topic: str) -> None:
+    one = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(one)
+    soon(clients[topic].append)
+    found = positions(one.latestOffset(end, EVERYTHING))
+    assert found == {**END, topic: {**END[topic], 0: END[topic][0] + 1}}
+
+
+@pytest.mark.timeout(20)
+def test_the_waits_of_the_other_topics_go_on(clients: Clients) -> None:
+    """The next micro-batches end them, whichever topic has records."""
+    one = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(one)
+    for topic in (SHARE_STATE_TOPIC, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC):
+        before = positions(end)[topic][0]
+        soon(clients[topic].append)
+        end = one.latestOffset(end, EVERYTHING)
+        assert positions(end)[topic][0] == before + 1
+        assert len(rows_of(one, one.partitions(end, end))) == 4, "one for each log partition"
+    # Of the share group's wait, the first one ended with a record.
+    assert clients[SHARE_STATE_TOPIC].waits == 2
+
+
+@pytest.mark.timeout(20)
+def test_a_wait_that_ends_without_records_is_followed_by_another(
+    clients: Clients,
+) -> None:
+    """Otherwise a topic would not be looked at until the waits of the others end, too."""
+    one = reader(long_poll_ms="1000")
+    end = at_end(one)
+    soon(clients[SHARE_STATE_TOPIC].append, after_s=0.8)
+    end = one.latestOffset(end, EVERYTHING)
+    # The other waits end after 1 s, the new one of this topic after 1.8 s.
+    soon(clients[OFFSETS_TOPIC].append, after_s=0.3)
+    while positions(end)[OFFSETS_TOPIC] == {0: 10}:
+        end = one.latestOffset(end, EVERYTHING)
+    assert clients[OFFSETS_TOPIC].waits >= 2
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("topic", END)
+def test_a_wait_that_fails_ends_the_query(clients: Clients, topic: str) -> None:
+    one = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(one)
+    soon(lambda: clients[topic].fail(LogChanged("created again")))
+    with pytest.raises(LogChanged, match="created again"):
+        one.latestOffset(end, EVERYTHING)
+
+
+@pytest.mark.timeout(20)
+def test_a_topic_without_leaders_does_not_hold_up_the_offsets(clients: Clients) -> None:
+    one = reader(long_poll_ms="100")
+    end = at_end(one)
+    clients[SHARE_STATE_TOPIC].fail(TimeoutError("no leader answers"))
+    assert one.latestOffset(end, EVERYTHING) is end
+    clients[OFFSETS_TOPIC].append()
+    # A call can also end with the wait of another topic, and then finds nothing.
+    while positions(end)[OFFSETS_TOPIC] == {0: 10}:
+        end = one.latestOffset(end, EVERYTHING)
+    assert positions(end) == {**END, OFFSETS_TOPIC: {0: 11}}
+    clients[OFFSETS_TOPIC].fail(TimeoutError("no leader answers"))
+    with pytest.raises(TimeoutError, match="no leader answers"):
+        while True:
+            one.latestOffset(end, EVERYTHING)
+
+
+@pytest.mark.timeout(20)
+def test_without_an_acl_the_query_restarts_without_the_topic(clients: Clients) -> None:
+    one = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(one)
+    soon(lambda: clients[SHARE_STATE_TOPIC].fail(NotAuthorised("needs the ACL Read")))
+    with pytest.raises(LogChanged, match="needs the ACL Read"):
+        one.latestOffset(end, EVERYTHING)
+
+
+@pytest.mark.timeout(20)
+def test_stopping_closes_the_clients_that_do_not_wait(clients: Clients) -> None:
+    one = reader(long_poll_ms=str(LONG_MS))
+    end = at_end(one)
+    soon(clients[SHARE_STATE_TOPIC].append)
+    one.latestOffset(end, EVERYTHING)
+    one.stop()
+    assert {topic for topic, client in clients.items() if client.is_closed} == {SHARE_STATE_TOPIC}
