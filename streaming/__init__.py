@@ -1,8 +1,8 @@
 """The parts with external interfaces: Kafka, Spark, Delta tables, HTTP and the command line.
 
-A package imports only those below it: `cli` > `local` > `run` > `dashboard` > `metrics` > `alerts`
-> `views` > `verify` > `engine` | `reload` | `lag` > `tables` | `source` > `kafka` > `jvm` >
-`errors`, and `coordinator_state`.
+A package imports only those below it: `cli` > `local` > `run` > `dashboard` > `api` > `metrics` >
+`http` | `served` > `alerts` > `plans` > `views` > `verify` > `engine` | `external` | `reload` |
+`lag` > `tables` | `source` > `kafka` > `jvm` > `errors`, and `coordinator_state`.
 
 The names in `__all__` are public. All other names may move. A public name is imported at its first
 use, which keeps `import streaming` fast.

@@ -1,7 +1,7 @@
 """The rows of the tables that a micro-batch writes, one class per table.
 
-A class declares the columns of its table, once for Python and for Arrow (`schema_of`). The README
-and docs/ describe each column. None stands for null.
+A class declares the columns of its table, once for Python and for Arrow (`schema_of`).
+`streaming/tables/columns.toml` describes each column. None stands for null.
 
 The schemas at the end are those of the rows in a micro-batch, with times in milliseconds. A change
 has additional columns: a flag for deletion and, except for members, the guard offset of the MERGE.

@@ -24,7 +24,7 @@ SharePartitionKey = tuple[int, str, str, int]
 
 def apply_share_partitions(
     rows: pa.Table, before: Mapping[SharePartitionKey, SharePartition]
-) -> AppliedTopic[SharePartitionKey, SharePartition]:
+) -> AppliedTopic:
     """Apply one micro-batch of any set of log partitions of `__share_group_state`.
 
     The changes have no topic names yet, see `with_topic_names`.
@@ -48,7 +48,6 @@ def apply_share_partitions(
         last[key] = record.record_offset
     return AppliedTopic(
         tables={"share_partitions": _changes(after, last), "quarantine": decoded.quarantine},
-        after=after,
         counts=decoded.counts,
     )
 

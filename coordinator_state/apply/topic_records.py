@@ -22,8 +22,6 @@ from coordinator_state.log.log_rows import (
 from coordinator_state.records.record_types import RecordType
 from coordinator_state.records.serde import DecodedKey, decode_key, decode_value
 
-Key = TypeVar("Key")
-State = TypeVar("State")
 Value = TypeVar("Value")
 
 
@@ -101,15 +99,13 @@ def decode_topic_records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedTopic(Generic[Key, State]):
+class AppliedTopic:
     """The effect of a micro-batch of one topic, with times in milliseconds.
 
     Attributes:
         tables: the rows by table: changes of a table of keys, and new rows of the other tables.
-        after: the state of each key of the micro-batch, None if it was removed.
         counts: the records by outcome.
     """
 
     tables: Mapping[str, pa.Table]
-    after: Mapping[Key, State | None]
     counts: RecordCounts

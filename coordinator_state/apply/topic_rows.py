@@ -71,11 +71,7 @@ class DeliveryStateBatch(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePartitionRow:
-    """A partition that a share group reads, as its share coordinator has it.
-
-    `delivery_timestamp` is that of the last record that changed the start offset, the delivery
-    complete count or the state batches.
-    """
+    """A partition that a share group reads, as its share coordinator has it."""
 
     log_partition: Int32
     group_id: str

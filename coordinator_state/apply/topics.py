@@ -36,7 +36,7 @@ _RECORD_TYPES: Final = {
 
 def apply_topic(
     topic: str, rows: pa.Table, before: Mapping[Any, Any], *, with_history: bool
-) -> AppliedTopic[Any, Any]:
+) -> AppliedTopic:
     """Apply one micro-batch of a topic; `before` is the state that `topic_state` restores."""
     if topic == TRANSACTION_STATE_TOPIC:
         return apply_transactions(rows, before, with_history=with_history)

@@ -32,7 +32,7 @@ TransactionKey = tuple[int, str]
 
 def apply_transactions(
     rows: pa.Table, before: Mapping[TransactionKey, Transaction], *, with_history: bool
-) -> AppliedTopic[TransactionKey, Transaction]:
+) -> AppliedTopic:
     """Apply one micro-batch of any set of log partitions of `__transaction_state`.
 
     Args:
@@ -59,7 +59,6 @@ def apply_transactions(
             "transaction_events": _event_rows(events),
             "quarantine": decoded.quarantine,
         },
-        after=after,
         counts=decoded.counts,
     )
 

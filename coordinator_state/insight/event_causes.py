@@ -15,10 +15,11 @@ from coordinator_state.insight.evidence import (
     Evidence,
     dated,
     group_sql,
+    record_ids_of,
     when,
 )
 from coordinator_state.insight.group_events import EventName
-from coordinator_state.insight.group_facts import GroupDeletion, GroupFacts, RecordId, Row
+from coordinator_state.insight.group_facts import GroupDeletion, GroupFacts, Row
 from coordinator_state.insight.group_status import count_text
 
 _LOOP: Final = 6
@@ -62,15 +63,9 @@ def _folded(cause: Cause, folded: FoldedEvents, facts: GroupFacts) -> Evidence:
         text=dated(folded.text, folded.first_at, folded.last_at, facts),
         at=folded.first_at,
         last_at=folded.last_at,
-        record_ids=_places(rows),
+        record_ids=record_ids_of(rows),
         is_event=True,
     )
-
-
-def _places(rows: Sequence[Row]) -> Sequence[RecordId]:
-    """The places of events: all of them if they are few, else the first and the last."""
-    found = list(dict.fromkeys((row["log_partition"], row["record_offset"]) for row in rows))
-    return found if len(found) <= MOST_RECORDS else [found[0], found[-1]]
 
 
 # --- members
@@ -111,7 +106,7 @@ def _no_members(facts: GroupFacts) -> Evidence:
         cause=Cause.NO_MEMBERS,
         text=f"no members since {when(at, facts)}" if emptied else "the group has no members",
         at=at,
-        record_ids=_places(emptied),
+        record_ids=record_ids_of(emptied),
         sql=None if emptied else group_sql(facts, "groups"),
     )
 
@@ -171,6 +166,6 @@ def _event(cause: Cause, text: str, rows: Sequence[Row], facts: GroupFacts) -> E
         text=dated(text, first, last, facts),
         at=first,
         last_at=last,
-        record_ids=_places(rows),
+        record_ids=record_ids_of(rows),
         is_event=True,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from coordinator_state.insight.event_cycles import IN_CYCLES, LOOP, Cycle
 from coordinator_state.insight.event_text import Labels, Row, event_text, span_of, who_text
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.member_labels import labels_of
@@ -23,8 +24,6 @@ BY_WEIGHT: Final = (
 )
 """Kinds of events: those that change the position of a group first."""
 _RANKS: Final[Mapping[str, int]] = {name.value: rank for rank, name in enumerate(BY_WEIGHT)}
-_CHURN: Final = 5
-"""A client that joined and left this many times ranks before rebalances, which it causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +59,44 @@ class FoldedEvents:
 def folded_events(events: Iterable[Row], labels: Labels | None = None) -> list[FoldedEvents]:
     """Fold rows of `group_events`: by weight, then newest first. Each row is in one result.
 
-    Rewinds and resets fold per topic and member, joins and leaves per client id and host, all other
-    events per group and name. `labels` are labels of members, by default those that suffice to tell
-    apart the members of these events.
+    Cycles of joins, leaves and rebalances are one row, see `Cycle`. Of other events, rewinds and
+    resets fold per topic and member, joins and leaves per client id and host, and the rest per
+    group and name. `labels` are labels of members, by default those that suffice to tell apart the
+    members of these events.
     """
     rows = sorted(events, key=_log_order)
     if labels is None:
         labels = labels_of(rows)
+    found = []
+    others = [row for row in rows if row["event"] not in IN_CYCLES]
+    for run in _runs((row for row in rows if row["event"] in IN_CYCLES), _group):
+        cycle = Cycle.of(run)
+        if cycle is None:
+            others += run
+        else:
+            found.append(_folded(run, labels, cycle))
+    found += [_folded(run, labels) for run in _runs(sorted(others, key=_log_order), _key)]
+    return sorted(found, key=_by_weight)
+
+
+def _runs(rows: Iterable[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[list[Row]]:
+    """Rows of one key that are not far apart."""
     runs: list[list[Row]] = []
     newest: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        key = _key(row)
-        run = newest.get(key)
+        run = newest.get(key(row))
         if run is None or _are_apart(run[-1], row):
-            run = newest[key] = []
+            run = newest[key(row)] = []
             runs.append(run)
         run.append(row)
-    return sorted((_folded(run, labels) for run in runs), key=_by_weight)
+    return runs
 
 
-def _folded(rows: Sequence[Row], labels: Labels) -> FoldedEvents:
+def _folded(rows: Sequence[Row], labels: Labels, cycle: Cycle | None = None) -> FoldedEvents:
     names = sorted({row["event"] for row in rows}, key=_rank)
     known = {who_text(row, labels) for row in rows}
+    if cycle is not None:
+        known.discard(None)
     first_at, last_at = span_of(rows)
     return FoldedEvents(
         group_id=rows[0]["group_id"],
@@ -89,10 +104,14 @@ def _folded(rows: Sequence[Row], labels: Labels) -> FoldedEvents:
         rows=rows,
         first_at=first_at,
         last_at=last_at,
-        text=event_text(rows, labels),
+        text=event_text(rows, labels) if cycle is None else cycle.text(labels),
         who=known.pop() if len(known) == 1 else None,
-        rank=_rank(EventName.GROUP_EMPTIED) if _is_churn(rows) else _rank(names[0]),
+        rank=_rank(EventName.GROUP_EMPTIED if _is_loop(rows, cycle) else names[0]),
     )
+
+
+def _group(row: Row) -> tuple[Any, ...]:
+    return (row["group_id"],)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -110,9 +129,12 @@ def _are_apart(before: Row, after: Row) -> bool:
     return None not in times and abs(times[1] - times[0]) > FOLDED_WITHIN
 
 
-def _is_churn(rows: Sequence[Row]) -> bool:
+def _is_loop(rows: Sequence[Row], cycle: Cycle | None) -> bool:
+    """Whether a client is in a loop: it ranks before the rebalances that it causes."""
+    if cycle is not None:
+        return cycle.is_loop
     names = [row["event"] for row in rows]
-    return all(names.count(name) >= _CHURN for name in ("member_joined", "member_left"))
+    return all(names.count(name) >= LOOP for name in ("member_joined", "member_left"))
 
 
 def _rank(event: str) -> int:

@@ -11,7 +11,7 @@ from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import count_text, time_text
 from coordinator_state.insight.member_labels import MemberKey
 from coordinator_state.insight.partition_text import partitions_text, tasks_text, topics_text
-from coordinator_state.replay.groups import CLASSIC, STREAMS
+from coordinator_state.replay.groups import CLASSIC, EXTERNAL, STREAMS
 
 Row = Mapping[str, Any]
 """A row of `group_events`."""
@@ -49,6 +49,8 @@ def who_text(row: Row, labels: Labels) -> str | None:
         return "the group coordinator, after the retention of offsets"
     if row["event"] not in _OF_OFFSET:
         return None
+    if row["group_type"] == EXTERNAL:
+        return f"{NOT_RECORDED}: the checkpoint went back, or was created again"
     if row["producer_id"] is not None:
         return f"{NOT_RECORDED}: a transaction of producer {row['producer_id']}"
     if row["group_type"] == STREAMS and row["member_count"]:
@@ -62,6 +64,29 @@ def span_of(rows: Iterable[Row]) -> tuple[datetime | None, datetime | None]:
     """The earliest and the latest record timestamp, None if no row has one."""
     known = [row["record_timestamp"] for row in rows if row["record_timestamp"] is not None]
     return (min(known), max(known)) if known else (None, None)
+
+
+def within_text(rows: Sequence[Row]) -> str:
+    """How long the events took; nothing if they happened with one record."""
+    first, last = span_of(rows)
+    if first is None or last is None or first == last:
+        return ""
+    return f" in {time_text((last - first).total_seconds() * 1000)}"
+
+
+def epochs_text(rebalances: Sequence[Row]) -> str:
+    """The generations or group epochs of rebalances that follow each other."""
+    first, last = rebalances[0], rebalances[-1]
+    epoch = "generation" if last["group_type"] == CLASSIC else "group epoch"
+    if first["epoch_before"] is None:
+        return f"{epoch} {last['epoch_after']:,}"
+    return f"{epoch} {first['epoch_before']:,} to {last['epoch_after']:,}"
+
+
+def afterwards_text(row: Row) -> str:
+    """The number of members after an event."""
+    count = row["member_count"]
+    return "" if count is None else f"; {count_text(count, 'member')} afterwards"
 
 
 def _rewound(rows: Sequence[Row], labels: Labels) -> str:
@@ -112,20 +137,19 @@ def _hung(rows: Sequence[Row], _labels: Labels) -> str:
 
 
 def _rebalanced(rows: Sequence[Row], _labels: Labels) -> str:
-    first, last = rows[0], rows[-1]
-    epoch = "generation" if last["group_type"] == CLASSIC else "group epoch"
-    epochs = f"{epoch} {last['epoch_after']:,}"
-    if first["epoch_before"] is not None:
-        epochs = f"{epoch} {first['epoch_before']:,} to {last['epoch_after']:,}"
-    what = "rebalance" if len(rows) == 1 else f"{count_text(len(rows), 'rebalance')}{_within(rows)}"
-    return f"{what}, {epochs}{_afterwards(last)}"
+    what = (
+        "rebalance"
+        if len(rows) == 1
+        else f"{count_text(len(rows), 'rebalance')}{within_text(rows)}"
+    )
+    return f"{what}, {epochs_text(rows)}{afterwards_text(rows[-1])}"
 
 
 def _joined_or_left(rows: Sequence[Row], labels: Labels) -> str:
     joined, left = ([row["member_id"] for row in rows if row["event"] == of] for of in _OF_MEMBER)
     members = {*joined, *left}
     last = rows[-1]
-    within, after = _within(rows), _afterwards(last)
+    within, after = within_text(rows), afterwards_text(last)
     if len(members) == 1:
         return f"{who_text(last, labels)} {_joins(len(joined), len(left))}{within}{after}"
     client, host = last["client_id"] or "a client without an id", f"at {last['client_host']}"
@@ -159,8 +183,8 @@ def _assigned(rows: Sequence[Row], labels: Labels) -> str:
         return f"assignment of {who} from {before} to {after}"
     what = count_text(len(rows), "assignment change")
     if len(members) == 1:
-        return f"{what} of {who}{_within(rows)}, the last from {before} to {after}"
-    return f"{what} of {count_text(len(members), 'member')}{_within(rows)}"
+        return f"{what} of {who}{within_text(rows)}, the last from {before} to {after}"
+    return f"{what} of {count_text(len(members), 'member')}{within_text(rows)}"
 
 
 def _assignment(row: Row, side: str) -> str:
@@ -210,7 +234,7 @@ def _topics(rows: Iterable[Row]) -> str:
 
 
 def _times(text: str, rows: Sequence[Row]) -> str:
-    return text if len(rows) == 1 else f"{text} {len(rows):,} times{_within(rows)}"
+    return text if len(rows) == 1 else f"{text} {len(rows):,} times{within_text(rows)}"
 
 
 def _number_of_times(count: int, usual: int) -> str:
@@ -218,16 +242,3 @@ def _number_of_times(count: int, usual: int) -> str:
     if count == usual:
         return ""
     return " once" if count == 1 else f" {count:,} times"
-
-
-def _within(rows: Sequence[Row]) -> str:
-    """How long the events took; nothing if they happened with one record."""
-    first, last = span_of(rows)
-    if first is None or last is None or first == last:
-        return ""
-    return f" in {time_text((last - first).total_seconds() * 1000)}"
-
-
-def _afterwards(row: Row) -> str:
-    count = row["member_count"]
-    return "" if count is None else f"; {count_text(count, 'member')} afterwards"

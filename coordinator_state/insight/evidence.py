@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from coordinator_state.insight.group_facts import GroupFacts, PartitionHistory, RecordId
+from coordinator_state.insight.group_facts import GroupFacts, PartitionHistory, RecordId, Row
 from coordinator_state.insight.group_status import moment_text
+from coordinator_state.insight.sql_literal import sql_literal
+from coordinator_state.replay.groups import EXTERNAL
 
 MOST_RECORDS: Final = 3
 """Evidence names at most this many places."""
@@ -62,6 +64,21 @@ class Evidence:
     commands: Sequence[str] = ()
     is_event: bool = False
 
+    @property
+    def is_range(self) -> bool:
+        """Whether its records are the first and the last of several."""
+        return len(self.record_ids) == 2 and (self.is_event or self.last_at is not None)
+
+
+def record_ids_of(rows: Sequence[Row]) -> Sequence[RecordId]:
+    """The places of events: all of them if they are few, else the first and the last.
+
+    Events of external groups have none: their offsets are in no log.
+    """
+    of_kafka = [row for row in rows if row["group_type"] != EXTERNAL]
+    found = list(dict.fromkeys((row["log_partition"], row["record_offset"]) for row in of_kafka))
+    return found if len(found) <= MOST_RECORDS else [found[0], found[-1]]
+
 
 def when(moment: datetime | None, facts: GroupFacts) -> str:
     """A moment for people, in UTC."""
@@ -101,14 +118,50 @@ def commits_sql(facts: GroupFacts, more: str = "") -> str:
     return _select("*", "offset_commits", where, "record_offset DESC LIMIT 100")
 
 
+def records_sql(facts: GroupFacts, evidence: Evidence) -> str | None:
+    """The query for the records of evidence, or for its rows if it has no records."""
+    if not evidence.record_ids or evidence.cause is Cause.OPEN_TRANSACTION:
+        # A pending commit is in the history only after the end of its transaction.
+        return evidence.sql
+    log_partition = evidence.record_ids[0][0]
+    offsets = [record_offset for _, record_offset in evidence.record_ids]
+    place = f"record_offset IN ({', '.join(map(str, offsets))})"
+    if evidence.is_range:
+        place = f"record_offset BETWEEN {min(offsets)} AND {max(offsets)}"
+    where = f"log_partition = {log_partition} AND {place} AND {_of_group(facts)}"
+    return _select("*", _TABLES.get(evidence.cause, "offset_commits"), where, "record_offset")
+
+
+_TABLES: Final = {
+    **dict.fromkeys(
+        [
+            *(Cause.OFFSET_REWIND, Cause.OFFSET_RESET, Cause.OFFSET_EXPIRED, Cause.OFFSET_DELETED),
+            *(Cause.NO_MEMBERS, Cause.DEPLOY, Cause.REBALANCES, Cause.MEMBERS_LEFT),
+            Cause.TRANSACTION_HUNG,
+        ],
+        "group_events",
+    ),
+    Cause.GROUP_DELETED: "group_records",
+}
+"""Where the records of a cause are, if they are no commits."""
+
+
+def around_sql(facts: GroupFacts, moment: datetime, margin: timedelta) -> str:
+    """The query for the commits of the group around a moment."""
+    begin, end = (one.isoformat(timespec="seconds") for one in (moment - margin, moment + margin))
+    during = f"commit_timestamp BETWEEN TIMESTAMPTZ '{begin}' AND TIMESTAMPTZ '{end}'"
+    where = f"{_of_group(facts)} AND {during}"
+    return _select("*", "offset_commits", where, "record_offset LIMIT 1000")
+
+
 def partition_sql(one: PartitionHistory) -> str:
     """The condition for the rows of a partition."""
-    return f"topic = {_quoted(one.topic)} AND partition = {one.partition}"
+    return f"topic = {sql_literal(one.topic)} AND partition = {one.partition}"
 
 
 def samples_sql(partitions: Sequence[PartitionHistory]) -> str:
     """The query for the offset samples of the topics of partitions."""
-    topics = ", ".join(_quoted(topic) for topic in sorted({one.topic for one in partitions}))
+    topics = ", ".join(sql_literal(topic) for topic in sorted({one.topic for one in partitions}))
     columns = "topic, partition, sampled_at, topic_id, log_start_offset, log_end_offset"
     where, order = f"topic IN ({topics})", "topic, partition, sampled_at"
     return _select(columns, "log_offsets", where, order)
@@ -120,9 +173,4 @@ def _select(columns: str, table: str, where: str, order: str) -> str:
 
 
 def _of_group(facts: GroupFacts) -> str:
-    return f"group_id = {_quoted(facts.group_id)}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
+    return f"group_id = {sql_literal(facts.group_id)}"

@@ -33,7 +33,7 @@ from coordinator_state.insight.lag_onset import (
 )
 
 MOST_EVIDENCE: Final = 6
-_GRACE: Final = timedelta(minutes=2)
+GRACE: Final = timedelta(minutes=2)
 """Changes of members may come this long before the lag begins to grow."""
 _OF_OFFSETS: Final = frozenset(
     {Cause.OFFSET_REWIND, Cause.OFFSET_RESET, Cause.OFFSET_DELETED, Cause.OFFSET_EXPIRED}
@@ -89,7 +89,7 @@ def explain(facts: GroupFacts) -> Explanation:
     is_behind = _is_behind(facts, onset)
     recent = facts.at - _RECENT
     if is_behind and onset is not None:
-        recent = facts.since if onset.is_earlier else onset.at - _GRACE
+        recent = facts.since if onset.is_earlier else onset.at - GRACE
     on_topics = list(log_evidence(facts))
     found = [
         *on_topics,

@@ -54,7 +54,7 @@ HUNG_AFTER_MS: Final = 60_000
 
 
 class EventName(str, Enum):
-    """The names of events; see the module."""
+    """The names of events of groups, members and offsets."""
 
     GROUP_CREATED = "group_created"
     GROUP_EMPTIED = "group_emptied"

@@ -33,11 +33,12 @@ class PartitionHistory:
     """A group in one partition.
 
     `lag`, `log_end_offset`, `waiting_ms`, the age of the first uncommitted record or its lower
-    bound, and `owner`, a client id and host, are null if unknown. `last` is the last applied
-    commit, `interval_ms` the usual time between two commits. The last `same` commits have its
-    committed offset; `same_since` is the first of them. `aborted` commits after the last applied
-    one were aborted, from `first_aborted` to `last_aborted`. `pause` is the longest time between
-    two applied commits. `recreated_at` is the time of the first sample of a new topic id.
+    bound, `retention_margin_ms`, the time until that record may be deleted, and `owner`, a client
+    id and host, are null if unknown. `last` is the last applied commit, `interval_ms` the usual
+    time between two commits. The last `same` commits have its committed offset; `same_since` is the
+    first of them. `aborted` commits after the last applied one were aborted, from `first_aborted`
+    to `last_aborted`. `pause` is the longest time between two applied commits. `recreated_at` is
+    the time of the first sample of a new topic id.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class PartitionHistory:
     topic_state: str | None
     data_lost: int | None
     waiting_ms: int | None = None
+    retention_margin_ms: int | None = None
     owner: tuple[str, str] | None
     last: Commit
     same: int = 1
@@ -86,6 +88,11 @@ class OpenTransaction:
     def is_marker_lost(self) -> bool:
         """Whether it will never end by itself."""
         return self.owner is not None and self.owner.is_marker_lost is True
+
+    @property
+    def is_known_to_coordinator(self) -> bool:
+        """Whether its coordinator still has it, and ends it by itself."""
+        return self.owner is not None and not self.owner.is_marker_lost
 
 
 class GroupDeletion(NamedTuple):

@@ -92,9 +92,7 @@ def _open(transaction: OpenTransaction, facts: GroupFacts) -> Evidence:
         at=transaction.since,
         record_ids=[(transaction.log_partition, transaction.first_record_offset)],
         sql=group_sql(facts, "pending_offsets"),
-        commands=commands.lines(
-            is_known_to_coordinator=transaction.owner is not None and not transaction.is_marker_lost
-        ),
+        commands=commands.lines(is_known_to_coordinator=transaction.is_known_to_coordinator),
     )
 
 
@@ -187,7 +185,8 @@ def _same_offset(stuck: Sequence[PartitionHistory], facts: GroupFacts) -> Eviden
     others = len(facts.partitions) - len(stuck)
     beside = ""
     if others:
-        beside = f"; the other {count_text(others, 'partition')} move"
+        verb = "moves" if others == 1 else "move"
+        beside = f"; {count_text(others, 'other partition')} {verb}"
     text = (
         f"{count_text(worst.same, 'commit')} of {worst.place} at the same offset "
         f"{worst.last.committed_offset:,} since {when(since, facts)}"
@@ -296,7 +295,8 @@ def rate_evidence(facts: GroupFacts, onset: datetime | None) -> Iterator[Evidenc
     ):
         pairs = list(zip(facts.series.at, values, strict=True))
         before = [rate for at, rate in pairs if at <= onset and rate is not None]
-        after = [rate for at, rate in pairs if at > onset and rate is not None]
+        # A rate below zero is a rewind.
+        after = [rate for at, rate in pairs if at > onset and rate is not None and rate >= 0]
         if not before or not after:
             continue
         # Since the onset, a group may have stopped and then read fast.

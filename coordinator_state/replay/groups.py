@@ -17,6 +17,8 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
+EXTERNAL: Final = "external"
+"""The type of a consumer that keeps its offsets outside Kafka; no record has it."""
 
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"

@@ -55,30 +55,43 @@ def post(url: SecretStr, body: Any, headers: dict[str, str] | None = None) -> No
     """POST JSON; transient failures are retried.
 
     Raises:
+        DeliveryError: see `post_once`.
+    """
+    for attempt in attempts():
+        with attempt:
+            post_once(url, body, headers)
+
+
+def post_once(
+    url: SecretStr,
+    body: Any,
+    headers: dict[str, str] | None = None,
+    *,
+    timeout_s: tuple[float, float] = (CONNECT_S, ANSWER_S),
+) -> None:
+    """POST JSON in one attempt; `timeout_s` is the time to connect, and to be answered.
+
+    Raises:
         DeliveryError: the host did not accept it. The message names only the host, because the
             path may be a secret.
     """
     address = url.get_secret_value()
     host = urlsplit(address).hostname
-    all_headers = {"Content-Type": "application/json", **(headers or {})}
-    text = json_line(body).encode()
-    for attempt in attempts():
-        with attempt:
-            try:
-                # `stream`: the body is not read. `auth`: requests adds no credentials of ~/.netrc.
-                with requests.post(
-                    address,
-                    data=text,
-                    headers=all_headers,
-                    timeout=(CONNECT_S, ANSWER_S),
-                    allow_redirects=False,
-                    stream=True,
-                    auth=lambda request: request,
-                ) as answer:
-                    code = answer.status_code
-            except (requests.RequestException, ValueError) as error:
-                raise TransientDeliveryError(f"{host}: {type(error).__name__}") from None
-            if code in _TRANSIENT or code >= SERVER_ERROR:
-                raise TransientDeliveryError(f"{host} answered {code}")
-            if code not in _SUCCESS:
-                raise DeliveryError(f"{host} answered {code}")
+    try:
+        # `stream`: the body is not read. `auth`: requests adds no credentials of ~/.netrc.
+        with requests.post(
+            address,
+            data=json_line(body).encode(),
+            headers={"Content-Type": "application/json", **(headers or {})},
+            timeout=timeout_s,
+            allow_redirects=False,
+            stream=True,
+            auth=lambda request: request,
+        ) as answer:
+            code = answer.status_code
+    except (requests.RequestException, ValueError) as error:
+        raise TransientDeliveryError(f"{host}: {type(error).__name__}") from None
+    if code in _TRANSIENT or code >= SERVER_ERROR:
+        raise TransientDeliveryError(f"{host} answered {code}")
+    if code not in _SUCCESS:
+        raise DeliveryError(f"{host} answered {code}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
@@ -31,10 +31,19 @@ _DEFAULT_SQL_REASON: Final = "the query returned a row"
 
 
 class Facts:
-    """One snapshot of the tables for all rules; each view is computed at most once."""
+    """One snapshot of the tables for all rules; each view is computed at most once.
 
-    def __init__(self, reader: TableReader, at: datetime, status_rules: StatusRules) -> None:
-        self.snapshot = Snapshot(reader, at=at, status_rules=status_rules)
+    With `group_ids`, rules without SQL look at these groups only.
+    """
+
+    def __init__(
+        self,
+        reader: TableReader,
+        at: datetime,
+        status_rules: StatusRules,
+        group_ids: Collection[str] | None = None,
+    ) -> None:
+        self.snapshot = Snapshot(reader, at=at, status_rules=status_rules, group_ids=group_ids)
         self._status_rules = status_rules
         self._tables_states = {AlertKey(TablesUnreadable.name): "the tables can be read"}
 

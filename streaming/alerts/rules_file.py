@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 
 from streaming.alerts.rules import AlertRules
 from streaming.errors import ConfigurationError
@@ -18,6 +19,9 @@ from streaming.kafka.secrets import is_text
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<name>[^}]*)\}")
 _MOST_FAULTS: Final = 5
+_MOST_LEVELS: Final = 20
+_TEXT: Final = "alerts.yaml"
+"""The name of a text that is no file: its errors begin with `alerts.yaml:3`."""
 
 
 def load_rules(path: str | Path) -> AlertRules:
@@ -32,9 +36,33 @@ def load_rules(path: str | Path) -> AlertRules:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        document = YAML(typ="rt").load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read the rules file {path}: {error}") from error
+    document = _document(text, path)
+    known = dict(document)
+    if "sinks" in known:
+        known["sinks"] = _resolved(known["sinks"], path)
+    return _validated(known, document, path)
+
+
+def rules_without_sinks(text: str) -> AlertRules:
+    """Parse rules from a person who may not read secrets or files: all keys `sinks` are left out.
+
+    Anchors and aliases are refused, because a short text with them can be a huge document.
+
+    Raises:
+        ConfigurationError: the text is not YAML, has an anchor, or is not valid rules.
+    """
+    document = _document(text, _TEXT, has_anchors=False)
+    return _validated(_without_sinks(document), document, _TEXT)
+
+
+def _document(text: str, path: str | Path, *, has_anchors: bool = True) -> Mapping[str, Any]:
+    """The YAML document of a text; `has_anchors` says whether it may have any."""
+    try:
+        if not has_anchors:
+            _check_size(text, path)
+        document = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
@@ -43,9 +71,28 @@ def load_rules(path: str | Path) -> AlertRules:
         raise ConfigurationError(f"{path}: not valid YAML: {type(error).__name__}") from None
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{path}: expected a mapping with the key rules")
-    known = dict(document)
-    if "sinks" in known:
-        known["sinks"] = _resolved(known["sinks"], path)
+    return document
+
+
+def _check_size(text: str, path: str | Path) -> None:
+    """Refuse a short text that takes long: one with anchors, or with deep nesting."""
+    depth = 0
+    for event in YAML().parse(text):
+        if getattr(event, "anchor", None):
+            raise ConfigurationError(f"{path}: anchors and aliases are not allowed here")
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _MOST_LEVELS:
+            raise ConfigurationError(f"{path}: more than {_MOST_LEVELS} nested levels")
+
+
+def _without_sinks(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_sinks(one) for name, one in value.items() if name != "sinks"}
+    return [_without_sinks(one) for one in value] if isinstance(value, list) else value
+
+
+def _validated(known: Mapping[str, Any], document: Any, path: str | Path) -> AlertRules:
+    """The rules of a document; errors name the place in the document."""
     try:
         return AlertRules.model_validate(known)
     except ValidationError as error:

@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 import click
 
-from streaming.cli.options import Duration, option, port_option, require_location
-from streaming.run.signals import stop_on_signals
+from streaming.cli.access_options import access_options, require_secret_token
+from streaming.cli.clusters import clusters_option, opened_clusters
+from streaming.cli.options import Duration, option, port_option
+from streaming.run.signals import end_process, stop_on_signals
 from streaming.run.stderr import write_note
-from streaming.tables.locations import local_path
 
 DEFAULT_PORT = 8050
-_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)=(.+)", re.DOTALL)
-
-
-def _require_locations(
-    ctx: click.Context, parameter: click.Parameter, folders: tuple[str, ...]
-) -> tuple[str, ...]:
-    for given in folders:
-        named = _NAMED.fullmatch(given)
-        require_location(ctx, parameter, named[2] if named else given)
-    return folders
 
 
 @click.command()
-@option(
-    "--tables",
-    callback=_require_locations,
-    type=click.Path(),
-    multiple=True,
-    required=True,
-    metavar="[NAME=]DIR",
-    help="Tables folder of a cluster; repeatable. [default of NAME: the folder's own]",
-)
+@clusters_option
 @port_option(default=DEFAULT_PORT)
-@option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; a non-loopback address needs a token or --auth-header.",
-)
-@option(
-    "--token",
-    help="Token of at least 16 characters that visitors must enter. Set COORDINATOR_STATE_TOKEN or "
-    "the config file: it is refused on the command line, which other users can read.",
-)
-@option(
-    "--auth-header",
-    metavar="HEADER",
-    help="Header that a reverse proxy adds to each request of an authenticated user.",
-)
-@option(
-    "--allowed-host",
-    multiple=True,
-    metavar="NAME",
-    help="Host name to accept besides localhost, --host and IP addresses; repeatable. Requests for "
-    "other names are refused, as protection against DNS rebinding.",
-)
+@access_options
 @option(
     "--refresh",
     type=Duration(),
@@ -88,7 +46,8 @@ def dashboard(
 
     The page reads the tables without Spark and never writes. It loads nothing from other hosts. On
     an address other than 127.0.0.1 it asks for the token in COORDINATOR_STATE_TOKEN (or `token` in
-    the --config file). Python API: streaming.dashboard.app.create_app, a WSGI application.
+    the --config file). The HTTP API is at /api/v1 of the same address; the command api serves it
+    alone. Python API: streaming.dashboard.app.create_app, a WSGI application.
 
     \b
     Examples:
@@ -97,19 +56,13 @@ def dashboard(
       coordinator-state dashboard --tables tables --port 9000 --no-browser
       coordinator-state dashboard --tables tables --host 0.0.0.0 --allowed-host kafka.example.org
     """
-    from streaming.dashboard.access import Access
     from streaming.dashboard.app import serving_page
-    from streaming.metrics.server import open_browser
-    from streaming.tables.reader import TableReader
+    from streaming.http.access import Access
+    from streaming.http.server import open_browser
 
-    if ctx.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError(
-            "--token is visible to other users of this machine: set COORDINATOR_STATE_TOKEN instead"
-        )
-    clusters = clusters_of(tables)
-    for folder in clusters.values():
-        TableReader(folder)
+    require_secret_token(ctx)
     access = Access(host, token, auth_header, allowed_host)
+    clusters = opened_clusters(tables)
     with (
         stop_on_signals() as stop,
         serving_page(clusters, access=access, refresh_s=refresh, port=port) as address,
@@ -118,37 +71,4 @@ def dashboard(
         if browser:
             open_browser(address)
         stop.wait()
-
-
-def clusters_of(folders: Sequence[str]) -> dict[str, str]:
-    """Tables folders by cluster name.
-
-    A single folder needs no name. Of several, one without a name has that of its folder, with as
-    many parent folders as make it different from the others.
-
-    >>> clusters_of(["a/tables", "b/tables", "prod=/data"])
-    {'a-tables': 'a/tables', 'b-tables': 'b/tables', 'prod': '/data'}
-    """
-    found: dict[str, str] = {}
-    paths = [_path_of(given) for given in folders if _NAMED.fullmatch(given) is None]
-    for given in folders:
-        named = _NAMED.fullmatch(given)
-        name, folder = named.groups() if named else (_name_of(_path_of(given), paths), given)
-        if name in found:
-            raise click.UsageError(f"two folders have the name {name}: give each its own, NAME=DIR")
-        found[name] = folder
-    return found
-
-
-def _path_of(folder: str) -> list[str]:
-    path = folder if local_path(folder) is None else str(local_path(folder))
-    return [re.sub(r"[^A-Za-z0-9_.-]", "-", part) for part in path.split("/") if part]
-
-
-def _name_of(path: list[str], paths: Sequence[list[str]]) -> str:
-    if len(paths) == 1:
-        return "tables"
-    parts = 1
-    while parts < len(path) and sum(other[-parts:] == path[-parts:] for other in paths) > 1:
-        parts += 1
-    return "-".join(path[-parts:]) or "tables"
+    end_process()

@@ -87,7 +87,8 @@ def decode(
 
 
 def _from_hex(key: str | None, value: str | None, topic: str) -> Iterable[dict[str, Any]]:
-    from streaming.cli.record_json import RECORD_TYPES_OF_TOPIC, bytes_of, record_json
+    from coordinator_state.records.record_json import record_json
+    from streaming.cli.record_json import RECORD_TYPES_OF_TOPIC, bytes_of
 
     try:
         return [record_json(bytes_of(key), bytes_of(value), RECORD_TYPES_OF_TOPIC[topic])]

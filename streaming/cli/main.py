@@ -36,6 +36,7 @@ EXIT_BROKEN_PIPE = 141
 
 COMMANDS = (
     "alert",
+    "api",
     "broker",
     "dashboard",
     "decode",
@@ -43,9 +44,11 @@ COMMANDS = (
     "expiring-offsets",
     "explain",
     "maintain",
+    "mcp",
     "metrics",
     "offsets",
     "partition-for",
+    "plan",
     "redecode",
     "reload",
     "run",
@@ -63,6 +66,7 @@ STREAMING_EXTRA = {
     "flask",
     "kafka",
     "markupsafe",
+    "mcp",
     "platformdirs",
     "prometheus_client",
     "py4j",
@@ -71,10 +75,14 @@ STREAMING_EXTRA = {
     "rich",
     "ruamel",
     "tenacity",
+    "uvicorn",
     "waitress",
     "werkzeug",
 }
 """Modules that only `pip install 'coordinator-state[streaming]'` installs."""
+
+_EXTRAS = {**dict.fromkeys(STREAMING_EXTRA, "streaming"), "openlineage": "streaming,lineage"}
+"""The extras that install a module."""
 
 _OWN_LOGGERS = ("coordinator_state", "streaming")
 _VERBOSE = "coordinator_state.verbose"
@@ -151,9 +159,12 @@ def _verdict(error: Exception) -> tuple[str, int]:
     """The message for an error, and the exit status."""
     if isinstance(error, ConfigurationError):
         return str(error), EXIT_BAD_USAGE
-    if isinstance(error, ModuleNotFoundError) and _package(error) in STREAMING_EXTRA:
-        needed = f"this command needs {error.name}"
-        return f"{needed}: pip install 'coordinator-state[streaming]'", EXIT_BAD_USAGE
+    if isinstance(error, ModuleNotFoundError) and (extras := _EXTRAS.get(_package(error))):
+        needed = "--openlineage" if "lineage" in extras else "this command"
+        return (
+            f"{needed} needs {error.name}: pip install 'coordinator-state[{extras}]'",
+            EXIT_BAD_USAGE,
+        )
     said = first_line(error) if str(error).strip() else "no message"
     return f"{type(error).__name__}: {said}", EXIT_FAILED
 

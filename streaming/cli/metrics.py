@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from streaming.cli.options import Choice, Duration, option, port_option, tables_option
-from streaming.run.signals import stop_on_signals
+from streaming.run.signals import end_process, stop_on_signals
 from streaming.run.stderr import write_note
 
 DEFAULT_PORT = 8000
@@ -77,12 +77,12 @@ def metrics(
       coordinator-state metrics --tables tables --port 9308 --by topic
       coordinator-state metrics --tables tables --max-series 20000 --collect-interval 30s
     """
+    from streaming.http.own_names import on_loopback
+    from streaming.http.server import serving
     from streaming.metrics.collector import TablesCollector
     from streaming.metrics.endpoint import create_app
     from streaming.metrics.families import NAMES
-    from streaming.metrics.own_names import on_loopback
     from streaming.metrics.scrapes import Scrapes
-    from streaming.metrics.server import serving
     from streaming.tables.reader import TableReader
 
     TableReader(tables)
@@ -98,3 +98,4 @@ def metrics(
     with stop_on_signals() as stop, scrapes.ahead(), serving(app, host=host, port=port) as address:
         write_note(f"metrics are at {address}metrics")
         stop.wait()
+    end_process()

@@ -14,29 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from coordinator_state.errors import DecodeError, UnknownRecordType
+from coordinator_state.errors import DecodeError
 from coordinator_state.log.log_decoder import OffsetRange
 from coordinator_state.log.record import Record
 from coordinator_state.log.record_batch import CorruptBatch, RecordBatch, read_record_batches
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from coordinator_state.records.message_formatter import formatter_json
-from coordinator_state.records.record_types import RECORD_TYPES, RecordType
-from coordinator_state.records.serde import decode_key, decode_value
+from coordinator_state.records.record_json import (
+    Document,
+    RecordTypes,
+    error_json,
+    record_json,
+)
+from coordinator_state.records.record_types import RECORD_TYPES
 from coordinator_state.records.share_state_records import (
     SHARE_STATE_RECORD_TYPES,
 )
-from coordinator_state.records.transaction_records import (
-    TRANSACTION_RECORD_TYPES,
-    TRANSACTION_STATES,
-)
+from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
 from coordinator_state.replay.partitioner import OFFSETS_TOPIC
 from coordinator_state.wire.primitives import read_int16, read_int32
 from streaming.errors import ConfigurationError
-
-Document = dict[str, Any]
-RecordTypes = Mapping[int, RecordType]
 
 RECORD_TYPES_OF_TOPIC: Final[Mapping[str, RecordTypes]] = {
     OFFSETS_TOPIC: RECORD_TYPES,
@@ -75,36 +73,6 @@ class Log(Protocol):
 
     def fetch(self, fetch_offsets: Mapping[int, int], /) -> Mapping[int, FetchedRecords]:
         """Fetch from these record offsets on; the answer may lack a log partition for now."""
-
-
-def record_json(
-    key: bytes | None, value: bytes | None, record_types: RecordTypes = RECORD_TYPES
-) -> Document:
-    """Decode one record; a record without a value is a tombstone.
-
-    `record_types` are those of the record's topic, by default of `__consumer_offsets`.
-    """
-    if key is None:
-        return _error("null key", key, value)
-    try:
-        decoded = decode_key(key, record_types)
-        if value is None:
-            return formatter_json(decoded, None)
-        document = formatter_json(decoded, decode_value(decoded.record_type, value))
-        if decoded.record_type is TRANSACTION_RECORD_TYPES[0]:
-            _name_state(document["value"]["data"])
-        return document
-    except (DecodeError, UnknownRecordType) as error:
-        return _error(str(error), key, value)
-
-
-def _name_state(transaction: Document) -> None:
-    """Replace the number of a transaction's state by its name.
-
-    Source: `TransactionLogMessageFormatter` at 4.4.0; earlier ones print the number.
-    """
-    number = transaction["transactionStatus"]
-    transaction["transactionStatus"] = TRANSACTION_STATES.get(number, number)
 
 
 def lines_json(text: str, record_types: RecordTypes = RECORD_TYPES) -> Iterator[Document]:
@@ -203,7 +171,7 @@ def _batch_json(
     batch: RecordBatch | CorruptBatch, record_types: RecordTypes
 ) -> Iterator[tuple[int, Document]]:
     if isinstance(batch, CorruptBatch):
-        yield batch.base_offset, _error(batch.reason, None, batch.raw)
+        yield batch.base_offset, error_json(batch.reason, None, batch.raw)
         return
     shared = {
         "producerId": batch.producer_id,
@@ -219,7 +187,7 @@ def _batch_json(
         yield record.record_offset, {"timestamp": record.timestamp_ms} | shared | body
     if batch.remainder is not None:
         rest = batch.remainder
-        yield rest.base_offset, shared | _error(rest.reason, None, rest.raw)
+        yield rest.base_offset, shared | error_json(rest.reason, None, rest.raw)
 
 
 def _control_json(record: Record) -> Document:
@@ -235,12 +203,4 @@ def _control_json(record: Record) -> Document:
             document["coordinatorEpoch"] = epoch
         return document
     except DecodeError as error:
-        return _error(f"control record: {error}", record.key, record.value)
-
-
-def _error(reason: str, key: bytes | None, value: bytes | None) -> Document:
-    return {
-        "error": reason,
-        "rawKey": None if key is None else key.hex(),
-        "rawValue": None if value is None else value.hex(),
-    }
+        return error_json(f"control record: {error}", record.key, record.value)

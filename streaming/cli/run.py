@@ -68,6 +68,8 @@ def _option(
             attributes = {"is_flag": True}
         case {"type": "integer"}:
             attributes["type"] = click.IntRange(value.get("minimum"), value.get("maximum"))
+        case {"type": "array", "items": items}:
+            attributes = {"multiple": True, "metavar": items.get("metavar")}
         case {"enum": choices}:
             attributes["type"] = Choice(choices)
     declared = f"--{name.replace('_', '-')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,7 @@ from streaming.cli.show_history import (
     history_rows,
     with_member_labels,
 )
+from streaming.cli.show_views import MEMBER, TOPIC_PARTITION, VIEWS
 from streaming.cli.stale_note import write_stale_note
 from streaming.run.stderr import write_warning
 from streaming.views.output import output_of
@@ -33,250 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.tables.reader import TableReader
-
-
-class View(NamedTuple):
-    """A table, the columns of its text output, and the sort order of its rows."""
-
-    table: str
-    columns: tuple[str, ...]
-    order: tuple[str, ...]
-
-
-OWNER = ("transactional_id", "transaction_state", "abort_timestamp", "is_marker_lost")
-"""The columns of `show pending` that `open_transactions` adds to `pending_offsets`."""
-MEMBER = "member"
-"""A column of text output only: the label of the member."""
-_TOPIC_PARTITION = ("group_id", "topic", "partition")
-_LOG_ORDER = ("log_partition", "record_offset")
-
-VIEWS = {
-    "groups": View(
-        "groups",
-        (
-            "group_id",
-            "group_type",
-            "state",
-            "protocol_type",
-            "protocol",
-            "generation",
-            "group_epoch",
-            "member_count",
-            "log_partition",
-            "replay_warning",
-        ),
-        ("group_id", "log_partition"),
-    ),
-    "members": View(
-        "group_members",
-        (
-            "group_id",
-            MEMBER,
-            "member_id",
-            "group_instance_id",
-            "client_id",
-            "client_host",
-            "member_epoch",
-            "subscribed_topics",
-            "assignment",
-            "tasks",
-        ),
-        ("group_id", "member_id"),
-    ),
-    "offsets": View(
-        "group_offsets",
-        (
-            *_TOPIC_PARTITION,
-            "committed_offset",
-            "leader_epoch",
-            "metadata",
-            "commit_timestamp",
-            "expire_timestamp",
-            "record_offset",
-        ),
-        _TOPIC_PARTITION,
-    ),
-    "pending": View(
-        "pending_offsets",
-        (
-            *_TOPIC_PARTITION,
-            "producer_id",
-            "producer_epoch",
-            "client_id",
-            "client_host",
-            "committed_offset",
-            "leader_epoch",
-            "metadata",
-            "commit_timestamp",
-            "record_offset",
-            *OWNER,
-        ),
-        (*_TOPIC_PARTITION, "producer_id"),
-    ),
-    "transactions": View(
-        "transactions",
-        (
-            "transactional_id",
-            "state",
-            "producer_id",
-            "producer_epoch",
-            "timeout_ms",
-            "start_timestamp",
-            "last_update_timestamp",
-            "abort_timestamp",
-            "topic_partitions",
-            "log_partition",
-        ),
-        ("transactional_id", "log_partition"),
-    ),
-    "transaction-events": View(
-        "transaction_events",
-        (
-            *_LOG_ORDER,
-            "record_timestamp",
-            "transactional_id",
-            "event",
-            "state",
-            "producer_id",
-            "producer_epoch",
-            "duration_ms",
-            "outcome",
-        ),
-        ("record_timestamp", *_LOG_ORDER),
-    ),
-    "share-partitions": View(
-        "share_partitions",
-        (
-            "group_id",
-            "topic",
-            "topic_id",
-            "partition",
-            "start_offset",
-            "state_epoch",
-            "leader_epoch",
-            "delivery_complete_count",
-            "state_batches",
-            "log_partition",
-        ),
-        ("group_id", "topic_id", "partition"),
-    ),
-    "topic-progress": View(
-        "topic_progress",
-        (
-            "log_topic",
-            "log_partition",
-            "state",
-            "next_offset",
-            "high_watermark",
-            "records_read",
-            "records_applied",
-            "records_ignored",
-            "records_quarantined",
-            "records_unaccounted",
-            "updated_at",
-        ),
-        ("log_topic", "log_partition"),
-    ),
-    "progress": View(
-        "load_progress",
-        (
-            "log_partition",
-            "state",
-            "next_offset",
-            "high_watermark",
-            "records_read",
-            "records_applied",
-            "records_superseded",
-            "records_ignored",
-            "records_quarantined",
-            "records_pending",
-            "records_unaccounted",
-            "batch_id",
-            "updated_at",
-        ),
-        ("log_partition",),
-    ),
-    "events": View(
-        "group_events",
-        (
-            "record_timestamp",
-            "event",
-            *_TOPIC_PARTITION,
-            "offset_before",
-            "offset_after",
-            "epoch_before",
-            "epoch_after",
-            "member_count",
-            MEMBER,
-            "client_host",
-            "assignment_before",
-            "assignment_after",
-            "duration_ms",
-        ),
-        ("record_timestamp", *_LOG_ORDER, "event_number"),
-    ),
-    "alerts": View(
-        "alerts",
-        (
-            "state",
-            "severity",
-            "rule",
-            *_TOPIC_PARTITION,
-            "fired_at",
-            "resolved_at",
-            "value",
-            "reason",
-            "muted_by",
-        ),
-        ("rule", *_TOPIC_PARTITION),
-    ),
-    "quarantine": View(
-        "quarantine",
-        ("log_topic", *_LOG_ORDER, "record_timestamp", "record_type", "reason", "raw_key"),
-        ("log_topic", *_LOG_ORDER),
-    ),
-    "records": View(
-        "coordinator_records",
-        (
-            "group_id",
-            "record_type",
-            "record_type_name",
-            "record_key",
-            "is_tombstone",
-            "value_version",
-            "value",
-            "log_partition",
-            "record_offset",
-        ),
-        ("group_id", "record_type", "record_key"),
-    ),
-    "history": View(
-        "offset_commits",
-        (
-            *_LOG_ORDER,
-            "record_timestamp",
-            *_TOPIC_PARTITION,
-            "committed_offset",
-            "is_tombstone",
-            "outcome",
-            "metadata",
-        ),
-        _LOG_ORDER,
-    ),
-    "group-records": View(
-        "group_records",
-        (
-            *_LOG_ORDER,
-            "record_timestamp",
-            "group_id",
-            "record_type",
-            "raw_key",
-            "raw_value",
-            "outcome",
-        ),
-        _LOG_ORDER,
-    ),
-}
 
 
 _OF_ANY_LOAD = frozenset(
@@ -289,7 +46,7 @@ _OF_ANY_LOAD = frozenset(
 LAG = "lag"
 STATUS = "status"
 _LAG_COLUMNS = (
-    *_TOPIC_PARTITION,
+    *TOPIC_PARTITION,
     *("group_state", "committed_offset", "log_end_offset", "lag", "data_lost", "time_lag_ms"),
     *("time_lag_at_least_ms", "time_lag_unknown"),
     *("time_to_catch_up_ms", "retention_margin_ms", "client_id", "client_host"),
@@ -406,7 +163,7 @@ def _table(
 ) -> tuple[pa.Table, Sequence[str]]:
     """The rows of a table, and the columns of its text output."""
     view = VIEWS[what]
-    if group is not None and not has_groups(view):
+    if group is not None and not view.has_groups:
         raise click.UsageError(f"--group does not work with {what}: its rows have no groups")
     if options.folded:
         return folded_rows(reader, group, options)
@@ -454,8 +211,3 @@ def _status(
     else:
         found = group_status.partition_statuses(reader, group_ids=group_ids)
     return found, found.column_names
-
-
-def has_groups(view: View) -> bool:
-    """Whether the rows of a view have a group id."""
-    return "group_id" in view.columns

@@ -25,7 +25,8 @@ from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import GROUP_STATUS, PARTITION_STATUS
 from streaming.lag.offset_samples import Logs, epoch_ms
 from streaming.lag.recent_commits import KEY, recent_commits
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 
 EXPIRE_GROUP = timedelta(days=7)
 OFFSET_REFRESH = timedelta(seconds=10)
@@ -43,7 +44,7 @@ def burrow_partition_statuses(
     allowed_lag: int = 0,
 ) -> pa.Table:
     """The status of each committed offset; OK if its log end is unknown, as in Burrow."""
-    rows = _judged(reader, at or reader.moment, group_ids, allowed_lag)
+    rows = burrow_partitions(reader, at, group_ids, allowed_lag)
     return pa.Table.from_pylist(rows, PARTITION_STATUS)
 
 
@@ -56,7 +57,7 @@ def burrow_group_statuses(
 ) -> pa.Table:
     """The status of each group with committed offsets, by its worst partition: OK, WARN or ERR."""
     partitions: dict[str, list[Row]] = defaultdict(list)
-    for row in _judged(reader, at or reader.moment, group_ids, allowed_lag):
+    for row in burrow_partitions(reader, at, group_ids, allowed_lag):
         partitions[row["group_id"]].append(row)
     rows = []
     for group_id, found in sorted(partitions.items()):
@@ -83,10 +84,21 @@ def _max(name: str, rows: list[Row]) -> int | None:
     return max((row[name] for row in rows if row[name] is not None), default=None)
 
 
-def _judged(
-    reader: TableReader, now: datetime, group_ids: Collection[str] | None, allowed_lag: int
+def burrow_partitions(
+    reader: TableReader,
+    at: datetime | None = None,
+    group_ids: Collection[str] | None = None,
+    allowed_lag: int = 0,
+    lags: pa.Table | None = None,
 ) -> list[Row]:
-    lags = group_lag(reader, at=now, group_ids=group_ids)
+    """Rows of `group_lag` of each committed offset, with status, reason and `commits`.
+
+    `commits` are the last `INTERVALS` at most, oldest first. `lags` is the result of `group_lag`
+    for the same arguments, if the caller has it.
+    """
+    now = at or reader.moment
+    if lags is None:
+        lags = group_lag(reader, at=now, group_ids=group_ids)
     # Burrow sees commits only, and share groups have none.
     lags = lags.filter(pc.not_equal(lags["group_type"], SHARE))
     if not lags.num_rows:
@@ -106,8 +118,9 @@ def _judged(
     rows: list[Row] = lags.to_pylist()
     for row, log_ends in zip(rows, ends, strict=True):
         own = Commit(row["committed_offset"], now_ms - row["commit_age_ms"], None)
+        row["commits"] = known.get(tuple(row[name] for name in KEY), [own])
         found = partition_status(
-            known.get(tuple(row[name] for name in KEY), [own]),
+            row["commits"],
             log_ends[log_ends != UNKNOWN].tolist(),
             row["lag"] or 0,
             now_ms,

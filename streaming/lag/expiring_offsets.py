@@ -14,7 +14,8 @@ from coordinator_state.replay.expiry import expiry
 from coordinator_state.replay.groups import Group
 from coordinator_state.replay.offsets import Semantics
 from streaming.lag.rows import ExpiringOffsetRow
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 
 EXPIRING_OFFSETS = nullable(schema_of(ExpiringOffsetRow))
 
@@ -39,6 +40,8 @@ def expiring_offsets(
     """
     if retention_ms is None:
         retention_ms = reader.offsets_retention_ms
+    # No broker deletes offsets that are outside Kafka.
+    reader = reader.of_kafka()
     wanted = of_groups(group_ids)
     offsets = reader.read("group_offsets", None, wanted)
     if until is not None:

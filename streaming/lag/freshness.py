@@ -83,8 +83,15 @@ def freshness_notice(
     reader: TableReader, at: datetime | None = None, rules: StatusRules | None = None
 ) -> str | None:
     """A sentence for people about stale tables or tables that are far behind; None if neither."""
-    fresh, rules = Freshness.of(reader, at), rules or StatusRules()
-    known_until = tables_known_to(reader, fresh.at)
+    fresh = Freshness.of(reader, at)
+    return notice_of(fresh, tables_known_to(reader, fresh.at), rules)
+
+
+def notice_of(
+    fresh: Freshness, known_until: datetime | None, rules: StatusRules | None = None
+) -> str | None:
+    """The same of tables that have every commit up to `known_until`."""
+    rules = rules or StatusRules()
     notice = fresh.notice(rules)
     if notice is not None or known_until is None:
         return notice

@@ -198,7 +198,7 @@ def _history(
     return PartitionHistory(
         topic=offset["topic"],
         partition=offset["partition"],
-        **{name: lag[name] for name in ("lag", "log_end_offset", "topic_state", "data_lost")},
+        **{name: lag[name] for name in _OF_LAG},
         waiting_ms=lag["time_lag_at_least_ms"],
         owner=None if lag["member_id"] is None else (lag["client_id"], lag["client_host"]),
         last=last,
@@ -211,6 +211,9 @@ def _history(
         last_aborted=aborted[-1] if aborted else None,
         recreated_at=recreated_at,
     )
+
+
+_OF_LAG: Final = ("lag", "log_end_offset", "topic_state", "data_lost", "retention_margin_ms")
 
 
 def _commit(row: Row) -> Commit:

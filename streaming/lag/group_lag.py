@@ -38,7 +38,8 @@ from streaming.lag.owners import owners
 from streaming.lag.rows import GroupLagRow
 from streaming.lag.sample_runs import CONFIRM_EVERY
 from streaming.lag.share_offsets import ShareRows, share_offsets, share_progress, start_offsets
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import STATE_CURRENT
 
 GROUP_LAG = nullable(schema_of(GroupLagRow))
@@ -239,9 +240,13 @@ def _known_until(
     behind = logs.lags(log, progress["next_offset"].to_numpy(), now_ms)
     sampled_at_ms = UNKNOWN if logs.sampled_at_ms is None else logs.sampled_at_ms
     moments = np.where(behind.lag == 0, sampled_at_ms, now_ms - behind.time_lag_ms)
-    if reader.rebuilt_from is not None:
+    is_unknown = behind.lag == UNKNOWN
+    if reader.rebuilt_from is None:
+        is_unknown |= behind.time_lag_ms == UNKNOWN
+    else:
+        # A marker at the end of a log partition counts as lag here, and may be hours old.
         moments[:] = now_ms
-    moments[(behind.lag == UNKNOWN) | (behind.time_lag_ms == UNKNOWN)] = UNKNOWN
+    moments[is_unknown] = UNKNOWN
     return pa.chunked_array([pc.cast(null_if_unknown(moments), pa.timestamp("ms", "UTC"))])
 
 

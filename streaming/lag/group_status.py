@@ -28,7 +28,7 @@ from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.lag.partition_facts import partition_facts
 from streaming.lag.rows import GroupStatusRow, PartitionStatusRow
 from streaming.lag.silent_members import silent_facts, silent_members
-from streaming.lag.topic_loads import is_loaded
+from streaming.lag.topic_loads import topic_loads
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS
 
@@ -103,9 +103,11 @@ def judged_groups(
     silent = silent_members(reader, now, group_ids, of_partitions.columns)
     if silent:
         shares = set(groups.filter(pc.equal(groups["group_type"], SHARE))["group_id"].to_pylist())
-        if shares & silent.keys() and not is_loaded(reader, SHARE_STATE_TOPIC):
-            # It is unknown what their members have acknowledged.
-            silent = {group: rows for group, rows in silent.items() if group not in shares}
+        if shares & silent.keys():
+            load = topic_loads(reader).get(SHARE_STATE_TOPIC)
+            if load is None or not load.is_loaded:
+                # The acknowledgements of their members are unknown.
+                silent = {group: rows for group, rows in silent.items() if group not in shares}
     named = pc.unique(of_partitions.columns["group_id"])
     others = groups.filter(pc.invert(pc.is_in(groups["group_id"], named)))
     with_offsets = set(named.to_pylist())

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, Verdict, reason_of
 from coordinator_state.insight.lag import Int64s
-from coordinator_state.insight.partition_status import details_text
-from streaming.lag.judged_partitions import JudgedPartitions, rows_of
+from coordinator_state.insight.lag_text import details_text
+from coordinator_state.insight.lag_trend import without_noise
+from streaming.lag.judged_partitions import JudgedPartitions, floats_of, rows_of
 from streaming.lag.rows import GroupStatusRow
 
 Row = dict[str, Any]
@@ -28,6 +29,11 @@ _TOTALS: Final = (
     ("time_lag_ms", "max", "max_time_lag_ms"),
     ("time_lag_at_least_ms", "max", "max_time_lag_at_least_ms"),
     ("retention_margin_ms", "min", "min_retention_margin_ms"),
+    ("commit_rate_per_s", "sum", "commit_rate_per_s"),
+    ("produce_rate_per_s", "sum", "produce_rate_per_s"),
+    ("growth_per_s", "sum", "growth_per_s"),
+    ("time_to_catch_up_ms", "max", "time_to_catch_up_ms"),
+    ("is_open_ended", "max", "is_open_ended"),
 )
 
 
@@ -108,13 +114,17 @@ class JudgedGroups(Sequence[Row]):
         """`statuses` with more columns.
 
         They are `rank`, `partitions`, `partitions_not_ok`, `lag`, `max_time_lag_ms`,
-        `max_time_lag_at_least_ms` and `min_retention_margin_ms`.
+        `max_time_lag_at_least_ms`, `min_retention_margin_ms`, `commit_rate_per_s`,
+        `produce_rate_per_s`, `growth_per_s` without noise, and `time_to_catch_up_ms`, null unless
+        the group will have caught up in all partitions. The last four are null in stale tables.
         """
         is_not_ok = ~np.isin(self._partitions.ranks, [status.rank for status in _OK_STATUSES])
-        found = (
-            self._partitions.columns.append_column("is_not_ok", pa.array(is_not_ok))
-            .group_by("group_id")
-            .aggregate([(source, function) for source, function, _ in _TOTALS])
+        rows = self._partitions.columns.append_column("is_not_ok", pa.array(is_not_ok))
+        trends = self._partitions.trends
+        for name in trends.column_names:
+            rows = rows.append_column(name, trends[name])
+        found = rows.group_by("group_id").aggregate(
+            [(source, function) for source, function, _ in _TOTALS]
         )
         places = pc.index_in(self._groups["group_id"], found["group_id"])
         totals = {
@@ -124,10 +134,27 @@ class JudgedGroups(Sequence[Row]):
             totals[name] = totals[name].fill_null(0)
         is_empty = pc.and_(pc.is_null(places), pc.equal(self._groups["member_count"], 0))
         totals["lag"] = pc.if_else(is_empty, 0, totals["lag"])
+        totals |= self._trends(totals)
         table = self.statuses().append_column("rank", pa.array(self.ranks))
         for name, column in totals.items():
             table = table.append_column(name, column)
         return table
+
+    def _trends(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """The columns of the trend; `is_open_ended` is removed from the totals."""
+        is_open_ended = totals.pop("is_open_ended")
+        names = ("growth_per_s", "lag", "commit_rate_per_s", "produce_rate_per_s")
+        growth = without_noise(*(floats_of(totals[name]) for name in names))
+        catch_up_ms = totals["time_to_catch_up_ms"]
+        found = {
+            "commit_rate_per_s": totals["commit_rate_per_s"],
+            "produce_rate_per_s": totals["produce_rate_per_s"],
+            "growth_per_s": pa.array(growth, from_pandas=True),
+            "time_to_catch_up_ms": pc.if_else(is_open_ended, None, catch_up_ms),
+        }
+        if self._partitions.stale is not None:
+            return {name: pa.nulls(len(self), column.type) for name, column in found.items()}
+        return found
 
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""

@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from coordinator_state.insight.group_status import Status, StatusRules, Verdict
 from coordinator_state.insight.lag import Int64s
-from coordinator_state.insight.partition_status import PartitionFacts, partition_status, well_status
+from coordinator_state.insight.lag_trend import Floats, growths_per_s
+from coordinator_state.insight.partition_facts import PartitionFacts
+from coordinator_state.insight.partition_status import partition_status, well_status
 from streaming.lag.partition_facts import FACTS
 from streaming.lag.recent_commits import KEY
 
@@ -28,6 +30,12 @@ _OF_LAG: Final = [
     *("lag", "lag_to_last_stable", "data_lost", "time_lag_ms", "time_lag_at_least_ms"),
     *("retention_margin_ms", "commit_age_ms", "commit_rate_per_s", "produce_rate_per_s"),
     *("member_id", "committed_offset"),
+]
+
+# The arguments of `growths_per_s`, by their names.
+_OF_GROWTH: Final = [
+    *("commit_rate_per_s", "produce_rate_per_s", "commits", "commits_from_ms", "commit_age_ms"),
+    *("moved_at_ms", "at_ms"),
 ]
 
 
@@ -68,6 +76,26 @@ class JudgedPartitions(Sequence[Row]):
     def _all(self) -> list[Row]:
         return self.rows(np.arange(len(self)))
 
+    @cached_property
+    def trends(self) -> pa.Table:
+        """`growth_per_s`, as the rows have it, and `time_to_catch_up_ms` of each row.
+
+        `is_open_ended` says that the group will not catch up in the partition at its present rate.
+        """
+        of_facts = {name: floats_of(self._facts[name]) for name in _OF_GROWTH}
+        rates = (of_facts[name] for name in ("produce_rate_per_s", "commit_rate_per_s"))
+        growth = np.where(self._is_well, np.subtract(*rates), growths_per_s(**of_facts))
+        catch_up_ms = self._facts["time_to_catch_up_ms"]
+        is_behind = pc.greater(self._facts["lag"], 0).fill_null(False)
+        is_open_ended = pc.and_(is_behind, pc.is_null(catch_up_ms))
+        return pa.table(
+            {
+                "growth_per_s": pa.array(growth, from_pandas=True),
+                "time_to_catch_up_ms": catch_up_ms,
+                "is_open_ended": is_open_ended,
+            }
+        )
+
     def rows(self, numbers: Int64s) -> list[Row]:
         """The rows with these numbers."""
         found = rows_of(self.columns.take(pa.array(numbers)))
@@ -107,3 +135,9 @@ def rows_of(table: pa.Table) -> list[Row]:
     names = table.column_names
     columns = [column.to_pylist() for column in table.columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def floats_of(column: Any) -> Floats:
+    """A column of numbers; null is NaN."""
+    found: Floats = pc.cast(column, pa.float64()).to_numpy()
+    return found

@@ -1,42 +1,37 @@
-"""The lag and the rates of a group over time, for a chart."""
+"""The lag and the rates of groups over time, for charts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from coordinator_state.apply.columns import TIMESTAMP
-from coordinator_state.replay.offsets import Outcome
-from streaming.lag.offset_samples import epoch_ms
+from streaming.lag.offset_steps import Floats, PartitionSteps, partition_steps
 from streaming.lag.sample_runs import CONFIRM_EVERY
+from streaming.tables.past import Past
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOG_OFFSETS, OFFSET_COMMITS
+from streaming.tables.schemas import OFFSET_COMMITS
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-TopicPartition: TypeAlias = tuple[str, int]
-
-_KNOWN_FOR = 2 * CONFIRM_EVERY
-"""The log end counts as unknown after this time without a sample."""
+_SHORTEST: Final = timedelta(seconds=10)
+"""A history that begins with its data is at least this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
     """Sums over the partitions of a group at points in time; None if all values are unknown.
 
-    Rates are offsets per second since the previous point.
+    Rates are offsets per second since the previous point. `consumed` is the committed offset,
+    counted from the first one of each partition in the period.
     """
 
     at: Sequence[datetime]
     lag: Sequence[float | None]
     commit_rate_per_s: Sequence[float | None]
     produce_rate_per_s: Sequence[float | None]
+    consumed: Sequence[float | None]
 
 
 def lag_history(
@@ -47,136 +42,130 @@ def lag_history(
     until: datetime,
     points: int = 120,
     every: timedelta | None = None,
+    begins_with_data: bool = False,
 ) -> LagHistory:
-    """The lag of a group at `points` evenly spaced points from `since` to `until`.
-
-    With `every`, the points are at whole multiples of it since the epoch, and at `until`, so
-    that they are the same for another `until`.
-
-    A committed offset holds until the next commit (`--history sampled` keeps the last commit of
-    each micro-batch). The log end is interpolated between two samples.
-    """
-    grid = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
-    if every is not None:
-        step_ms = every / timedelta(milliseconds=1)
-        grid = np.append(np.arange(grid[0] // step_ms * step_ms, grid[-1], step_ms), grid[-1])
-    committed = _committed(reader, group_id, since, until, grid)
-    ends = _ends(reader, set(committed), since, until, grid)
-    lags = [_lag(committed[place], *ends[place]) for place in committed if place in ends]
-    return LagHistory(
-        at=[datetime.fromtimestamp(ms / 1000, tz=timezone.utc) for ms in grid],
-        lag=_listed(_sum(lags, grid)),
-        commit_rate_per_s=_listed(_rate(list(committed.values()), grid)),
-        produce_rate_per_s=_listed(_rate([end for end, _ in ends.values()], grid)),
+    """The lag of one group over time; see `lag_histories`."""
+    found = lag_histories(
+        reader,
+        [group_id],
+        since=since,
+        until=until,
+        points=points,
+        every=every,
+        begins_with_data=begins_with_data,
     )
+    return found[group_id]
 
 
-def _committed(
-    reader: TableReader, group_id: str, since: datetime, until: datetime, grid: Floats
-) -> dict[TopicPartition, Floats]:
-    """Committed offsets at the points of a grid; NaN while an offset is deleted."""
-    columns, of_group = ["topic", "partition", "committed_offset"], [group_id]
-    history = reader.read(
-        OFFSET_COMMITS.name,
-        [*columns, "record_timestamp", "is_tombstone"],
-        [
-            *(("day", ">=", since.date()), ("record_timestamp", ">=", since)),
-            *(("record_timestamp", "<=", until), ("outcome", "=", Outcome.COMMITTED.value)),
-            ("group_id", "=", group_id),
-        ],
-    )
-    nothing = pa.scalar(None, pa.int64())
-    offsets = pc.if_else(history["is_tombstone"], nothing, history["committed_offset"])
-    rows = pa.concat_tables(
-        [
-            _steps(history, history["record_timestamp"], offsets),
-            *(
-                _steps(state, state["commit_timestamp"], state["committed_offset"])
-                for one in (reader.before(since), reader)
-                if one is not None
-                for state in [one.own("group_offsets", [*columns, "commit_timestamp"], of_group)]
-            ),
-        ]
-    )
-    return {
-        place: _step(of_place, "at", "offset", grid) for place, of_place in _by_place(rows, "at")
-    }
-
-
-_STEPS = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("at", TIMESTAMP), ("offset", pa.int64())]
-)
-
-
-def _steps(rows: pa.Table, at: Any, offset: Any) -> pa.Table:
-    return pa.table([rows["topic"], rows["partition"], at, offset], schema=_STEPS)
-
-
-def _ends(
+def reader_of_groups(
     reader: TableReader,
-    places: set[TopicPartition],
+    group_ids: Collection[str],
     since: datetime,
     until: datetime,
-    grid: Floats,
-) -> dict[TopicPartition, tuple[Floats, Floats]]:
-    """Log ends, and the markers right before them, at the points of a grid."""
-    first = since - _KNOWN_FOR
-    rows = reader.read(
-        LOG_OFFSETS.name,
-        ["topic", "partition", "sampled_at", "log_end_offset", "end_markers"],
-        [
-            *(("day", ">=", first.date()), ("day", "<=", until.date())),
-            *(("sampled_at", ">=", first), ("sampled_at", "<=", until)),
-            ("topic", "in", sorted({topic for topic, _ in places}) or [""]),
-        ],
-    )
-    rows = _thinned(rows.filter(pc.is_valid(rows["log_end_offset"])), grid)
+    *,
+    is_past: bool,
+) -> TableReader:
+    """The reader from which `lag_histories` of few groups takes the least time.
+
+    `is_past` says whether `reader` is of a past moment. Then the tables are rebuilt again, with the
+    rows of these groups only.
+    """
+    past = Past(reader, since=since, group_ids=group_ids, keeps=[OFFSET_COMMITS])
+    return (past.before(until) or reader) if is_past else past.newest
+
+
+def lag_histories(
+    reader: TableReader,
+    group_ids: Collection[str],
+    *,
+    since: datetime,
+    until: datetime,
+    points: int = 120,
+    every: timedelta | None = None,
+    begins_with_data: bool = False,
+) -> Mapping[str, LagHistory]:
+    """The lag of each group at `points` evenly spaced points from `since` to `until`.
+
+    A committed offset holds until the next commit (`--history sampled` keeps the last commit of
+    each micro-batch). The log end is interpolated between two samples. Each table is read once for
+    all groups.
+
+    Args:
+        reader: the tables; see `reader_of_groups`.
+        group_ids: the groups; the values of unknown groups are unknown.
+        since: the first point.
+        until: the last point.
+        points: the number of points.
+        every: if given, the points are at whole multiples of it since the epoch, and at `until`,
+            so that they are the same for another `until`.
+        begins_with_data: whether the history of a group begins with its first sample or commit, if
+            that is later than `since`.
+    """
+    partitions = partition_steps(reader, group_ids, since, until)
     found = {}
-    for place, samples in _by_place(rows, "sampled_at"):
-        if place in places:
-            times = epoch_ms(samples["sampled_at"]).astype(np.float64)
-            end = np.interp(grid, times, _floats(samples["log_end_offset"]), left=np.nan)
-            end[grid > times[-1] + _KNOWN_FOR / timedelta(milliseconds=1)] = np.nan
-            found[place] = end, _step(samples, "sampled_at", "end_markers", grid)
+    for group_id in group_ids:
+        of_group = partitions.get(group_id, [])
+        begin = _first_data(of_group, since, until) if begins_with_data else since
+        found[group_id] = _history(of_group, _grid(begin, until, points, every))
     return found
 
 
-def _thinned(rows: pa.Table, grid: Floats) -> pa.Table:
-    """The last sample of each partition between two points of a grid."""
-    step_ms = max(grid[1] - grid[0], 1)
-    bucket = pa.array((epoch_ms(rows["sampled_at"]) // step_ms).astype(np.int64))
-    values = ("sampled_at", "log_end_offset", "end_markers")
-    found = (
-        rows.append_column("bucket", bucket)
-        .sort_by("sampled_at")
-        .group_by(["topic", "partition", "bucket"], use_threads=False)
-        .aggregate([(name, "last") for name in values])
+def _first_data(partitions: Sequence[PartitionSteps], since: datetime, until: datetime) -> datetime:
+    """The time of the first sample or commit of a period; its begin if there is none."""
+    since_ms = since.timestamp() * 1000
+    commits = [one.committed.at_ms for one in partitions]
+    # With samples right before the period, the log end is known from its begin.
+    firsts = [one.log.ends.at_ms[0] for one in partitions if one.log is not None]
+    firsts += [at_ms[at_ms >= since_ms][0] for at_ms in commits if at_ms[-1] >= since_ms]
+    if not firsts:
+        return since
+    first = datetime.fromtimestamp(float(min(firsts)) / 1000, tz=timezone.utc)
+    return max(since, min(first, until - _SHORTEST))
+
+
+def _grid(since: datetime, until: datetime, points: int, every: timedelta | None) -> Floats:
+    found = np.linspace(since.timestamp() * 1000, until.timestamp() * 1000, points)
+    if every is not None:
+        step_ms = every / timedelta(milliseconds=1)
+        found = np.append(np.arange(found[0] // step_ms * step_ms, found[-1], step_ms), found[-1])
+    return found
+
+
+def _history(partitions: Sequence[PartitionSteps], grid: Floats) -> LagHistory:
+    committed = [one.committed.at(grid) for one in partitions]
+    is_known = grid <= _known_until_ms(partitions)
+
+    def known(values: Floats) -> list[float | None]:
+        return _listed(np.where(is_known, values, np.nan))
+
+    return LagHistory(
+        at=[datetime.fromtimestamp(ms / 1000, tz=timezone.utc) for ms in grid],
+        lag=known(_sum([one.lag(grid) for one in partitions], grid)),
+        commit_rate_per_s=known(_rate(committed, grid)),
+        produce_rate_per_s=known(_rate([one.log_end(grid) for one in partitions], grid)),
+        consumed=known(_sum([_counted(one) for one in committed], grid)),
     )
-    return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
-def _by_place(rows: pa.Table, time: str) -> Iterator[tuple[TopicPartition, pa.Table]]:
-    """The rows of each partition, sorted by time."""
-    rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", time)])
-    places = list(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
-    first = 0
-    for row in range(1, len(places) + 1):
-        if row == len(places) or places[row] != places[first]:
-            yield places[first], rows.slice(first, row - first)
-            first = row
+def _known_until_ms(partitions: Sequence[PartitionSteps]) -> float:
+    """The time after which nothing is known, because neither samples nor commits were written.
+
+    Each log is confirmed every `CONFIRM_EVERY`, so the samples of all partitions end together.
+    """
+    sampled = [one.log.ends.at_ms[-1] for one in partitions if one.log is not None]
+    if not sampled:
+        return np.inf
+    committed = max(one.committed.at_ms[-1] for one in partitions)
+    return float(max(committed, max(sampled) + CONFIRM_EVERY / timedelta(milliseconds=1)))
 
 
-def _step(rows: pa.Table, time: str, value: str, grid: Floats) -> Floats:
-    """The last value at or before each point of a grid."""
-    at = np.searchsorted(epoch_ms(rows[time]), grid, side="right") - 1
-    values = _floats(rows[value])
-    return np.where(at < 0, np.nan, values[np.maximum(at, 0)])
-
-
-def _lag(committed: Floats, end: Floats, markers: Floats) -> Floats:
-    behind = np.maximum(end - committed, 0)
-    # If only transaction markers are left to read, the lag is 0.
-    return np.where(behind <= np.nan_to_num(markers), behind * 0, behind)
+def _counted(committed: Floats) -> Floats:
+    """Committed offsets counted from the first one; while an offset is deleted, the last counts."""
+    last = np.maximum.accumulate(np.where(np.isnan(committed), -1, np.arange(committed.size)))
+    known = last[last >= 0]
+    if not known.size:
+        return committed
+    return np.where(last < 0, np.nan, committed[last] - committed[known[0]])
 
 
 def _rate(values: Sequence[Floats], grid: Floats) -> Floats:
@@ -191,11 +180,6 @@ def _sum(values: Sequence[Floats], grid: Floats) -> Floats:
     stacked = np.vstack(values)
     known = ~np.isnan(stacked)
     return np.where(known.any(axis=0), np.nansum(stacked, axis=0), np.nan)
-
-
-def _floats(column: Any) -> Floats:
-    found: Floats = pc.cast(column, pa.float64()).to_numpy().astype(np.float64)
-    return found
 
 
 def _listed(values: Floats) -> list[float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from coordinator_state.insight.transaction_owner import (
 )
 from coordinator_state.records.internal_topics import TRANSACTION_STATE_TOPIC
 from coordinator_state.replay.offsets import Outcome
-from streaming.lag.topic_loads import is_loaded, is_read_whole
-from streaming.tables.reader import Filters, TableReader
+from streaming.lag.topic_loads import topic_loads
+from streaming.tables.filters import Filters
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     OFFSET_COMMITS,
     PENDING_OFFSETS,
@@ -31,11 +32,10 @@ from streaming.tables.schemas import (
 Row = dict[str, Any]
 ProducerKey = tuple[int, int]
 """The log partition and the producer id."""
-
-
 PendingKey = tuple[int, str, int]
 """The log partition, the group and the producer id."""
 
+_NEVER: Final = datetime.min.replace(tzinfo=timezone.utc)
 _OWNER_COLUMNS: Final = (
     ("transactional_id", pa.string()),
     ("transaction_state", pa.string()),
@@ -51,7 +51,8 @@ def pending_owners(
 
     Empty if `__transaction_state` is not followed or not loaded.
     """
-    if not producer_ids or not is_loaded(reader, TRANSACTION_STATE_TOPIC):
+    load = topic_loads(reader).get(TRANSACTION_STATE_TOPIC) if producer_ids else None
+    if load is None or not load.is_loaded:
         return {}
     of_producers = [("producer_id", "in", sorted(producer_ids))]
     columns = ["log_partition", "group_id", "producer_id", "record_timestamp", "commit_timestamp"]
@@ -64,15 +65,14 @@ def pending_owners(
     names = [one.name for one in fields(ProducerState)]
     states = reader.read(TRANSACTIONS.name, ["producer_id", *names], of_producers).to_pylist()
     # An expanded topic has orphans in earlier log partitions.
-    states.sort(key=lambda row: (row["last_update_timestamp"] is not None, *_updated_at(row)))
+    states.sort(key=lambda row: row["last_update_timestamp"] or _NEVER)
     producers = {row.pop("producer_id"): ProducerState(**row) for row in states}
-    is_whole = is_read_whole(reader, TRANSACTION_STATE_TOPIC)
     owners = {
         (log_partition, producer_id): transaction_owner(
             producers.get(producer_id),
             at,
             reader.moment,
-            is_at_end=is_whole and _is_at_end(reader, log_partition),
+            is_at_end=load.is_read_whole and _is_at_end(reader, log_partition),
         )
         for (log_partition, producer_id), at in newest.items()
     }
@@ -94,11 +94,6 @@ def with_owners(reader: TableReader, pending: pa.Table) -> pa.Table:
         values = [owner and getattr(owner, attribute) for owner in owners]
         pending = pending.append_column(name, pa.array(values, of_type))
     return pending
-
-
-def _updated_at(row: Row) -> tuple[datetime, ...]:
-    at = row["last_update_timestamp"]
-    return () if at is None else (at,)
 
 
 def _is_at_end(reader: TableReader, log_partition: int) -> bool:

@@ -15,13 +15,15 @@ from coordinator_state.apply.columns import TIMESTAMP
 from coordinator_state.insight.group_events import EventName
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import GONE
-from coordinator_state.insight.partition_status import OLD_SAMPLE_MS, PartitionFacts
+from coordinator_state.insight.lag_text import OLD_SAMPLE_MS
+from coordinator_state.insight.partition_facts import PartitionFacts
 from coordinator_state.replay.groups import EMPTY, SHARE
 from coordinator_state.replay.offsets import Outcome
 from streaming.lag.expiring_offsets import expiring_offsets
 from streaming.lag.open_transactions import open_transactions, pending_owners
 from streaming.lag.recent_commits import ATTEMPTS, KEY, commit_windows, recent_commits
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import GROUP_EVENTS
 
 COMMITS_WITHIN: Final = timedelta(minutes=10)

@@ -1,8 +1,8 @@
 """The rows of the computed views of lag and status, one class per view.
 
 A class declares the columns of its view, once for Python and for Arrow (`schema_of`); in Arrow all
-columns of a view are nullable. `LagTotalsRow` has only the types of the result of `lag_totals`. The
-README and docs/ describe each column. None stands for null.
+columns of a view are nullable. `LagTotalsRow` has only the types of the result of `lag_totals`.
+`streaming/tables/columns.toml` describes each column. None stands for null.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ from coordinator_state.insight.lag import Bools, Int64s
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC
 from coordinator_state.replay.groups import SHARE
 from streaming.lag.owners import sole_owners
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import SHARE_PARTITIONS, STATE_CURRENT, TOPIC_PROGRESS
 
 NO_START: Final = -1
@@ -94,9 +95,9 @@ def share_offsets(reader: TableReader, groups: pa.Table) -> pa.Table:
 
     `committed_offset` is the start offset, `NO_START` if it is not initialized. `delivered` is the
     delivery complete count, null if unknown; `first_undelivered` is as in `ShareRows`.
-    `commit_timestamp` is that of the last record that
-    changed the delivery state (`delivery_timestamp`). If that is null, it is the write timestamp,
-    the create timestamp or the moment of the tables, so the group never looks older than it is.
+    `commit_timestamp` is that of the last record that changed the delivery state
+    (`delivery_timestamp`). If that is null, it is the write timestamp, the create timestamp or the
+    moment of the tables, so the group never looks older than it is.
 
     The member is null unless exactly one member has the partition assigned: the members of a share
     group share partitions.
@@ -156,9 +157,7 @@ def _share_partitions(
         names=[*_KEY, *_VALUES],
     )
     newest = found.sort_by("commit_timestamp").group_by(_KEY, use_threads=False)
-    found = newest.aggregate(
-        [(name, "last") for name in _VALUES],
-    )
+    found = newest.aggregate([(name, "last") for name in _VALUES])
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 

@@ -17,7 +17,8 @@ from coordinator_state.insight.lag import UNKNOWN
 from streaming.lag.offset_samples import Logs
 from streaming.lag.owners import owners
 from streaming.lag.recent_commits import KEY
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 
 Row = dict[str, Any]
 
@@ -80,11 +81,12 @@ def silent_members(
 def silent_facts(partitions: Collection[Row]) -> SilentMembers:
     """The facts about partitions of one group."""
     records = [row["records"] for row in partitions if row["records"] is not None]
+    assigned = [row["assigned_ms"] for row in partitions if row["assigned_ms"] is not None]
     waiting = [row["waiting_ms"] for row in partitions if row["waiting_ms"] is not None]
     return SilentMembers(
         members=len({row["member_id"] for row in partitions}),
         partitions=len(partitions),
-        assigned_ms=min((row["assigned_ms"] for row in partitions), default=None),
+        assigned_ms=min(assigned, default=None),
         records=sum(records) if records else None,
         waiting_ms=max(waiting, default=None),
     )

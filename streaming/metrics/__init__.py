@@ -1,4 +1,4 @@
-"""Prometheus metrics of the tables, and the HTTP server for them and the dashboard.
+"""Prometheus metrics of the tables.
 
-Imports `alerts` and the packages below it.
+Imports `http` and the packages below it.
 """

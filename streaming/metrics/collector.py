@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -22,30 +22,42 @@ from streaming.lag.freshness import Freshness
 from streaming.lag.group_lag import group_lag, lag_totals, tables_known_until
 from streaming.lag.group_status import judged_groups, judged_partitions
 from streaming.lag.open_transactions import with_owners
-from streaming.metrics.families import (
-    LAG_EXPORTER,
+from streaming.lag.topic_loads import topic_loads
+from streaming.metrics.cluster_families import (
+    ALERTS_UNTOLD,
+    COLLECTED_AT,
+    OLDEST_PENDING,
     OTHER_TOPIC_BEHIND,
     OUTCOMES,
-    OWN_ALERTS,
-    OWN_GROUPS,
-    OWN_LOG_PARTITIONS,
-    TOPIC_COLUMNS,
+    PENDING,
+    PENDING_WITHOUT_MARKER,
+    POLL_TIME,
+    SCRAPE_DURATION,
+    SERIES_LEFT_OUT,
+    TABLES_BEHIND,
+    TABLES_WRITTEN_AT,
     TRANSACTIONS_BY_STATE,
-    Gauge,
-    Names,
-    gauge,
+    UP,
+    Cluster,
     records_total,
     records_unaccounted_total,
     topic_records_total,
 )
+from streaming.metrics.families import (
+    LAG_EXPORTER,
+    OWN_ALERTS,
+    OWN_GROUPS,
+    OWN_LOG_PARTITIONS,
+    Gauge,
+    Names,
+)
 from streaming.metrics.row_family import RowFamily
 from streaming.metrics.series_limit import SeriesLimit
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS, TOPIC_PROGRESS, TRANSACTIONS
+from streaming.tables.schemas import LOAD_PROGRESS, PENDING_OFFSETS, TRANSACTIONS
 
 logger = logging.getLogger(__name__)
 
-Cluster = Sequence[tuple[str, str]]
 DEFAULT_MAX_SERIES = 100_000
 _ALERTS = pa.schema(
     [
@@ -95,38 +107,25 @@ class TablesCollector(Collector):
                     "%(tables)s cannot be read: %(error)s", {"tables": self.tables, "error": error}
                 )
                 logger.debug("traceback of the warning above", exc_info=True)
-        yield gauge("coordinator_state_up", "1 if the tables can be read", (), bool(found))
+        yield UP.of_cluster((), bool(found))
         yield from found
 
     def _collect(self) -> Iterator[Metric]:
         started = time.monotonic()
         reader = TableReader(self.tables)
         cluster = [("cluster_name", self.cluster_name or reader.cluster_id)]
-        yield gauge(
-            "coordinator_state_collected_timestamp_seconds",
-            "Time at which the tables were read for this collection",
-            cluster,
-            reader.moment.timestamp(),
-        )
+        yield COLLECTED_AT.of_cluster(cluster, reader.moment.timestamp())
         yield from _of_the_tables(reader, cluster)
         yield from _of_other_topics(reader, cluster)
         limit = SeriesLimit(self.max_series)
         yield from _of_alerts(reader, cluster, limit)
         yield from self._of_groups(reader, cluster, limit)
         self._log_left_out(limit)
-        yield gauge(
-            "coordinator_state_series_left_out",
-            "Series left out because there are more than --max-series",
-            cluster,
-            sum(limit.left_out.values()),
-        )
+        yield SERIES_LEFT_OUT.of_cluster(cluster, sum(limit.left_out.values()))
         seconds = time.monotonic() - started
-        yield gauge(
-            "coordinator_state_scrape_seconds", "Duration of this collection", cluster, seconds
-        )
+        yield SCRAPE_DURATION.of_cluster(cluster, seconds)
         if self.names is LAG_EXPORTER:
-            text = "Group time poll time"
-            yield gauge("kafka_consumergroup_poll_time_ms", text, cluster, seconds * 1000)
+            yield POLL_TIME.of_cluster(cluster, seconds * 1000)
 
     def _of_groups(
         self, reader: TableReader, cluster: Cluster, limit: SeriesLimit
@@ -217,63 +216,33 @@ def _of_the_tables(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
         row["behind_s"] = _seconds_since(row["known_until"], reader.moment)
     yield from (one.of(cluster, rows) for one in OWN_LOG_PARTITIONS)
     behind = [row["behind_s"] for row in rows if row["behind_s"] is not None]
-    yield gauge(
-        "coordinator_state_tables_behind_seconds",
-        "Time by which the tables are behind __consumer_offsets, for the worst partition",
-        cluster,
-        max(behind) if behind and len(behind) == len(rows) else None,
-    )
+    is_known = behind and len(behind) == len(rows)
+    yield TABLES_BEHIND.of_cluster(cluster, max(behind) if is_known else None)
     written_at = Freshness.of(reader).written_at
-    yield gauge(
-        "coordinator_state_tables_written_timestamp_seconds",
-        "Time at which run last wrote the tables, a confirmed offset sample included",
-        cluster,
-        None if written_at is None else written_at.timestamp(),
+    yield TABLES_WRITTEN_AT.of_cluster(
+        cluster, None if written_at is None else written_at.timestamp()
     )
     yield records_total(cluster, rows)
     yield records_unaccounted_total(cluster, rows)
     pending = reader.read(PENDING_OFFSETS.name, ["commit_timestamp"])["commit_timestamp"]
-    yield gauge(
-        "coordinator_state_pending_offsets",
-        "Pending transactional commits: their marker is not read yet",
-        cluster,
-        len(pending),
-    )
+    yield PENDING.of_cluster(cluster, len(pending))
     oldest = _seconds_since(pc.min(pending).as_py(), reader.moment)
-    yield gauge(
-        "coordinator_state_pending_offsets_oldest_seconds",
-        "Age of the oldest pending transactional commit",
-        cluster,
-        oldest,
-    )
+    yield OLDEST_PENDING.of_cluster(cluster, oldest)
 
 
 def _of_other_topics(reader: TableReader, cluster: Cluster) -> Iterator[Metric]:
     """The metrics of the internal topics besides `__consumer_offsets`, if any is followed."""
-    columns = [name for name in TOPIC_PROGRESS.schema.names if name in TOPIC_COLUMNS]
-    progress = reader.read(TOPIC_PROGRESS.name, columns)
-    if not progress.num_rows:
+    rows = [asdict(load) for load in topic_loads(reader).values()]
+    if not rows:
         return
-    by_topic = progress.group_by("log_topic", use_threads=False)
-    sums = by_topic.aggregate([(name, "sum") for name in columns if name != "log_topic"])
-    rows = [
-        {name.removesuffix("_sum"): value for name, value in row.items()}
-        for row in sums.to_pylist()
-    ]
-    for row in rows:
-        row["behind"] = row["high_watermark"] - row["next_offset"]
     yield OTHER_TOPIC_BEHIND.of(cluster, rows)
     yield topic_records_total(cluster, rows)
     states = reader.read(TRANSACTIONS.name, ["state"])["state"].value_counts().to_pylist()
     counted = [{"state": one["values"], "transactions": one["counts"]} for one in states]
     yield TRANSACTIONS_BY_STATE.of(cluster, counted)
-    pending = with_owners(reader, reader.read(PENDING_OFFSETS.name))
-    yield gauge(
-        "coordinator_state_pending_offsets_marker_lost",
-        "Pending transactional commits that stay pending until somebody aborts their transaction",
-        cluster,
-        sum(is_lost is True for is_lost in pending["is_marker_lost"].to_pylist()),
-    )
+    keys = reader.read(PENDING_OFFSETS.name, ["log_partition", "group_id", "producer_id"])
+    is_lost = with_owners(reader, keys)["is_marker_lost"]
+    yield PENDING_WITHOUT_MARKER.of_cluster(cluster, pc.sum(is_lost).as_py() or 0)
 
 
 def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Iterator[Metric]:
@@ -295,9 +264,7 @@ def _of_alerts(reader: TableReader, cluster: Cluster, limit: SeriesLimit) -> Ite
     yield from _families(
         OWN_ALERTS, cluster, limit.fitting("alerts", OWN_ALERTS, table, "alert", ranks)
     )
-    yield gauge(
-        "coordinator_state_alerts_untold",
-        "Firing alerts that are not muted and that no sink has accepted yet",
+    yield ALERTS_UNTOLD.of_cluster(
         cluster,
         sum(
             alert.state is AlertState.FIRING and not alert.muted_by and not alert.is_sent_as_firing

@@ -1,7 +1,8 @@
-"""Names, labels and help texts of the metrics, and their creation from rows of views.
+"""Names, labels and help texts of the metrics of groups, and their creation from rows of views.
 
 Metrics of groups and partitions have the names of kafka-lag-exporter (or, as an option, of
-kminion): existing dashboards and rules keep working. All other metrics are `coordinator_state_...`.
+kminion): existing dashboards and rules keep working. All other metrics are `coordinator_state_...`;
+`streaming.metrics.cluster_families` has those of whole clusters.
 
 Source: seglo/kafka-lag-exporter src/main/scala/com/lightbend/kafkalagexporter/Metrics.scala at
 v0.8.2; redpanda-data/kminion prometheus/exporter.go at 4f3867a.
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily
 
 Row = dict[str, Any]
 
@@ -48,6 +49,12 @@ class Gauge:
                 family.add_metric([*own, *labels], value)
         return family
 
+    def of_cluster(
+        self, cluster: Sequence[tuple[str, str]], value: float | None
+    ) -> GaugeMetricFamily:
+        """The family of a gauge without labels; without a sample if the value is unknown."""
+        return self.of(cluster, [{str(self.column): value}])
+
 
 _MS = 1000
 """Milliseconds per second: metrics are in s, columns in ms."""
@@ -78,19 +85,19 @@ LAG_EXPORTER = Names(
     partitions=(
         Gauge(
             "kafka_consumergroup_group_offset",
-            "Last group consumed offset of a partition",
+            "Committed offset of the group in the partition",
             _PARTITION,
             "committed_offset",
         ),
         Gauge(
             "kafka_consumergroup_group_lag",
-            "Group offset lag of a partition",
+            "Lag of the group in the partition, in records",
             _PARTITION,
             "lag",
         ),
         Gauge(
             "kafka_consumergroup_group_lag_seconds",
-            "Group time lag of a partition; a lower bound if no offset sample is old enough",
+            "Time lag of the group in the partition; a lower bound if no sample is old enough",
             _PARTITION,
             "time_lag_at_least_ms",
             _MS,
@@ -99,13 +106,13 @@ LAG_EXPORTER = Names(
     logs=(
         Gauge(
             "kafka_partition_latest_offset",
-            "Latest offset of a partition",
+            "Log end offset of the partition",
             _LOG,
             "log_end_offset",
         ),
         Gauge(
             "kafka_partition_earliest_offset",
-            "Earliest offset of a partition",
+            "Log start offset of the partition",
             _LOG,
             "log_start_offset",
         ),
@@ -113,7 +120,7 @@ LAG_EXPORTER = Names(
     topics=(
         Gauge(
             "kafka_consumergroup_group_topic_sum_lag",
-            "Sum of group offset lag across topic partitions",
+            "Sum of the lag of the group in the partitions of the topic",
             _TOPIC,
             "lag",
         ),
@@ -121,20 +128,20 @@ LAG_EXPORTER = Names(
     groups=(
         Gauge(
             "kafka_consumergroup_group_max_lag",
-            "Max group offset lag",
+            "Greatest lag of the group in a partition",
             _GROUP,
             "max_lag",
         ),
         Gauge(
             "kafka_consumergroup_group_max_lag_seconds",
-            "Max group time lag; a lower bound if no offset sample is old enough",
+            "Greatest time lag of the group; a lower bound if no sample is old enough",
             _GROUP,
             "max_time_lag_at_least_ms",
             _MS,
         ),
         Gauge(
             "kafka_consumergroup_group_sum_lag",
-            "Sum of group offset lag",
+            "Sum of the lag of the group in all partitions",
             _GROUP,
             "lag",
         ),
@@ -147,8 +154,7 @@ KMINION = Names(
     partitions=(
         Gauge(
             "kminion_kafka_consumer_group_topic_partition_lag",
-            "The number of messages a consumer group is lagging behind the latest offset of a "
-            "partition",
+            "Lag of the group in the partition, in records",
             {**_KMINION_TOPIC, "partition_id": "partition"},
             "lag",
         ),
@@ -156,13 +162,13 @@ KMINION = Names(
     logs=(
         Gauge(
             "kminion_kafka_topic_partition_high_water_mark",
-            "Partition High Water Mark",
+            "High watermark of the partition",
             _KMINION_LOG,
             "log_end_offset",
         ),
         Gauge(
             "kminion_kafka_topic_partition_low_water_mark",
-            "Partition Low Water Mark",
+            "Log start offset of the partition",
             _KMINION_LOG,
             "log_start_offset",
         ),
@@ -170,14 +176,13 @@ KMINION = Names(
     topics=(
         Gauge(
             "kminion_kafka_consumer_group_topic_lag",
-            "The number of messages a consumer group is lagging behind across all partitions in a "
-            "topic",
+            "Sum of the lag of the group in the partitions of the topic",
             _KMINION_TOPIC,
             "lag",
         ),
         Gauge(
             "kminion_kafka_consumer_group_topic_offset_sum",
-            "The sum of all committed group offsets across all partitions in a topic",
+            "Sum of the committed offsets of the group in the partitions of the topic",
             _KMINION_TOPIC,
             "committed_offset",
         ),
@@ -185,7 +190,7 @@ KMINION = Names(
     groups=(
         Gauge(
             "kminion_kafka_consumer_group_members",
-            "The number of members in the consumer group",
+            "Number of members of the group",
             {"group_id": "group_id"},
             "member_count",
         ),
@@ -208,19 +213,19 @@ OWN_GROUPS = (
     ),
     Gauge(
         "coordinator_state_group_members",
-        "Members of the group",
+        "Number of members of the group",
         _GROUP,
         "member_count",
     ),
     Gauge(
         "coordinator_state_group_lag_seconds_is_lower_bound",
-        "1 if the max group time lag is a lower bound, 0 if it is exact",
+        "1 if the greatest time lag of the group is a lower bound, 0 if it is exact",
         _GROUP,
         "is_lower_bound",
     ),
     Gauge(
         "coordinator_state_group_last_commit_age_seconds",
-        "Time since the group's last commit",
+        "Time since the last commit of the group",
         _GROUP,
         "min_commit_age_ms",
         _MS,
@@ -233,7 +238,7 @@ OWN_GROUPS = (
     ),
     Gauge(
         "coordinator_state_group_retention_margin_seconds",
-        "Time until the first uncommitted record is deleted, estimated from the last deletions",
+        "Time until the oldest uncommitted record is deleted, estimated from the last deletions",
         _GROUP,
         "min_retention_margin_ms",
         _MS,
@@ -256,26 +261,6 @@ OWN_LOG_PARTITIONS = (
     ),
 )
 
-OTHER_TOPIC_BEHIND = Gauge(
-    "coordinator_state_topic_offsets_behind",
-    "Record offsets of another internal topic that are not in the tables yet",
-    {"log_topic": "log_topic"},
-    "behind",
-)
-TRANSACTIONS_BY_STATE = Gauge(
-    "coordinator_state_transactions",
-    "Transactional ids by the state of their transaction",
-    {"state": "state"},
-    "transactions",
-)
-TOPIC_COLUMNS = frozenset(
-    {
-        *("log_topic", "next_offset", "high_watermark"),
-        *(f"records_{name}" for name in ("applied", "ignored", "quarantined", "unaccounted")),
-    }
-)
-"""The columns of `topic_progress` in metrics."""
-
 OWN_ALERTS = (
     Gauge(
         "coordinator_state_alert",
@@ -286,54 +271,3 @@ OWN_ALERTS = (
         },
     ),
 )
-
-OUTCOMES = ("applied", "superseded", "ignored", "quarantined")
-
-
-def records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Metric:
-    """The counter of records of `__consumer_offsets` by outcome."""
-    names = [name for name, _ in cluster]
-    family = CounterMetricFamily(
-        "coordinator_state_records",
-        "Records of __consumer_offsets by outcome",
-        labels=[*names, "outcome"],
-    )
-    for outcome in OUTCOMES:
-        total = sum(row[f"records_{outcome}"] for row in rows)
-        family.add_metric([*(value for _, value in cluster), outcome], total)
-    return family
-
-
-def topic_records_total(cluster: Sequence[tuple[str, str]], rows: Sequence[Row]) -> Metric:
-    """The counter of records of the other internal topics by topic and outcome."""
-    names = [name for name, _ in cluster]
-    family = CounterMetricFamily(
-        "coordinator_state_topic_records",
-        "Records of the other internal topics by outcome; unaccounted is a bug of this program",
-        labels=[*names, "log_topic", "outcome"],
-    )
-    for row in rows:
-        for outcome in ("applied", "ignored", "quarantined", "unaccounted"):
-            labels = [*(value for _, value in cluster), row["log_topic"], outcome]
-            family.add_metric(labels, row[f"records_{outcome}"])
-    return family
-
-
-def records_unaccounted_total(
-    cluster: Sequence[tuple[str, str]], rows: Sequence[Row]
-) -> CounterMetricFamily:
-    """The counter of records whose outcomes do not add up to the records of a micro-batch."""
-    family = CounterMetricFamily(
-        "coordinator_state_records_unaccounted",
-        "Records of __consumer_offsets counted under no outcome, or under two",
-        labels=[name for name, _ in cluster],
-    )
-    family.add_metric(
-        [value for _, value in cluster], sum(row["records_unaccounted"] or 0 for row in rows)
-    )
-    return family
-
-
-def gauge(name: str, text: str, cluster: Sequence[tuple[str, str]], value: float | None) -> Metric:
-    """A gauge of the whole cluster, without a sample if its value is unknown."""
-    return Gauge(name, text, {}, "value").of(cluster, [{"value": value}])

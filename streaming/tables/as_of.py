@@ -16,12 +16,15 @@ TIME_FORMS: Final = "5m, 1 hour ago, 03:14, yesterday 14:00 or 2026-11-21T03:14:
 _AGO: Final = " ago"
 _HOUR: Final = re.compile(r"\d\d:")
 _DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+_EPOCH: Final = datetime.fromtimestamp(0, timezone.utc)
+"""Kafka has no earlier times. A page subtracts some minutes from a moment, which must not fail."""
 
 
 def parse_as_of(text: str, *, now: datetime | None = None) -> AsOf:
     """Parse a version of `load_progress` or a time, which is in UTC unless it has a zone.
 
     A duration is a time before `now`. A time of day without a day is the last one before `now`.
+    Times before 1970 are refused.
 
     >>> now = datetime(2026, 11, 21, 14, 0, tzinfo=timezone.utc)
     >>> for text in ("5m", "2 hours ago", "13:59", "14:01", "yesterday 14:00", "2026-11-21T03:14Z"):
@@ -43,29 +46,26 @@ def parse_as_of(text: str, *, now: datetime | None = None) -> AsOf:
     try:
         if words.isdecimal():
             return int(words)
-        before = _duration(words.removesuffix(_AGO))
-        if before is not None:
-            return now - before
-        day, _, of_day = words.rpartition(" ")
-        if day in _DAYS_AGO:
-            return _at(of_day, now) - timedelta(days=_DAYS_AGO[day])
-        if _HOUR.match(words) is None:
-            return in_utc(datetime.fromisoformat(_with_offset(words)))
-        today = _at(words, now)
-        return today if today <= now else today - timedelta(days=1)
+        found = _moment(words, now)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"{text[:40]!r} is neither a version nor a time such as {TIME_FORMS}"
         ) from error
+    if found < _EPOCH:
+        raise ConfigurationError(f"{text[:40]!r} is before 1970")
+    return found
 
 
-def parse_time(text: str) -> datetime:
+def parse_time(text: str, *, now: datetime | None = None) -> datetime:
     """Parse a time as `parse_as_of` does.
+
+    >>> parse_time("5m", now=datetime(2026, 11, 21, 14, 0, tzinfo=timezone.utc)).isoformat()
+    '2026-11-21T13:55:00+00:00'
 
     Raises:
         ConfigurationError: the text is not a time; a version is none.
     """
-    found = parse_as_of(text)
+    found = parse_as_of(text, now=now)
     if isinstance(found, int):
         raise ConfigurationError(f"{text[:40]} is not a time such as {TIME_FORMS}")
     return found
@@ -76,6 +76,19 @@ def in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         return moment.replace(tzinfo=timezone.utc)
     return moment.astimezone(timezone.utc)
+
+
+def _moment(words: str, now: datetime) -> datetime:
+    before = _duration(words.removesuffix(_AGO))
+    if before is not None:
+        return now - before
+    day, _, of_day = words.rpartition(" ")
+    if day in _DAYS_AGO:
+        return _at(of_day, now) - timedelta(days=_DAYS_AGO[day])
+    if _HOUR.match(words) is None:
+        return in_utc(datetime.fromisoformat(_with_offset(words)))
+    today = _at(words, now)
+    return today if today <= now else today - timedelta(days=1)
 
 
 def _duration(text: str) -> timedelta | None:

@@ -59,7 +59,8 @@ def make_base(epoch: WriterEpoch, reader: TableReader) -> None:
     """
     with _ONE_AT_A_TIME:
         if reader.history_mode != HISTORY_OFF and _is_due(reader):
-            rows = {table: reader.dataset(table.name) for table in KEY_TABLES}
+            kafka = reader.of_kafka()
+            rows = {table: kafka.dataset(table.name) for table in KEY_TABLES}
             progress = reader.read(LOAD_PROGRESS.name)
             write_base(epoch, reader.written_at, rows, progress, reader.properties)
 

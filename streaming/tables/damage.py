@@ -36,7 +36,7 @@ from streaming.tables import delta
 from streaming.tables.creation import create_missing
 from streaming.tables.load_state import pinned_versions
 from streaming.tables.locations import local_path
-from streaming.tables.schemas import ALL_TABLES, LOAD_PROGRESS, LOG_OFFSETS, TABLES, Table
+from streaming.tables.schemas import ALL_TABLES, BESIDE_TABLES, LOAD_PROGRESS, TABLES, Table
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,8 @@ def cut_damaged_logs(tables: str) -> None:
             _require_no_rows(logs.values())
         else:
             _plan_cut_to_snapshot(logs)
-            logs[LOG_OFFSETS].plan_cut_to_whole()
+            for table in BESIDE_TABLES:
+                logs[table].plan_cut_to_whole()
         for log in logs.values():
             log.cut()
         if progress.newest_version is not None and not all(log.entries for log in logs.values()):

@@ -25,6 +25,7 @@ from streaming.tables.schemas import (
     HISTORY_OFF,
     LOAD_PROGRESS,
     PROPERTY_CLUSTER_ID,
+    PROPERTY_EXTERNAL,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
     PROPERTY_KAFKA_RELEASE,
@@ -150,6 +151,7 @@ def keep_up_to_date(
     offsets_retention_ms: int,
     snapshot_retention: timedelta,
     history: str,
+    has_external: bool = False,
 ) -> None:
     """Set the table properties that may differ between two runs.
 
@@ -158,6 +160,8 @@ def keep_up_to_date(
     """
     keep_snapshots(epoch, snapshot_retention)
     reader = TableReader(epoch.tables)
+    if has_external and not reader.has_external:
+        set_properties(epoch, LOAD_PROGRESS, {PROPERTY_EXTERNAL: "true"})
     for name, found, wanted in (
         (PROPERTY_LOG_PARTITIONS, reader.log_partitions, log_partitions),
         (PROPERTY_OFFSETS_RETENTION_MS, reader.offsets_retention_ms, offsets_retention_ms),

@@ -46,12 +46,12 @@ from streaming.tables.reader import TableReader
 from streaming.tables.replacing import MOST_FILES
 from streaming.tables.schemas import (
     ALL_TABLES,
+    BESIDE_TABLES,
     DEFAULT_SNAPSHOT_RETENTION,
     GROUP_EVENTS,
     GROUP_RECORDS,
     KEY_TABLES,
     LOAD_PROGRESS,
-    LOG_OFFSETS,
     OFFSET_COMMITS,
     STATE_TABLES,
     TOPIC_PROGRESS,
@@ -85,6 +85,7 @@ UNREFERENCED_KEPT: Final = timedelta(hours=1)
 MOST_SMALL_FILES: Final = 16
 """Up to this number, small files are not compacted."""
 _DAY: Final = "day"
+_HISTORY: Final = (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, TRANSACTION_EVENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +160,7 @@ def tidy_up(epoch: WriterEpoch) -> None:
     step(lambda: make_base(epoch, TableReader(epoch.tables)))
     for table in (*KEY_TABLES, *STATE_TABLES.values(), TOPIC_PROGRESS, LOAD_PROGRESS):
         step(partial(_expire, epoch, table))
-    for table in (OFFSET_COMMITS, GROUP_EVENTS, GROUP_RECORDS, TRANSACTION_EVENTS, LOG_OFFSETS):
+    for table in (*_HISTORY, *BESIDE_TABLES):
         step(partial(_compact_tiny, epoch, table))
     if failures:
         raise TablesUnavailable("; ".join(dict.fromkeys(map(str, failures))))
@@ -182,7 +183,7 @@ def _pinned(tables: str, table: Table) -> int:
     reader = TableReader(tables)
     if table is LOAD_PROGRESS:
         return reader.version
-    if table is LOG_OFFSETS:
+    if table in BESIDE_TABLES:
         return delta.current_version(tables, table)
     return reader.table_versions.get(table.name, 0)
 

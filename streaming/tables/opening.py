@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from streaming.tables import delta
 from streaming.tables.creation import create_missing
 from streaming.tables.format_version import require_migratable
 from streaming.tables.locations import local_path
 from streaming.tables.migration import add_columns, migrate
 from streaming.tables.reader import TableReader
-from streaming.tables.schemas import ALL_TABLES, FORMAT_VERSION, LOAD_PROGRESS
+from streaming.tables.schemas import (
+    ALL_TABLES,
+    EXTERNAL_OFFSETS,
+    FORMAT_VERSION,
+    LOAD_PROGRESS,
+    Table,
+)
 from streaming.tables.unfinished import pin, roll_back
 from streaming.tables.writer import Writer
 from streaming.tables.writer_epoch import WriterEpoch, epoch_of
@@ -30,7 +37,8 @@ def open_for_writing(tables: str, holder: str) -> Writer:
     found = TableReader(tables, any_format=True).format_version
     require_migratable(tables, found)
     epoch = WriterEpoch.take(tables, holder, at_least=_newest_epoch(tables))
-    if found != FORMAT_VERSION:
+    # Earlier releases of this format version lack `external_offsets`; no reader needs it.
+    if found != FORMAT_VERSION or not _has(tables, EXTERNAL_OFFSETS):
         create_missing(tables)
     epoch.fence([table for table in ALL_TABLES if table is not LOAD_PROGRESS], holder)
     writer = Writer.of(epoch)
@@ -54,6 +62,11 @@ def recover(writer: Writer) -> None:
         # A table without a write since its migration is restored to a version before it.
         add_columns(writer.epoch)
         pin(writer)
+
+
+def _has(tables: str, table: Table) -> bool:
+    with delta.reading(tables):
+        return DeltaTable.is_deltatable(table.path(tables))
 
 
 def _newest_epoch(tables: str) -> int:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.errors import ConfigurationError, TablesUnavailable
+from streaming.tables.filters import of_groups
 from streaming.tables.kept_history import KEPT, KeptHistory
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_MEMBERS,
     GROUP_OFFSETS,
@@ -51,7 +52,7 @@ class Past:
         until = until or newest.moment
         self._rebuilding = newest.rebuilding(since, until, group_ids)
         self._rebuilding.prefers_snapshots = prefers_snapshots
-        kept = KeptHistory(newest.read, since, until, group_ids, tables=keeps)
+        kept = KeptHistory(newest.of_kafka().read, since, until, group_ids, tables=keeps)
         if group_ids is not None:
             commits = self._rebuilding.commits(kept.first)
             kept.keep(OFFSET_COMMITS, kept.first, commits)

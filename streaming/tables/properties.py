@@ -9,6 +9,7 @@ from coordinator_state.replay.releases import Release
 from streaming.errors import ConfigurationError
 from streaming.tables.schemas import (
     PROPERTY_CLUSTER_ID,
+    PROPERTY_EXTERNAL,
     PROPERTY_FORMAT_VERSION,
     PROPERTY_HISTORY,
     PROPERTY_KAFKA_RELEASE,
@@ -80,6 +81,11 @@ class TableProperties:
     def history_mode(self) -> str | None:
         """The history mode of the last run; None before the first run of this release."""
         return self._properties.get(PROPERTY_HISTORY)
+
+    @property
+    def has_external(self) -> bool:
+        """Whether a run read external groups."""
+        return self._properties.get(PROPERTY_EXTERNAL) == "true"
 
     def _take_over(self, earlier: Mapping[str, str], names: Collection[str]) -> None:
         """Use earlier values of these properties."""

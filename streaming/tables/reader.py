@@ -14,7 +14,6 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,16 +26,19 @@ from coordinator_state.apply.group_placement import of_own_log_partition
 from streaming.errors import ConfigurationError, MomentNotRebuilt
 from streaming.tables import delta
 from streaming.tables.as_of import AsOf, in_utc, parse_as_of
-from streaming.tables.bases import bases_of
 from streaming.tables.creation import snapshot_retention
+from streaming.tables.external_offsets import UNITED, ExternalOffsets
+from streaming.tables.filters import Filters, of_groups
 from streaming.tables.format_version import require_current
 from streaming.tables.load_state import LoadState, load_states, pinned_versions
 from streaming.tables.moments import TIME, CommitMoments
 from streaming.tables.properties import TableProperties
+from streaming.tables.readable_moments import ReadableMoments
 from streaming.tables.rebuilding import HISTORY_TIMES, Rebuilding, RebuiltTables
 from streaming.tables.schemas import (
     ALERTS,
     ALL_TABLES,
+    EXTERNAL_OFFSETS,
     LOAD_PROGRESS,
     LOG_OFFSETS,
     PROPERTY_HISTORY,
@@ -48,7 +50,6 @@ from streaming.tables.schemas import (
     Table,
 )
 
-Filters: TypeAlias = "pc.Expression | list[tuple[str, str, Any]]"
 _OF_SNAPSHOT = (PROPERTY_SEMANTICS, PROPERTY_KAFKA_RELEASE)
 _OF_BASE = (*_OF_SNAPSHOT, PROPERTY_LOG_PARTITIONS, PROPERTY_HISTORY)
 _NOT_REBUILT = (*STATE_TABLES.values(), TOPIC_PROGRESS)
@@ -75,6 +76,9 @@ class TableReader(TableProperties):
             format version, or has no snapshot as old as `as_of`.
     """
 
+    with_external: bool = True
+    """Whether tables of groups have the rows of external groups, see `of_kafka`."""
+    _offsets: ExternalOffsets | None = None
     _rebuilding: Rebuilding | None = None
     _rebuilt: RebuiltTables | None = None
 
@@ -92,6 +96,8 @@ class TableReader(TableProperties):
                 "--as-of reads a snapshot, whose tables are consistent: leave out --newest"
             )
         self.tables = str(tables)
+        self.began_at = datetime.now(timezone.utc)
+        """Every version of a table from before this time was there to be read."""
         progress = delta.open_version(LOAD_PROGRESS.path(self.tables), self.tables)
         # The current properties, even with `as_of`, except for the loader's rules: the schema is
         # current, too, and columns that a migration added are null in earlier versions.
@@ -101,11 +107,14 @@ class TableReader(TableProperties):
         moment = in_utc(moment) if isinstance(moment, datetime) else moment
         self._moments = CommitMoments(LOAD_PROGRESS.path(self.tables), progress.version())
         self._opened_at = datetime.now(timezone.utc)
+        # The current retention also counts with `as_of`.
+        retention = snapshot_retention(self._properties)
+        self._readable = ReadableMoments(self.tables, self._moments, retention, self._opened_at)
         self._open_tables: dict[tuple[str, int | None], DeltaTable] = {}
         self._as_of = moment
         self.is_consistent = consistent
         """Whether all tables are read at one snapshot."""
-        if moment is not None and self._is_before_snapshots(moment):
+        if moment is not None and self._readable.is_before_snapshots(moment):
             self._rebuild(moment)
         if moment is not None and self._rebuilt is None:
             self._load_as_of(progress, moment)
@@ -175,19 +184,7 @@ class TableReader(TableProperties):
     @property
     def begins_at(self) -> datetime:
         """The earliest time that can be read: that of the oldest base, or else snapshot."""
-        bases = (base.moment for base in bases_of(self.tables) if base.is_complete)
-        return min(next(bases, self._snapshots_begin_at), self._snapshots_begin_at)
-
-    @property
-    def _snapshots_begin_at(self) -> datetime:
-        """The earliest time for which the tables are sure to have a snapshot."""
-        moments = self._moments
-        first, newest = (moments.of(v) or self._opened_at for v in (moments.oldest, moments.newest))
-        retention = snapshot_retention(self._properties)
-        if retention is None:
-            return first
-        # Versions that were replaced within the retention are kept, and so is the newest version.
-        return max(first, min(datetime.now(timezone.utc) - retention, newest))
+        return self._readable.begin_at
 
     def before(self, moment: datetime) -> TableReader | None:
         """The tables at an earlier time; None if they do not reach back to it."""
@@ -201,6 +198,7 @@ class TableReader(TableProperties):
             found = TableReader(self.tables, as_of=moment)
         except ConfigurationError:
             return None
+        found.with_external = self.with_external
         if rebuilding is not None and is_of_span:
             found.keep(rebuilding)
         return found if found.load_states else None
@@ -212,7 +210,7 @@ class TableReader(TableProperties):
 
     def reads_snapshot(self, moment: datetime, rebuilding: Rebuilding) -> bool:
         """Whether a moment of a span is read from its snapshot."""
-        return rebuilding.prefers_snapshots and not self._is_before_snapshots(moment)
+        return rebuilding.prefers_snapshots and not self._readable.is_before_snapshots(moment)
 
     def rebuilt(self, moment: datetime, rebuilding: Rebuilding) -> TableReader | None:
         """The tables at a moment of a rebuilding's span; None if they cannot be rebuilt."""
@@ -243,9 +241,22 @@ class TableReader(TableProperties):
 
         `filters` is a pyarrow expression or a list of `(column, operator, value)`, all of which
         must hold. With a list, files are skipped whose statistics exclude all rows. A table that
-        no micro-batch has written is empty, and so is one that cannot be rebuilt. `log_offsets` and
-        `alerts` belong to no snapshot and are read at their newest version.
+        no micro-batch has written is empty, and so is one that cannot be rebuilt. `log_offsets`,
+        `external_offsets` and `alerts` belong to no snapshot and are read at their newest version.
+
+        Tables of groups also have the rows of external groups; those are of the moment.
         """
+        found = self._of_tables(name, columns, filters)
+        external = self._external(name, filters)
+        return (
+            found
+            if external is None
+            else pa.concat_tables([found, external.select(found.column_names)])
+        )
+
+    def _of_tables(
+        self, name: str, columns: Sequence[str] | None, filters: Filters | None
+    ) -> pa.Table:
         table = _TABLES[name]
         wanted = list(columns) if columns is not None else table.schema.names
         files = None
@@ -274,6 +285,9 @@ class TableReader(TableProperties):
 
     def dataset(self, name: str) -> Dataset:
         """One table of the snapshot for an engine that selects rows and columns itself."""
+        external = self._external(name, None)
+        if external is not None:
+            return dataset([self.of_kafka().dataset(name), dataset(external)])
         table = _TABLES[name]
         is_in_memory = table is LOAD_PROGRESS or (self._rebuilt and name in self._rebuilt.rows)
         opened = None if is_in_memory else self._opened(table)
@@ -282,6 +296,24 @@ class TableReader(TableProperties):
         files = delta.files_of(opened, self.tables, table)
         until = self._until(table)
         return files if until is None else files.filter(until)
+
+    def of_kafka(self) -> TableReader:
+        """The same tables without external groups, as brokers have them."""
+        found = copy(self)
+        found.with_external = False
+        return found
+
+    @property
+    def _has_external(self) -> bool:
+        return self.with_external and self.has_external
+
+    def _external(self, name: str, filters: Filters | None) -> pa.Table | None:
+        """The rows of external groups in a table of groups; None if there cannot be any."""
+        if not self._has_external or name not in UNITED:
+            return None
+        if self._offsets is None or self._offsets.moment != self.moment:
+            self._offsets = ExternalOffsets(self._of_tables, self.moment, self.log_partitions)
+        return self._offsets.rows(name, filters)
 
     def _until(self, table: Table) -> pc.Expression | None:
         """The filter of the rows that history had at the moment of rebuilt tables."""
@@ -294,13 +326,11 @@ class TableReader(TableProperties):
     def _opened(self, table: Table) -> DeltaTable | None:
         """Open a table at the version of the snapshot; None if the snapshot lacks the table."""
         path = table.path(self.tables)
-        if not self.is_consistent:
+        if not self.is_consistent or table in (ALERTS, EXTERNAL_OFFSETS):
             return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         if self.lacks(table.name):
             return None
         version = self.table_versions.get(table.name)
-        if table is ALERTS:
-            return delta.open_version(path, self.tables) if DeltaTable.is_deltatable(path) else None
         is_missing = version is None and table is not LOG_OFFSETS
         # Readers of several moments share the opened tables.
         place = table.name, version
@@ -333,16 +363,7 @@ class TableReader(TableProperties):
             if self._rebuild(as_of):
                 self.version = self._moments.newest
                 return self._progress
-            raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {_shown(as_of)} any more: {self._range}"
-            ) from error
-
-    def _is_before_snapshots(self, as_of: AsOf) -> bool:
-        """Whether the snapshot of a version or time may be deleted."""
-        begins_at, moments = self._snapshots_begin_at, self._moments
-        if isinstance(as_of, datetime):
-            return as_of < begins_at
-        return as_of >= moments.oldest and as_of < (moments.version_at(begins_at) or 0)
+            raise self._readable.no_snapshot(as_of, " any more") from error
 
     def _rebuild(self, as_of: AsOf) -> bool:
         """Become the tables at a moment; False if no base is as old."""
@@ -365,43 +386,10 @@ class TableReader(TableProperties):
 
     def _load_as_of(self, progress: DeltaTable, as_of: AsOf) -> None:
         """Open `load_progress` at a version, or at the newest version of a time."""
-        moments = self._moments
-        if isinstance(as_of, datetime):
-            is_future = as_of > max(datetime.now(timezone.utc), moments.of(moments.newest) or as_of)
-            version = None if is_future else moments.version_at(as_of)
-        else:
-            version = as_of if moments.oldest <= as_of <= moments.newest else None
-        if version is None:
-            raise ConfigurationError(
-                f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
-            )
+        version = self._readable.version_of(as_of)
         try:
             progress.load_as_version(version)
             self._take_over(progress.metadata().configuration, _OF_SNAPSHOT)
         except (DeltaError, OSError, ValueError) as error:
             if not self._rebuild(as_of):
-                raise ConfigurationError(
-                    f"{self.tables} has no snapshot as of {_shown(as_of)}: {self._range}"
-                ) from error
-
-    @property
-    def _range(self) -> str:
-        """The versions that can be read, and their moments."""
-        begins_at, snapshots_begin_at = self.begins_at, self._snapshots_begin_at
-        oldest, newest = self._moments.version_at(snapshots_begin_at), self._moments.newest
-        written_at = self._moments.of(newest)
-        return (
-            f"the tables reach from {begins_at:{TIME}} to now; versions {oldest} (of "
-            f"{snapshots_begin_at:{TIME}}) to {newest} (of {written_at:{TIME}}) can be read"
-        )
-
-
-def _shown(as_of: AsOf) -> str:
-    return f"{as_of.astimezone(timezone.utc):{TIME}}" if isinstance(as_of, datetime) else f"{as_of}"
-
-
-def of_groups(group_ids: Collection[str] | None) -> pc.Expression | None:
-    """The filter for these groups; None (no filter) for None."""
-    if group_ids is None:
-        return None
-    return pc.field("group_id").isin(pa.array(sorted(group_ids), pa.string()))
+                raise self._readable.no_snapshot(as_of) from error

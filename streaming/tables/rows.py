@@ -1,6 +1,7 @@
 """The rows of the tables that `coordinator_state.apply` does not compute, one class per table.
 
-A class declares the columns of its table, as those of `coordinator_state.apply.rows` do.
+A class declares the columns of its table, as those of `coordinator_state.apply.rows` do;
+`streaming/tables/columns.toml` describes them.
 """
 
 from __future__ import annotations
@@ -87,6 +88,25 @@ class OffsetSampleRow:
     log_end_offset: int | None
     last_stable_offset: int | None
     end_markers: Int32 | None
+    day: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalOffsetRow:
+    """An offset that a consumer keeps outside Kafka, at the end of one of its batches.
+
+    The times of a group's batches differ.
+    """
+
+    group_id: str
+    topic: str
+    partition: Int32
+    committed_offset: int
+    commit_timestamp: datetime
+    offset_before: int | None
+    query_id: str
+    batch_id: int
+    is_repeat: bool
     day: date
 
 

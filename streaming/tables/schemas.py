@@ -34,7 +34,13 @@ from coordinator_state.apply.topic_rows import (
     TransactionRow,
 )
 from coordinator_state.records.internal_topics import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
+from streaming.tables.rows import (
+    AlertRow,
+    ExternalOffsetRow,
+    LoadProgressRow,
+    OffsetSampleRow,
+    TopicProgressRow,
+)
 
 FORMAT_VERSION = "9"
 """It changes when earlier releases cannot read, or must not write, the tables any more.
@@ -50,6 +56,8 @@ PROPERTY_KAFKA_RELEASE = "coordinator_state.kafka_release"
 PROPERTY_OFFSETS_RETENTION_MS = "coordinator_state.offsets_retention_ms"
 PROPERTY_HISTORY = "coordinator_state.history"
 """The history mode of the last run."""
+PROPERTY_EXTERNAL = "coordinator_state.external"
+"""Whether a run read external groups: only then readers look for their offsets."""
 
 HISTORY_OFF, HISTORY_ALL = "off", "all"
 
@@ -187,10 +195,17 @@ LOG_OFFSETS = Table(
     partition_by=("day",),
     schema=schema_of(OffsetSampleRow),
 )
-"""`run` writes it beside the query, so it belongs to no snapshot; each row has its time.
+"""`run` writes it beside the query, so it belongs to no snapshot; each row has its time."""
 
-`end_markers` is the number of transaction markers right before the log end. It is null if it was
-not counted, or if the end of the log cannot be read."""
+EXTERNAL_OFFSETS = Table(
+    name="external_offsets",
+    key=("group_id", "topic", "partition", "commit_timestamp", "day"),
+    partition_by=("day",),
+    schema=schema_of(ExternalOffsetRow),
+)
+"""The offsets of external groups, which `streaming.tables.external_offsets` adds to those of Kafka.
+
+`run` writes it beside the query, so it belongs to no snapshot; each row has its time."""
 
 ALERTS = Table(
     name="alerts",
@@ -219,7 +234,10 @@ TABLES = (
 
 The exception is `pending_offsets`, which it writes just before `load_progress`."""
 
-ALL_TABLES = (LOG_OFFSETS, *TABLES)
+BESIDE_TABLES = (LOG_OFFSETS, EXTERNAL_OFFSETS)
+"""The tables that `run` writes beside the query."""
+
+ALL_TABLES = (*BESIDE_TABLES, *TABLES)
 """In the order of their creation: a folder with `load_progress` has every table."""
 
 KEY_TABLES = (GROUP_OFFSETS, PENDING_OFFSETS, GROUPS, GROUP_MEMBERS, COORDINATOR_RECORDS)

@@ -51,7 +51,11 @@ class Progress:
 
     @property
     def is_reloading(self) -> bool:
-        """Whether it is being reloaded; until the end its rows are those before the reload."""
+        """Whether it is being reloaded.
+
+        Until the end, rows of `__consumer_offsets` are those before the reload; rows of other
+        topics come back as the log is read.
+        """
         return is_reloading(self.reload_reason, self.reloaded_at)
 
     @property
@@ -184,9 +188,11 @@ class TopicProgress:
             row.records_quarantined += counts.quarantined.get(log_partition, 0)
             row.records_pending = counts.pending.get(log_partition, 0)
             row.next_offset = max(row.next_offset, report["record_offset"])
-            row.high_watermark = max(report["high_watermark"], report["record_offset"])
+            # A reload keeps the next offset, and starts from the log start.
+            position = report["record_offset"] if row.is_reloading else row.next_offset
+            row.high_watermark = max(report["high_watermark"], position)
             row.leader_epoch = report["log_leader_epoch"]
-            is_at_end = report["record_offset"] >= row.high_watermark
+            is_at_end = position >= row.high_watermark
             if is_at_end and row.is_reloading:
                 row.reloaded_at = read_at
             if row.has_caught_up and log_partition in newest_timestamps:

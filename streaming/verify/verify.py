@@ -192,7 +192,7 @@ def verify_cluster(
         ConfigurationError: there is no broker, there are no tables, the tables belong to another
             cluster or topic, or an ACL is missing.
     """
-    reader = TableReader(tables)
+    reader = TableReader(tables).of_kafka()
     with BrokerAnswers(bootstrap_servers, kafka_client_config(kafka or {})) as broker:
         log = broker.describe_log()
         log.require_same_log(cluster_id=reader.cluster_id, topic_id=reader.topic_id)
@@ -203,7 +203,7 @@ def verify_cluster(
             )
         verification = verify(
             broker,
-            lambda: TableAnswers(TableReader(tables)),
+            lambda: TableAnswers(TableReader(tables).of_kafka()),
             timeout_s=timeout_s,
             settle_timeout_s=settle_timeout_s,
             log_partition_of=lambda group: partition_for(group, reader.log_partitions),

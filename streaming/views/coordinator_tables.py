@@ -52,7 +52,13 @@ from streaming.lag.rows import (
 )
 from streaming.tables.as_of import AsOf
 from streaming.tables.reader import TableReader
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
+from streaming.tables.rows import (
+    AlertRow,
+    ExternalOffsetRow,
+    LoadProgressRow,
+    OffsetSampleRow,
+    TopicProgressRow,
+)
 from streaming.verify.verification import Verification
 from streaming.views.definitions import OpenTransactionRow, SimpleGroupRow
 from streaming.views.explanation import explained
@@ -265,6 +271,10 @@ class CoordinatorTables:
     def offset_samples(self) -> Rows[OffsetSampleRow]:
         """The offset samples: log start and end of partitions over time."""
         return self._table("log_offsets", OffsetSampleRow)
+
+    def external_offsets(self, group: str | None = None) -> Rows[ExternalOffsetRow]:
+        """The offsets of external groups over time."""
+        return self._table("external_offsets", ExternalOffsetRow, group)
 
     def lag(self, group: str | None = None) -> Rows[GroupLagRow]:
         """The lag of groups in each partition."""

@@ -121,7 +121,7 @@ SELECTS: Final[Mapping[str, str]] = {
         FROM groups AS g
         LEFT JOIN group_offsets AS o
           ON o.log_partition = g.log_partition AND o.group_id = g.group_id
-        WHERE g.record_offset = -1
+        WHERE g.record_offset = -1 AND g.group_type <> 'external'
         GROUP BY g.log_partition, g.group_id
     """,
     "open_transactions": _OPEN_TRANSACTIONS,

@@ -36,6 +36,7 @@ def event_summary(
     reader: TableReader,
     *,
     group: str | None = None,
+    topic: str | None = None,
     events: Collection[str] = (),
     since: Moment | None = None,
     until: Moment | None = None,
@@ -50,7 +51,7 @@ def event_summary(
     Raises:
         ConfigurationError: a text is not a time, or a name is not an event.
     """
-    selection: dict[str, Any] = {"group": group, "since": since, "until": until}
+    selection: dict[str, Any] = {"group": group, "topic": topic, "since": since, "until": until}
     parts = [history(reader, "group_events", events=events, limit=most, **selection)]
     total = parts[0].rows.num_rows + parts[0].more
     if parts[0].more:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from coordinator_state.insight.evidence import Evidence
+from coordinator_state.insight.evidence import Evidence, group_sql
 from coordinator_state.insight.explanation import Explanation, explain
+from coordinator_state.insight.group_facts import GroupFacts
+from coordinator_state.replay.groups import EXTERNAL
 from streaming.lag.group_facts import group_facts
 from streaming.tables.reader import TableReader
+from streaming.tables.schemas import EXTERNAL_OFFSETS
 
 
 def explained(
@@ -21,7 +25,18 @@ def explained(
         ConfigurationError: the tables cannot be read.
     """
     facts = group_facts(reader, group_id, at=at)
-    return None if facts is None else explain(facts)
+    return None if facts is None else explanation_of(facts)
+
+
+def explanation_of(facts: GroupFacts) -> Explanation:
+    """Explain a group from its facts; evidence about an external group cites no records."""
+    found = explain(facts)
+    if facts.group_type != EXTERNAL:
+        return found
+    # No log has its offsets.
+    sql = group_sql(facts, EXTERNAL_OFFSETS.name, "commit_timestamp DESC")
+    evidence = [replace(one, record_ids=(), sql=one.sql or sql) for one in found.evidence]
+    return replace(found, evidence=evidence)
 
 
 def explanation_text(explanation: Explanation) -> str:

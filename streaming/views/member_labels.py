@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator_state.insight.member_labels import MemberKey, labels_of
-from streaming.tables.reader import TableReader, of_groups
+from streaming.tables.filters import of_groups
+from streaming.tables.reader import TableReader
 
 _KEY = ["group_id", "member_id", "client_id"]
 

@@ -48,7 +48,7 @@ def offset_fetch(
     Raises:
         ConfigurationError: the tables cannot be read.
     """
-    reader = tables if isinstance(tables, TableReader) else TableReader(tables)
+    reader = (tables if isinstance(tables, TableReader) else TableReader(tables)).of_kafka()
     named = None if partitions is None else list(partitions)
     log_partition = partition_for(group_id, reader.log_partitions)
     error = coordinator_error(reader, log_partition)

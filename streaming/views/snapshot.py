@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from coordinator_state.insight.group_status import StatusRules
 from streaming.lag.expiring_offsets import expiring_offsets
+from streaming.lag.freshness import Freshness, notice_of, tables_known_to
+from streaming.lag.group_facts import HEALTHY
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import (
     GROUP_STATUS,
@@ -23,8 +26,11 @@ from streaming.lag.group_status import (
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import JudgedPartitions
 from streaming.tables.as_of import AsOf
+from streaming.tables.load_state import loading_notice
 from streaming.tables.reader import TableReader
 from streaming.views.definitions import SELECTS, VIEWS
+from streaming.views.group_list import GroupList
+from streaming.views.once import once
 
 if TYPE_CHECKING:
     from streaming.views.query import Queried
@@ -65,6 +71,7 @@ class Snapshot:
         at: the end of all ages; by default the moment of the reader.
         status_rules: the limits of statuses; by default `StatusRules()`.
         views: views that are already computed.
+        group_ids: the groups of the computed views; all groups if None.
     """
 
     def __init__(
@@ -74,8 +81,11 @@ class Snapshot:
         at: datetime | None = None,
         status_rules: StatusRules | None = None,
         views: Mapping[str, pa.Table] | None = None,
+        group_ids: Collection[str] | None = None,
     ) -> None:
+        self.lock = RLock()
         self.reader = reader
+        self._group_ids = group_ids
         self.at = at or reader.moment
         self._status_rules = status_rules or StatusRules()
         self._views: Mapping[str, Callable[[], pa.Table]] = {
@@ -103,22 +113,54 @@ class Snapshot:
             if name in names and attribute in self.__dict__
         }
 
-    @cached_property
+    @once
     def lags(self) -> pa.Table:
         """The view `group_lag`."""
-        return group_lag(self.reader, at=self.at)
+        return group_lag(self.reader, at=self.at, group_ids=self._group_ids)
 
-    @cached_property
+    @once
     def partitions(self) -> JudgedPartitions:
         """Rows of `group_lag` with their status, as `judged_partitions` gives them."""
-        return judged_partitions(self.reader, self.at, None, self._status_rules, self.lags)
+        return judged_partitions(
+            self.reader, self.at, self._group_ids, self._status_rules, self.lags
+        )
 
-    @cached_property
+    @once
     def groups(self) -> JudgedGroups:
         """Rows of `group_status`."""
-        return judged_groups(self.reader, self.at, None, self._status_rules, self.partitions)
+        return judged_groups(
+            self.reader, self.at, self._group_ids, self._status_rules, self.partitions
+        )
 
-    @cached_property
+    @once
+    def group_list(self) -> GroupList:
+        """Each group with its status, number of members and smallest retention margin."""
+        return GroupList(self.groups)
+
+    @once
+    def unhealthy(self) -> Mapping[str, str]:
+        """The status of each unhealthy group, worst first."""
+        return self.group_list.worst(HEALTHY)
+
+    @once
+    def known_until(self) -> datetime | None:
+        """The time up to which the tables have every commit; None if unknown."""
+        return tables_known_to(self.reader, self.at)
+
+    @once
+    def freshness(self) -> Freshness:
+        """When the tables were last written."""
+        return Freshness.of(self.reader, self.at)
+
+    @once
+    def notice(self) -> str | None:
+        """Sentences about stale tables and log partitions that are not current; None if neither."""
+        loading = loading_notice(self.reader.load_states, self.reader.log_partitions)
+        stale = notice_of(self.freshness, self.known_until)
+        found = (stale, loading and f"{loading.capitalize()}.")
+        return " ".join(filter(None, found)) or None
+
+    @once
     def expiring(self) -> pa.Table:
         """The view `expiring_offsets`."""
         return expiring_offsets(self.reader)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, timezone
@@ -18,6 +19,10 @@ from uuid import UUID
 
 Row = Mapping[str, Any]
 
+_ESCAPE = re.compile(
+    r"\\(?:\\|[nrt]|x[0-9a-f]{2}|u(?!d[89a-f])[0-9a-f]{4}|U(?:0010|000[0-9a-f])[0-9a-f]{4})"
+)
+"""The escapes that `printable` writes; the code of a surrogate is no text."""
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Text that begins so is a formula for a spreadsheet; the last four are full-width."""
 
@@ -43,9 +48,31 @@ def printable(text: str) -> str:
     )
 
 
+def from_printable(text: str) -> str:
+    r"""The text whose escapes `printable` wrote.
+
+    >>> from_printable(printable("a\\b\x1b[31m\u202e")) == "a\\b\x1b[31m\u202e"
+    True
+    """
+    return _ESCAPE.sub(lambda found: found[0].encode("ascii").decode("unicode_escape"), text)
+
+
 def json_line(value: Any) -> str:
     """One JSON document on one line; bytes as base64, times as ISO 8601 in UTC."""
     return json.dumps(value, default=json_value, separators=(",", ":"))
+
+
+def readable_json(value: Any, *, indent: int | None = None) -> str:
+    r"""A JSON document for people: only characters that are not printable are escapes.
+
+    >>> readable_json({"group": "caf\u00e9\u202e"})
+    '{"group": "café\\u202e"}'
+    """
+    text = json.dumps(value, ensure_ascii=False, default=json_value, indent=indent)
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in text
+    )
 
 
 def csv_lines(

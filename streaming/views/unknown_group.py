@@ -11,11 +11,23 @@ from streaming.tables.reader import TableReader
 from streaming.views.offset_fetch import coordinator_error
 
 
-def unknown_group(reader: TableReader, group_id: str) -> str | None:
+def unknown_group(
+    reader: TableReader,
+    group_id: str,
+    *,
+    all_groups: str = "coordinator-state show groups",
+    events: str | None = None,
+) -> str | None:
     """Say in one line that a group does not exist in the snapshot; None if it exists.
 
     A group that only committed offsets exists. The line names groups with a similar id, or says
     that the group was deleted, or that its log partition is not loaded.
+
+    Args:
+        reader: the snapshot.
+        group_id: the group.
+        all_groups: the way to a list of all groups.
+        events: the way to the events of the group; by default the command.
 
     Raises:
         ConfigurationError: the tables cannot be read.
@@ -27,8 +39,8 @@ def unknown_group(reader: TableReader, group_id: str) -> str | None:
     if error != NO_ERROR:
         return f"unknown group {group_id}: its log partition {log_partition} answers {error}"
     if reader.own("group_events", ["group_id"], [group_id]).num_rows:
-        events = f"coordinator-state show events --group {shlex.quote(group_id)}"
+        events = events or f"coordinator-state show events --group {shlex.quote(group_id)}"
         return f"group {group_id} does not exist any more; its events: {events}"
     groups = reader.read("groups", ["group_id"])["group_id"].unique().to_pylist()
-    hint = did_you_mean(group_id, groups) or "; for all groups: coordinator-state show groups"
+    hint = did_you_mean(group_id, groups) or f"; for all groups: {all_groups}"
     return f"unknown group {group_id}{hint}"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from coordinator_state.insight.group_status import Status, StatusRules, Verdict
 from coordinator_state.insight.lag import GONE, PRESENT
-from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+from coordinator_state.insight.partition_facts import PartitionFacts
+from coordinator_state.insight.partition_status import partition_status
 from coordinator_state.replay.groups import CONSUMER, SHARE
 from streaming.lag.judged_groups import JudgedGroups
 from streaming.lag.judged_partitions import _OF_LAG, JudgedPartitions
@@ -101,6 +102,7 @@ def test_each_status_is_that_of_the_rules(rows: list[dict[str, Any]], stale: boo
     assert judged.ranks.tolist() == [one.status.rank for one in wanted]
     found = [(row["status"], row["reason"], row["cause"], row["lag_text"]) for row in judged]
     assert found == [(one.status.value, one.reason, *one[1:]) for one in wanted]
+    assert judged.trends["growth_per_s"].to_pylist() == [row["growth_per_s"] for row in judged]
     some = np.arange(0, len(rows), 2)
     assert judged.rows(some) == [judged[number] for number in some]
 

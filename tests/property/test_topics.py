@@ -25,25 +25,9 @@ from hypothesis import strategies as st
 from coordinator_state.apply.columns import columns_of
 from coordinator_state.apply.topic_rows import IS_TOMBSTONE
 from coordinator_state.apply.topics import apply_topic, topic_state
-from coordinator_state.errors import CoordinatorStateError
 from coordinator_state.log.log_rows import LOG_ROW_SCHEMA
-from coordinator_state.log.record_batch import RecordBatch, read_record_batches
-from coordinator_state.records.internal_topics import (
-    OTHER_TOPICS,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-)
-from coordinator_state.records.record_types import RecordType
-from coordinator_state.records.serde import decode_key, decode_value
-from coordinator_state.records.share_state_records import SHARE_STATE_RECORD_TYPES
-from coordinator_state.records.transaction_records import TRANSACTION_RECORD_TYPES
-from coordinator_state.replay.offsets import Semantics
-from coordinator_state.replay.share_partitions import replay_share_record
-from coordinator_state.replay.transactions import transaction_of
-from coordinator_state.wire.primitives import uuid_text
+from coordinator_state.records.internal_topics import OTHER_TOPICS
 from streaming.engine.micro_batch import MicroBatchApply
-from streaming.tables import folder as tables_folder
-from streaming.tables.load_progress import LoadProgress
 from streaming.tables.reader import TableReader
 from streaming.tables.schemas import (
     GROUP_OFFSETS,
@@ -52,18 +36,15 @@ from streaming.tables.schemas import (
     TOPIC_PROGRESS,
     TOPIC_TABLES,
 )
-from tests.support.logs.topic_logs import (
-    NOW_MS,
-    UNKNOWN_TYPE,
-    KeyAndValue,
-    TopicLog,
-    follow,
-    share_key,
-    share_snapshot,
-    share_update,
-    transaction_key,
-    transaction_value,
+from tests.support.logs.random_topic_logs import (
+    States,
+    append_random,
+    delivery_timestamp_ms,
+    reference,
+    topic_logs,
 )
+from tests.support.logs.topic_logs import TopicLog, follow
+from tests.support.tables.every_table import create
 from tests.support.tables.tables_folder import Crash, start_apply
 
 LOG_PARTITIONS = 10
@@ -73,131 +54,10 @@ MICRO_BATCHES = 3
 WRITTEN = list(dict.fromkeys(table for tables in TOPIC_TABLES.values() for table in tables))
 FAULTS = [table.name for table in (*WRITTEN, GROUP_OFFSETS, TOPIC_PROGRESS, LOAD_PROGRESS)]
 """The tables of these topics are written before those of `__consumer_offsets`."""
-RECORD_TYPES = {
-    TRANSACTION_STATE_TOPIC: TRANSACTION_RECORD_TYPES,
-    SHARE_STATE_TOPIC: SHARE_STATE_RECORD_TYPES,
-}
 
 Row = dict[str, Any]
-States = dict[tuple[Any, ...], tuple[Any, int]]
-"""The state of each key, and the record offset of the last record of the key."""
-Outcomes = Counter[str]
 Rows = dict[str, list[str]]
 """The rows of each table, as sorted texts."""
-
-
-# --- random logs
-
-
-def _transaction_record(choose: random.Random) -> KeyAndValue:
-    started_ms = choose.choice([*[NOW_MS] * 5, NOW_MS + 1, -1, -(1 << 63)])
-    value = transaction_value(
-        choose.choice([0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, -1]),
-        producerId=choose.choice([5, 5, 5, 6]),
-        producerEpoch=choose.randrange(2),
-        transactionTimeoutMs=choose.choice([0, 60_000]),
-        transactionPartitions=choose.choice(
-            [None, [], [{"topic": "t", "partitionIds": [0, 1]}, {"topic": "u", "partitionIds": []}]]
-        ),
-        transactionStartTimestampMs=started_ms,
-        transactionLastUpdateTimestampMs=choose.choice([-1, NOW_MS + 9, (1 << 63) - 1]),
-        clientTransactionVersion=choose.randrange(3),
-    )
-    return transaction_key(choose.choice(["x", "x", "é"])), value
-
-
-def _share_record(choose: random.Random) -> KeyAndValue:
-    record_type = choose.choice([0, 1, 1])
-    fields = {
-        "snapshotEpoch": choose.randrange(3),
-        "leaderEpoch": choose.choice([-1, 1, 2]),
-        "deliveryCompleteCount": choose.choice([-1, 0, 3]),
-        "stateBatches": [
-            {
-                "firstOffset": first,
-                "lastOffset": first + choose.randrange(6),
-                "deliveryState": choose.choice([0, 2, 4]),
-                "deliveryCount": choose.randrange(3),
-            }
-            for first in choose.sample(range(12), choose.randrange(3))
-        ],
-    }
-    start_offset = choose.choice([-1, 0, 3, 8])
-    write = share_update if record_type else share_snapshot
-    group_id, partition = choose.choice([("g", 0), ("g", 0), ("g", 1), ("h", 0)])
-    return share_key(partition, record_type, group_id), write(start_offset, **fields)
-
-
-def _append(log: TopicLog, seed: int) -> None:
-    """Append what a seed stands for: mostly a record, else a tombstone, a marker or garbage."""
-    choose = random.Random(seed)
-    draw = _transaction_record if log.topic == TRANSACTION_STATE_TOPIC else _share_record
-    key, value = draw(choose)
-    gap = choose.choice([0, 0, 0, 3])
-    match choose.randrange(12):
-        case 0 | 1:
-            log.append((key, None), gap=gap)
-        case 2:
-            log.marker()
-        case 3:
-            keys = [None, b"", UNKNOWN_TYPE, choose.randbytes(choose.randrange(9)), b"\0\0\0\1"]
-            log.append((choose.choice(keys), choose.choice([value, None])), gap=gap)
-        case 4:
-            cut = (value or b"")[: choose.randrange(20)]
-            garbage = choose.choice([cut, choose.randbytes(choose.randrange(40))])
-            log.append((key, garbage), gap=gap)
-        case _:
-            log.append((key, value), gap=gap)
-
-
-def _logs(topic: str, log_partition: int = 0) -> st.SearchStrategy[TopicLog]:
-    def of_seeds(seeds: Sequence[int]) -> TopicLog:
-        log = TopicLog(topic, log_partition)
-        for seed in seeds:
-            _append(log, seed)
-        return log
-
-    # Drawn by size first: lists of hypothesis alone are mostly too short for anything to meet.
-    seeds = st.integers(0, 1 << 32)
-    return (
-        st.integers(0, 25)
-        .flatmap(lambda size: st.lists(seeds, min_size=size, max_size=size))
-        .map(of_seeds)
-    )
-
-
-# --- the reference
-
-
-def _reference(log: TopicLog) -> tuple[States, Outcomes]:
-    """The states after a log, and the number of records by outcome."""
-    states: States = {}
-    outcomes: Outcomes = Counter()
-    for batch in read_record_batches(bytes(log.raw)):
-        assert isinstance(batch, RecordBatch)
-        for record in batch.records:
-            if batch.is_control:
-                outcomes["ignored"] += 1
-                continue
-            try:
-                key = decode_key(record.key or b"", RECORD_TYPES[log.topic])
-                name = tuple(uuid_text(v) if n == "topicId" else v for n, v in key.fields.items())
-                place = (log.log_partition, *name)
-                before, _ = states.get(place, (None, -1))
-                state = _next_state(log.topic, before, key.record_type, record.value)
-            except CoordinatorStateError:
-                outcomes["quarantined"] += 1
-            else:
-                outcomes["applied"] += 1
-                states[place] = state, record.record_offset
-    return {place: found for place, found in states.items() if found[0] is not None}, outcomes
-
-
-def _next_state(topic: str, before: Any, record_type: RecordType, raw: bytes | None) -> Any:
-    fields = None if raw is None else decode_value(record_type, raw).fields
-    if topic == SHARE_STATE_TOPIC:
-        return replay_share_record(before, record_type.id, fields)
-    return None if fields is None else transaction_of(fields)
 
 
 def _states(topic: str, rows: pa.Table) -> States:
@@ -205,7 +65,10 @@ def _states(topic: str, rows: pa.Table) -> States:
     offsets = rows["record_offset"].to_pylist()
     by_key = topic_state(topic, rows)
     assert len(by_key) == rows.num_rows, "a key has two rows"
-    return {key: (state, at) for (key, state), at in zip(by_key.items(), offsets, strict=True)}
+    return {
+        key: (state, delivery_timestamp_ms(state), at)
+        for (key, state), at in zip(by_key.items(), offsets, strict=True)
+    }
 
 
 # --- the rules of a micro-batch, without tables
@@ -214,7 +77,7 @@ def _states(topic: str, rows: pa.Table) -> States:
 @pytest.mark.parametrize("topic", OTHER_TOPICS)
 @given(data=st.data())
 def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObject) -> None:
-    log = data.draw(_logs(topic))
+    log = data.draw(topic_logs(topic))
     inner = data.draw(st.lists(st.integers(0, log.next_offset), max_size=4))
     table = STATE_TABLES[topic]
     stored, outcomes, events = table.schema.empty_table(), Counter[str](), list[Row]()
@@ -226,7 +89,7 @@ def test_any_cut_gives_the_states_of_the_reference(topic: str, data: st.DataObje
             outcomes[outcome] += sum(getattr(applied.counts, outcome).values())
         events += _event_rows(applied.tables)
         stored = _merged(topic, stored, applied.tables[table.name])
-    states, expected = _reference(log)
+    states, expected = reference(log)
     assert _states(topic, stored) == states
     assert +outcomes == +expected
     whole = apply_topic(topic, log.rows(), {}, with_history=True)
@@ -262,12 +125,14 @@ def test_tables_equal_the_reference(tmp_path: Path) -> None:
     @settings(max_examples=RUNS + 1, phases=[Phase.generate], database=None)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        logs = [data.draw(_logs(topic, p)) for topic in OTHER_TOPICS for p in range(LOG_PARTITIONS)]
+        logs = [
+            data.draw(topic_logs(topic, p)) for topic in OTHER_TOPICS for p in range(LOG_PARTITIONS)
+        ]
         choose = random.Random(data.draw(st.integers(0, 1 << 32)))
         folder = tmp_path / f"run-{next(runs)}"
         cut, whole = str(folder / "cut"), str(folder / "whole")
         _load_in_pieces(cut, logs, choose)
-        _create(whole)
+        create(whole)
         _start(whole).apply(_micro_batch(_whole(logs)), 0, "query")
         assert _rows(cut) == _rows(whole)
         _assert_loaded(cut, logs)
@@ -280,7 +145,7 @@ def long_logs() -> list[TopicLog]:
     logs = [TopicLog(topic) for topic in OTHER_TOPICS]
     for log in logs:
         for seed in range(60):
-            _append(log, seed)
+            append_random(log, seed)
     return logs
 
 
@@ -288,7 +153,7 @@ def long_logs() -> list[TopicLog]:
 def half_loaded(long_logs: list[TopicLog], tmp_path_factory: pytest.TempPathFactory) -> str:
     """Tables with the first half of each log."""
     tables = str(tmp_path_factory.mktemp("half") / "tables")
-    _create(tables)
+    create(tables)
     _start(tables).apply(_micro_batch([(log, 0, _middle(log)) for log in long_logs]), 0, "query")
     return tables
 
@@ -297,7 +162,7 @@ def half_loaded(long_logs: list[TopicLog], tmp_path_factory: pytest.TempPathFact
 def undisturbed(long_logs: list[TopicLog], tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """The rows after one micro-batch of the whole logs."""
     tables = str(tmp_path_factory.mktemp("undisturbed") / "tables")
-    _create(tables)
+    create(tables)
     _start(tables).apply(_micro_batch(_whole(long_logs)), 0, "query")
     return _rows(tables)
 
@@ -321,11 +186,6 @@ def _middle(log: TopicLog) -> int:
     return log.next_offset // 2
 
 
-def _create(tables: str, *, change_data_feed: bool = False) -> None:
-    nothing = LoadProgress.nothing(cluster_id="c", topic_id="t", semantics=Semantics.COORDINATOR)
-    tables_folder.create(tables, nothing, log_partitions=1, change_data_feed=change_data_feed)
-
-
 def _start(tables: str, fault: str = "") -> MicroBatchApply[pa.Table]:
     """A new process: everything it knows, it reads from the tables."""
     apply = start_apply(tables, fault=fault)
@@ -336,7 +196,7 @@ def _start(tables: str, fault: str = "") -> MicroBatchApply[pa.Table]:
 def _load_in_pieces(tables: str, logs: Sequence[TopicLog], choose: random.Random) -> None:
     """Cut logs into micro-batches, with crashes, redelivery and lost checkpoints."""
     # With the feed, rows are merged in another way.
-    _create(tables, change_data_feed=choose.random() < 0.3)
+    create(tables, change_data_feed=choose.random() < 0.3)
     cuts = [
         (log, [0, *sorted(choose.choices(range(log.next_offset + 1), k=MICRO_BATCHES - 1))])
         for log in logs
@@ -397,7 +257,7 @@ def _rows(tables: str) -> Rows:
 
 def _assert_loaded(tables: str, logs: Sequence[TopicLog]) -> None:
     reader = TableReader(tables)
-    references = {(log.topic, log.log_partition): _reference(log) for log in logs}
+    references = {(log.topic, log.log_partition): reference(log) for log in logs}
     for topic in OTHER_TOPICS:
         expected: States = {}
         for log in logs:

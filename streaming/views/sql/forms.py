@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain, islice
+from math import isfinite
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -23,7 +24,8 @@ _IS_CUT: Final = b"is_cut"
 
 _MOST_COLUMNS_SHOWN: Final = 1_000
 _MOST_CELLS_SHOWN: Final = 50_000
-_MOST_CHARACTERS_SHOWN: Final = 4_000_000
+_MOST_CHARACTERS_SHOWN: Final = 250_000
+"""Compressed, a page is below 300 kB with any of them."""
 _LONGEST_CELL: Final = 10_000
 
 Write = Callable[[Answer, BinaryIO, int], None]
@@ -62,6 +64,17 @@ def write_csv(
         file.write(line.encode())
 
 
+def write_json(answer: Answer, file: BinaryIO, most_rows: int) -> None:
+    """Write one JSON object per line; integers are exact, times are in ISO 8601 in UTC.
+
+    Raises:
+        ConfigurationError: the answer has more than `most_rows` rows.
+    """
+    for rows, row in enumerate(_rows(answer), 1):
+        _require_at_most(most_rows, rows)
+        file.write(f"{json_line(_with_finite_numbers(row))}\n".encode())
+
+
 def write_parquet(answer: Answer, file: BinaryIO, most_rows: int) -> None:
     """Write Parquet with a row group for each batch.
 
@@ -88,7 +101,7 @@ def write_shown(answer: Answer, file: BinaryIO, most_rows: int) -> None:
     if len(names) > _MOST_COLUMNS_SHOWN:
         raise ConfigurationError(
             f"the answer has {len(names):,} columns and the page shows at most "
-            f"{_MOST_COLUMNS_SHOWN:,}: select fewer, or download CSV or Parquet"
+            f"{_MOST_COLUMNS_SHOWN:,}: select fewer, or download a file"
         )
     most_rows = min(most_rows, max(_MOST_CELLS_SHOWN // len(names), 1))
     kinds = [_kind(field.type) for field in answer.schema]
@@ -125,6 +138,7 @@ FORMS: Final[Mapping[Form, Write]] = {
     Form.SHOWN: write_shown,
     Form.CSV: write_csv,
     Form.SPREADSHEET: partial(write_csv, for_spreadsheets=True),
+    Form.JSON: write_json,
     Form.PARQUET: write_parquet,
 }
 
@@ -149,6 +163,18 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     return chain.from_iterable(
         batch.to_pylist(maps_as_pydicts="strict") for batch in answer.batches
     )
+
+
+def _with_finite_numbers(value: Any) -> Any:
+    """The value with null for infinity and NaN: JSON has neither."""
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case list():
+            return [_with_finite_numbers(one) for one in value]
+        case dict():
+            return {name: _with_finite_numbers(one) for name, one in value.items()}
+    return value
 
 
 def _kind(of: pa.DataType) -> str:

@@ -21,6 +21,8 @@ class Form(str, Enum):
     CSV = "csv"
     SPREADSHEET = "spreadsheet"
     """CSV without cells that a spreadsheet reads as a formula."""
+    JSON = "json"
+    """One JSON object per line."""
     PARQUET = "parquet"
 
 

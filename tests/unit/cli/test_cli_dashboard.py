@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from streaming.cli.dashboard import clusters_of
+from streaming.cli.clusters import clusters_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.show import MEMBER, OWNER, VIEWS
+from streaming.cli.show_views import MEMBER, OWNER, VIEWS
 from streaming.dashboard.app import create_app
 from streaming.tables.schemas import ALERTS, TABLES
 from tests.support.clients.command_line import call, json_lines

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_state.log.record_batch_writer import write_control_batch, write_record_batch
-from streaming.cli.record_json import lines_json, log_json, record_json, record_set_json
+from coordinator_state.records.record_json import record_json
+from streaming.cli.record_json import lines_json, log_json, record_set_json
 from streaming.errors import ConfigurationError
 from tests.support.logs.logs import offset_key, offset_value
 

@@ -112,17 +112,128 @@ def test_members_that_only_join_need_no_number_of_times() -> None:
     assert texts(one, two, two)[0].endswith(" joined 3 times")
 
 
-def test_churn_comes_before_the_rebalances_it_causes() -> None:
-    rebalances = [
-        event_row("rebalance", at_s=n, epoch_before=n, epoch_after=n + 1, member_count=3)
-        for n in range(1, 9)
+def rebalances(*at_s: float, **fields: Any) -> list[Row]:
+    """Rebalances to generation 2, 3 and so on."""
+    return [
+        event_row(
+            "rebalance", at, epoch_before=n, epoch_after=n + 1, **({"member_count": 3} | fields)
+        )
+        for n, at in enumerate(at_s, 1)
     ]
-    few, many = churn(4, "search-consumer-1"), churn(5, "search-consumer-1")
-    assert [one.events[0] for one in folded_events(rebalances + many)] == [
-        *("member_joined", "rebalance")
+
+
+def test_rebalances_without_a_change_of_members_are_one_line() -> None:
+    assert texts(*rebalances(*range(1, 9))) == [
+        "8 rebalances in 7 s, generation 1 to 9; 3 members afterwards"
     ]
-    assert folded_events(rebalances + few)[0].events == ("rebalance",)
-    assert "8 rebalances in 7 s, generation 1 to 9; 3 members afterwards" in texts(*rebalances)
+
+
+def test_churn_and_the_rebalances_it_causes_are_one_line() -> None:
+    few, many = (
+        [*churn(times, "search-consumer-1"), *rebalances(*range(3 * times))] for times in (4, 5)
+    )
+    (found,) = folded_events([*many, event_row("assignment_changed", 4, **by_member("other-1"))])
+    assert found.text == (
+        "15 rebalances in 14 s: search-consumer-1 at /10.0.0.1 joins and leaves every 3 s, "
+        "generation 1 to 16; 3 members afterwards"
+    )
+    assert found.events == ("rebalance", "member_joined", "member_left", "assignment_changed")
+    assert found.count == 26
+    # It ranks before a group that was created, other rebalances after it.
+    created = event_row("group_created", group_id="h")
+    assert [one.group_id for one in folded_events([*many, created])] == ["g", "h"]
+    assert [one.group_id for one in folded_events([*few, created])] == ["h", "g"]
+    assert texts(*few) == [
+        "search-consumer-1 at /10.0.0.1 joined and left 4 times in 11 s: 12 rebalances, "
+        "generation 1 to 13; 3 members afterwards"
+    ]
+
+
+def test_a_loop_names_the_client_of_members_that_are_new_each_time() -> None:
+    old = event_row("member_left", **by_member("search-consumer-old"))
+    new = event_row("member_joined", 61, **by_member("search-consumer-new"))
+    members = [f"search-consumer-{number:04}" for number in range(20)]
+    (text,) = texts(old, *churn(20, *members), new, *rebalances(*range(60)), *rebalances(61))
+    assert text.startswith("61 rebalances in 61 s: search-consumer joins and leaves every 3 s, gen")
+    (text,) = texts(*churn(20, *members[:2]), *rebalances(*range(60)))
+    assert ": search-consumer (2 members) joins and leaves every 3 s, " in text
+
+
+def test_loops_of_several_clients_are_one_line() -> None:
+    rows = [
+        row | {"client_id": client}
+        for client in ("a", "b", "c")
+        for row in churn(6 if client != "c" else 2, *(f"{client}-{n}" for n in range(6)))
+    ]
+    (text,) = texts(*rows, *rebalances(1, 2))
+    assert text.startswith(
+        "2 rebalances in 16 s: a joins and leaves every 3 s, b joins and leaves every 3 s, "
+        "members of 1 more client did so too, "
+    )
+
+
+def replaced(*at_s: float, host: str = "/10.0.0.1") -> list[Row]:
+    """A deploy: an old member leaves, and two seconds later a new one joins."""
+    return [
+        event_row(
+            event, at + pause, **(by_member(f"search-consumer-{age}{n}") | {"client_host": host})
+        )
+        for n, at in enumerate(at_s)
+        for event, pause, age in (("member_left", 0, "old"), ("member_joined", 2, "new"))
+    ]
+
+
+def test_a_deploy_is_one_line() -> None:
+    rows = [*replaced(0, 60, 120), *rebalances(0, 2, 60, 62, 120, 122)]
+    assert texts(*rows) == [
+        "3 members of search-consumer were replaced one after another in 2 min: 6 rebalances, "
+        "generation 1 to 7; 3 members afterwards"
+    ]
+    emptied = [event_row("group_emptied", at) for at in (0, 60)]
+    (found,) = folded_events([*replaced(0, 0), *rebalances(0, 2), *emptied])
+    assert found.text == (
+        "2 members of search-consumer were replaced at once in 60 s: 2 rebalances, generation 1 "
+        "to 3; the group had no members 2 times"
+    )
+    (found,) = folded_events([*replaced(0), *rebalances(0, 2), emptied[0]])
+    assert found.text == (
+        "search-consumer-old0 was replaced by search-consumer-new0 in 2 s: 2 rebalances, "
+        "generation 1 to 3; the group had no members for a time; 3 members afterwards"
+    )
+    assert found.who is None
+
+
+def test_a_deploy_that_also_scales_tells_both() -> None:
+    scaled = event_row("member_joined", 9, **by_member("search-consumer-more"))
+    (text,) = texts(*replaced(0, 3), scaled, *rebalances(0, 2, 9))
+    assert text.startswith(
+        "2 members of search-consumer were replaced one after another in 9 s, 1 other member "
+        "joined: 3 rebalances, "
+    )
+
+
+def test_a_member_that_comes_back_with_its_id_is_not_replaced() -> None:
+    one = by_member("search-consumer-1")
+    rows = [event_row("member_left", 0, **one), event_row("member_joined", 5, **one)]
+    (text,) = texts(*rows, *churn(1, "search-consumer-2"), *rebalances(0, 5))
+    assert text.startswith("search-consumer joined and left 2 times in 5 s: 2 rebalances, ")
+
+
+def test_scaling_is_no_cycle() -> None:
+    joined = [event_row("member_joined", n, **by_member(f"search-consumer-{n}")) for n in (1, 2)]
+    assert texts(*joined, *rebalances(1, 2)) == [
+        "2 rebalances in 1 s, generation 1 to 3; 3 members afterwards",
+        "search-consumer (2 members) at /10.0.0.1 joined in 1 s",
+    ]
+
+
+def test_cycles_without_times_and_client_ids_have_texts() -> None:
+    nobody = {"client_id": None, "client_host": None}
+    rows = [row | nobody | {"record_timestamp": None} for row in churn(6, "x-1", "x-2")]
+    (text,) = texts(*rows, *rebalances(1))
+    assert text.startswith(
+        "1 rebalance: a client without an id (2 members) joins and leaves 6 times"
+    )
 
 
 def test_partitions_of_a_reset_are_one_row_with_the_furthest() -> None:

@@ -17,6 +17,7 @@ from coordinator_state.insight.group_facts import (
     PartitionHistory,
 )
 from coordinator_state.insight.lag_onset import Onset, lag_onset
+from coordinator_state.insight.story import Part, story_of
 from coordinator_state.insight.transaction_commands import transaction_commands
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -196,3 +197,21 @@ def test_an_open_transaction_does_not_age_with_the_tables() -> None:
         for until in (soon, later)
     ]
     assert [Cause.OPEN_TRANSACTION in found for found in causes] == [False, True]
+
+
+def outlook(lags: Sequence[float], events: Sequence[dict[str, Any]] = ()) -> str:
+    now: dict[str, Any] = {"lag": round(lags[-1]), "is_healthy": False, "status": "WARN"}
+    found = facts(**now, events=events, series=series([0.0] * 50 + list(lags)))
+    return next(
+        one.text for one in story_of(found, explain(found)).lines if one.part is Part.OUTLOOK
+    )
+
+
+def test_the_outlook_begins_where_the_lag_turned() -> None:
+    assert outlook([0, 9_000, 3_000, 6_000]) == "the lag grows by 50 records/s"
+    falls = "the lag falls by 50 records/s, to zero in about 60 s"
+    assert outlook([0, 4_000, 6_000, 3_000]) == falls
+
+
+def test_the_outlook_leaves_the_jump_of_a_rewind_out() -> None:
+    assert outlook([0, 9_000, 9_600], [rewind(58.5)]) == "the lag grows by 10 records/s"

@@ -9,7 +9,8 @@ import pytest
 
 from coordinator_state.insight.group_status import StatusRules
 from coordinator_state.insight.lag import NO_SAMPLE
-from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+from coordinator_state.insight.partition_facts import PartitionFacts
+from coordinator_state.insight.partition_status import partition_status
 
 AT_MS = 1_795_500_760_000
 """06:12:40 UTC."""

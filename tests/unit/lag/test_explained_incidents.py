@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,36 +16,8 @@ from streaming.tables.reader import TableReader
 from streaming.views.coordinator_tables import CoordinatorTables
 from streaming.views.explanation import explanation_text
 from tests.support.tables import explained_incidents as incidents
-from tests.support.tables.explained_incidents import GROUP, Incident
+from tests.support.tables.explained_incidents import CASES, GROUP, Case, Incident
 from tests.support.tables.incident import START
-
-Case = Callable[[], Incident]
-
-CASES: list[tuple[Case, Cause]] = [
-    (incidents.caught_up, Cause.CAUGHT_UP),
-    (incidents.rewound_by_a_consumer, Cause.OFFSET_REWIND),
-    (incidents.stuck_without_a_commit, Cause.NO_COMMITS),
-    (incidents.rebalances_again_and_again, Cause.REBALANCES),
-    (incidents.aborts_every_transaction, Cause.ABORTED_TRANSACTIONS),
-    (incidents.never_ends_a_transaction, Cause.OPEN_TRANSACTION),
-    (incidents.has_offsets_deleted, Cause.OFFSET_DELETED),
-    (incidents.is_deleted, Cause.GROUP_DELETED),
-    (incidents.producers_write_ten_times_more, Cause.PRODUCTION_RATE),
-    (incidents.one_partition_is_slow, Cause.ONE_PARTITION),
-    (incidents.a_member_left, Cause.MEMBERS_LEFT),
-    (incidents.a_deploy_replaces_all_members, Cause.DEPLOY),
-    (incidents.a_storm_of_deploys, Cause.DEPLOY),
-    (incidents.one_record_is_poison, Cause.SAME_OFFSET),
-    (incidents.a_transaction_outlives_its_member, Cause.OPEN_TRANSACTION),
-    (incidents.all_members_leave, Cause.NO_MEMBERS),
-    (incidents.an_admin_resets_to_earliest, Cause.OFFSET_RESET),
-    (incidents.the_topic_is_created_again, Cause.TOPIC_RECREATED),
-    (incidents.the_topic_is_deleted, Cause.TOPIC_DELETED),
-    (incidents.the_offsets_expire, Cause.OFFSET_EXPIRED),
-    (incidents.a_partition_has_no_owner, Cause.NO_OWNER),
-    (incidents.records_are_deleted_unread, Cause.DATA_LOSS),
-    (incidents.members_read_slower, Cause.CONSUMPTION_RATE),
-]
 
 
 def explained(incident: Incident, folder: Path) -> Explanation:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streaming.lag.lag_history import lag_history
+from streaming.lag.lag_history import lag_histories, lag_history
 from streaming.tables.reader import TableReader
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
 from tests.support.tables.tables_folder import Row, apply_micro_batch, create_tables, write_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -82,3 +84,42 @@ def test_rates_are_of_what_is_known(tables: str) -> None:
 def test_nothing_is_known_of_nobody(tables: str) -> None:
     found = lag_history(TableReader(tables), "nobody", since=ago(60), until=NOW)
     assert set(found.lag) == set(found.commit_rate_per_s) == {None}
+
+
+def test_consumed_is_counted_from_the_first_commit_and_holds_while_an_offset_is_deleted(
+    tables: str,
+) -> None:
+    found = lag_history(TableReader(tables), "g", since=ago(60), until=NOW, points=61)
+    at = dict(zip(found.at, found.consumed, strict=True))
+    assert at[ago(50)] is None
+    assert at[ago(30)] == at[ago(10)] == 0
+    assert at[NOW] == 100
+
+
+def test_nothing_is_known_after_the_last_sample_and_commit(tables: str) -> None:
+    found = lag_history(TableReader(tables), "g", since=ago(5), until=ago(-5), points=11)
+    # Samples are at most a minute apart.
+    assert found.lag == found.consumed == [*7 * [0], *4 * [None]]
+
+
+def test_a_history_can_begin_with_its_data(tables: str) -> None:
+    reader = TableReader(tables)
+    found = lag_history(reader, "g", since=ago(60), until=NOW, points=61, begins_with_data=True)
+    assert found.at[0] == ago(40)
+    assert found.lag[0] == 100 + 1_000
+    known = lag_history(reader, "g", since=ago(30), until=NOW, begins_with_data=True)
+    assert known.at[0] == ago(30)
+    nobody = lag_history(reader, "nobody", since=ago(60), until=NOW, begins_with_data=True)
+    assert nobody.at[0] == ago(60)
+
+
+@pytest.mark.parametrize(
+    "options", [{"points": 30}, {"every": timedelta(seconds=5)}, {"begins_with_data": True}]
+)
+def test_many_groups_at_once_have_the_lag_of_each(tmp_path: Path, options: dict[str, Any]) -> None:
+    reader = TableReader(create_dashboard_tables(tmp_path / "tables").folder)
+    period = {"since": reader.moment - timedelta(minutes=10), "until": reader.moment, **options}
+    groups = [REWOUND, "nobody", HOSTILE, "group-000"]
+    found = lag_histories(reader, groups, **period)
+    assert found == {one: lag_history(reader, one, **period) for one in groups}
+    assert found[REWOUND].lag[-1] == 2 * 900

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_state.insight.group_status import StatusRules
-from coordinator_state.insight.partition_status import PartitionFacts, partition_status
+from coordinator_state.insight.partition_facts import PartitionFacts
+from coordinator_state.insight.partition_status import partition_status
 from streaming.lag.burrow_status import burrow_group_statuses
 from streaming.lag.group_lag import group_lag
 from streaming.lag.group_status import group_statuses, judged_partitions

@@ -45,10 +45,7 @@ def tables(
     folder = create_tables(in_folder / "tables")
     at = {"commit_timestamp": ago(committed), "record_timestamp": ago(committed)}
     topic_progress = {
-        **{"log_topic": "__transaction_state", "state": load_state, "topic_id": "id"},
-        **dict.fromkeys(("next_offset", "high_watermark", "records_read", "bytes_read"), 0),
-        **{f"records_{name}": 0 for name in ("applied", "ignored", "quarantined", "unaccounted")},
-        "updated_at": NOW,
+        **{"log_topic": "__transaction_state", "state": load_state, "updated_at": NOW},
         **(of_topic or {}),
     }
     apply_micro_batch(

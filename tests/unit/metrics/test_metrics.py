@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 from streaming.alerts.alert import Alert, AlertKey, AlertState
 from streaming.alerts.alerts_table import open_alerts, write_alerts
 from streaming.metrics.collector import TablesCollector
-from streaming.metrics.families import KMINION
+from streaming.metrics.families import KMINION, NAMES
 from streaming.tables.reader import TableReader
 from tests.support.clients.command_line import call
 from tests.support.clients.installed_command import command_of
@@ -232,13 +232,22 @@ def test_the_dashboard_and_the_rules_ask_for_what_there_is(tables: str) -> None:
         assert names <= exported, expression
 
 
-def test_every_metric_is_explained(tables: str, repository: Path) -> None:
-    page, _, _ = (repository / "docs" / "metrics.md").read_text().partition("## Of `run` itself\n")
-    explained = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
-    exported = {name for name, _ in scraped(tables)}
-    assert exported <= explained
+@pytest.mark.parametrize("names", NAMES)
+def test_every_metric_is_listed(tables: str, repository: Path, names: str) -> None:
+    page = (repository / "docs" / "metrics-reference.md").read_text()
+    of_tables, _, _ = page.partition("## `run` itself\n")
+    other = "kminion" if names == "lag-exporter" else "lag-exporter"
+    of_names = re.sub(rf"## [^\n]* `--names {other}`\n.*?\n(?=## )", "", of_tables, flags=re.DOTALL)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| ", of_names, re.MULTILINE)
+    listed = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    found = {
+        sample.name: (family.type, set(sample.labels))
+        for family in TablesCollector(tables, names=NAMES[names]).collect()
+        for sample in family.samples
+    }
+    assert {name: listed.get(name) for name in found} == found
     # These have a sample only where there is something to tell.
-    assert explained - exported == {
+    assert listed.keys() - found.keys() == {
         "coordinator_state_group_retention_margin_seconds",
         "coordinator_state_alert",
     }

@@ -21,11 +21,11 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.http.server import serving
 from streaming.metrics import endpoint as endpoint_module
 from streaming.metrics.collector import TablesCollector
 from streaming.metrics.endpoint import create_app
 from streaming.metrics.scrapes import STALE_S, Scrapes
-from streaming.metrics.server import serving
 from tests.support.eventually import Eventually
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 

@@ -57,6 +57,12 @@ def test_other_texts_are_refused_with_examples(text: str) -> None:
         parse_as_of(text, now=NOW)
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00Z", "1969-12-31T23:59:59Z", "30000 days"])
+def test_times_before_kafkas_first_one_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is before 1970"):
+        parse_as_of(text, now=NOW)
+
+
 def test_a_time_is_not_a_version() -> None:
     assert parse_time("2026-11-21T03:14Z") == _on(21, 3, 14)
     with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
+from coordinator_state.apply.counts import RecordCounts
 from coordinator_state.replay.offsets import Semantics
 from streaming.errors import ConfigurationError
 from streaming.tables.load_progress import LoadProgress
+from streaming.tables.schemas import STATE_CURRENT, STATE_LOADING
 from streaming.tables.topic_progress import Progress
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 
 def _progress(next_offset: int) -> LoadProgress:
@@ -30,3 +36,39 @@ def test_records_that_nobody_read_are_not_passed_over() -> None:
         ConfigurationError, match=r"log partition 7: .* continue at record offset 10,"
     ):
         _progress(10).require_no_gap([{"log_partition": 7, "from_offset": 11}])
+
+
+def _report(record_offset: int, high_watermark: int) -> dict[str, int]:
+    return {
+        **{"log_partition": 7, "from_offset": 0, "record_offset": record_offset},
+        **{"high_watermark": high_watermark, "records_superseded": 0, "bytes_read": 1},
+        **{"log_leader_epoch": 0},
+    }
+
+
+def _advanced(row: Progress, record_offset: int, high_watermark: int) -> Progress:
+    """The row after a micro-batch whose records are all in the tables."""
+    progress = _progress(0)
+    progress.rows[7] = row
+    report = _report(record_offset, high_watermark)
+    progress.advance([report], RecordCounts(), newest_timestamps={}, read_at=NOW)
+    return progress.rows[7]
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "expected", "state"),
+    [(6, 10, STATE_CURRENT), (10, 10, STATE_CURRENT), (12, 12, STATE_LOADING)],
+)
+def test_records_that_come_again_move_nothing_back(
+    high_watermark: int, expected: int, state: str
+) -> None:
+    row = _advanced(Progress(next_offset=10), 6, high_watermark)
+    assert (row.next_offset, row.high_watermark, row.state) == (10, expected, state)
+
+
+def test_a_reload_reads_records_before_the_next_offset_again() -> None:
+    row = Progress(next_offset=10, reload_reason="because")
+    row = _advanced(row, 6, 12)
+    assert (row.state, row.reloaded_at) == (STATE_LOADING, None)
+    row = _advanced(row, 12, 12)
+    assert (row.next_offset, row.state, row.reloaded_at) == (12, STATE_CURRENT, NOW)

@@ -172,7 +172,7 @@ def test_snapshots_are_kept_for_as_long_as_was_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"no snapshot as of {then}: the tables reach"):
         TableReader(query.tables, as_of=then)
     newest = TableReader(query.tables)
-    assert newest.before(newest.moment - timedelta(seconds=5)) is None
+    assert newest.before(newest.begins_at - timedelta(microseconds=1)) is None
     # Nothing came since then, so much of the past is known.
     (_, written_at), *_ = newest.commits(1)
     assert newest.begins_at == written_at

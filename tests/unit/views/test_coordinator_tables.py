@@ -43,7 +43,13 @@ from streaming.lag.rows import (
     LagTotalsRow,
     PartitionStatusRow,
 )
-from streaming.tables.rows import AlertRow, LoadProgressRow, OffsetSampleRow, TopicProgressRow
+from streaming.tables.rows import (
+    AlertRow,
+    ExternalOffsetRow,
+    LoadProgressRow,
+    OffsetSampleRow,
+    TopicProgressRow,
+)
 from streaming.views import coordinator_tables, definitions
 from streaming.views.coordinator_tables import CoordinatorTables, Rows
 from streaming.views.definitions import SCHEMAS, OpenTransactionRow, SimpleGroupRow
@@ -57,6 +63,7 @@ ROWS = {
     "group_events": (GroupEventRow, "events"),
     "group_lag": (GroupLagRow, "lag"),
     "group_members": (MemberRow, "members"),
+    "external_offsets": (ExternalOffsetRow, "external_offsets"),
     "group_offsets": (CommittedOffsetRow, "offsets"),
     "group_records": (GroupRecordRow, "group_records"),
     "group_status": (GroupStatusRow, "status"),

@@ -10,7 +10,7 @@ import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.tables.reader import TableReader
-from streaming.views.history import History, history
+from streaming.views.history import History, Place, history
 from tests.support.tables.event_rows import BEGIN, event_row, moved
 from tests.support.tables.tables_folder import apply_micro_batch, create_tables
 
@@ -84,3 +84,11 @@ def test_a_mistake_is_named(reader: TableReader) -> None:
         events(reader, events=["offset_rewound"])
     with pytest.raises(ConfigurationError, match="17 is not a time such as 5m"):
         events(reader, since="17")
+
+
+def test_nothing_is_before_the_oldest_row(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    apply_micro_batch(folder, progress=[{"next_offset": 7}])
+    for moment in (None, BEGIN):
+        found = events(TableReader(folder), before=Place(moment, 0, 0), limit=5)
+        assert (found.rows.num_rows, found.more) == (0, 0)

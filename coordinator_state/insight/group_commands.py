@@ -1,0 +1,91 @@
+"""The lines of `kafka-consumer-groups.sh` that execute a plan, quoted for a shell.
+
+Source: tools/src/main/java/org/apache/kafka/tools/consumer/group/ConsumerGroupCommand.java
+(`parseResetPlan`, `resetOffsets`, `deleteGroups`, `parseTopicsWithPartitions`) at 3.9.1 and 4.4.0.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from coordinator_state.insight.transaction_commands import PLACEHOLDER
+
+_TOOL: Final = "kafka-consumer-groups.sh"
+_GROUPS_OF_A_LINE: Final = 50
+"""A line with the longest group ids still fits into the 2 MB that Linux allows."""
+
+
+def shell_word(text: str) -> str:
+    r"""A text as one word of bash, without characters that a terminal obeys.
+
+    >>> print(shell_word("payments"), shell_word("it's"), shell_word("red\x1b[31m"))
+    payments 'it'"'"'s' $'red\x1b[31m'
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (
+        character
+        if character.isprintable() and character not in "\\'"
+        else "".join(f"\\x{byte:02x}" for byte in character.encode())
+        for character in text
+    )
+    return f"$'{''.join(escaped)}'"
+
+
+def cannot_be_named(group_id: str) -> str:
+    """The reason why no command line can name a group; empty if one can."""
+    if not group_id:
+        return "its id is empty"
+    return "its id has a zero character" if "\0" in group_id else ""
+
+
+def cannot_be_reset(group_id: str) -> str:
+    """The reason why no plan file can have a group; the tool splits the file at line feeds."""
+    return "its id has a line feed" if "\n" in group_id else cannot_be_named(group_id)
+
+
+def reset_commands(
+    group_ids: Sequence[str], file: str, bootstrap_servers: str | None = None
+) -> list[tuple[str, str]]:
+    """The dry run and the execution of a plan file, one pair for each 50 groups.
+
+    `--all-groups` would leave out groups that do not exist now.
+    """
+    return [
+        (
+            _line(bootstrap_servers, *words, "--dry-run"),
+            _line(bootstrap_servers, *words, "--execute"),
+        )
+        for first in range(0, len(group_ids), _GROUPS_OF_A_LINE)
+        for words in [
+            [
+                "--reset-offsets",
+                *_named("--group", group_ids[first : first + _GROUPS_OF_A_LINE]),
+                *("--from-file", file),
+            ]
+        ]
+    ]
+
+
+def delete_group_command(group_id: str, bootstrap_servers: str | None = None) -> str:
+    """The line that deletes a group without members, with its offsets."""
+    return _line(bootstrap_servers, "--delete", "--group", group_id)
+
+
+def delete_offsets_command(
+    group_id: str, topic: str, partitions: Iterable[int], bootstrap_servers: str | None = None
+) -> str:
+    """The line that deletes offsets of one topic; the topic must exist."""
+    places = f"{topic}:{','.join(map(str, sorted(partitions)))}"
+    return _line(bootstrap_servers, "--delete-offsets", "--group", group_id, "--topic", places)
+
+
+def _named(option: str, values: Iterable[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+def _line(bootstrap_servers: str | None, *words: str) -> str:
+    words = (_TOOL, "--bootstrap-server", bootstrap_servers or PLACEHOLDER, *words)
+    return " ".join(map(shell_word, words))

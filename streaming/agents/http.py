@@ -1,0 +1,124 @@
+"""The server over HTTP, by the rules of `streaming.http.access_rules`."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+
+from streaming.http.access_rules import PROXY_ADVICE, AccessRules
+from streaming.http.attempts import TooManyAttempts
+from streaming.http.server import address_of, listening_socket
+
+PATH: Final = "/mcp"
+_SHUTDOWN_S: Final = 2
+_JOIN_S: Final = 10.0
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+@contextmanager
+def serving_agents(server: MCPServer[Any], access: AccessRules, port: int) -> Iterator[str]:
+    """Serve while the block runs, and yield the address; port 0 means any free port.
+
+    Raises:
+        ConfigurationError: the address or port cannot be used.
+    """
+    # Each request stands alone: the server needs no session, because it sends nothing unasked.
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        # `GuardedApp` checks the names that this program accepts everywhere.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    listening = listening_socket(access.host, port)
+    config = uvicorn.Config(
+        GuardedApp(app, access),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # A client that could choose its address would evade the limit on wrong tokens.
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+    http = uvicorn.Server(config)
+    # In a thread of its own it leaves the signals to the command.
+    thread = threading.Thread(target=http.run, args=([listening],), name="agents", daemon=True)
+    thread.start()
+    try:
+        yield f"{address_of(listening, access.host).rstrip('/')}{PATH}"
+    finally:
+        http.should_exit = True
+        thread.join(_JOIN_S)
+        listening.close()
+
+
+class _Refusal(NamedTuple):
+    """The status and the text of a refused request."""
+
+    status: int
+    text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class GuardedApp:
+    """An ASGI application that answers only requests with access."""
+
+    def __init__(self, app: App, access: AccessRules) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer the request, or refuse it."""
+        refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        text = ("content-type", "text/plain; charset=utf-8")
+        headers = [tuple(part.encode() for part in text), *refusal.headers]
+        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await send({"type": "http.response.body", "body": f"{refusal.text}\n".encode()})
+
+    def _refusal(self, scope: Message) -> _Refusal | None:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        host = self._access.names.refusal(headers.get("host"))
+        if host is not None:
+            return _Refusal(403, host)
+        if _is_from_another_site(headers):
+            return _Refusal(403, "Requests from other sites are refused.")
+        if scope["method"] == "GET" and "text/event-stream" not in headers.get("accept", ""):
+            return _Refusal(406, "This is a server of the Model Context Protocol: POST to it.")
+        proxy_header = self._access.auth_header
+        if proxy_header is not None and not headers.get(proxy_header.lower()):
+            return _Refusal(403, PROXY_ADVICE)
+        if self._access.token is None:
+            return None
+        client = (scope.get("client") or ("",))[0]
+        try:
+            if self._access.has_token(headers.get("authorization", ""), client):
+                return None
+        except TooManyAttempts as error:
+            wait_s = str(math.ceil(error.wait_s)).encode()
+            return _Refusal(429, f"There were {error}.", ((b"retry-after", wait_s),))
+        bearer = ((b"www-authenticate", b"Bearer"),)
+        return _Refusal(401, "The token is missing or wrong: send it as a bearer token.", bearer)
+
+
+def _is_from_another_site(headers: Mapping[str, str]) -> bool:
+    """Whether a web page makes a browser send this request: agents are no web pages."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        return True
+    return headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}

@@ -1,0 +1,86 @@
+"""The alerts of `alert run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from streaming.api.cursors import page_of
+from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
+from streaming.api.fields import described
+from streaming.errors import ConfigurationError
+from streaming.served.snapshot import current_alerts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """An alert: a rule, the group or partition that breaks it, and its state."""
+
+    __pydantic_config__ = described("alerts")
+
+    rule: str
+    group_id: str | None
+    topic: str | None
+    partition: int | None
+    severity: str
+    state: Literal["firing", "pending", "resolved"]
+    since: datetime
+    fired_at: datetime | None
+    resolved_at: datetime | None
+    value: float | None
+    reason: str
+    muted_by: str | None
+    group_status: str | None
+    previous_status: str | None
+    status_since: datetime | None
+
+
+class AlertPage(Answer):
+    """A page of alerts, by rule and group."""
+
+    items: list[Alert]
+    """Alerts of this page."""
+    next_cursor: str | None
+    """Value of `cursor` for the next page; null on the last page."""
+
+
+class AlertsQuery(PagedQuery):
+    """Parameters of the list of alerts."""
+
+    state: Annotated[
+        list[Literal["firing", "pending", "resolved"]],
+        Field(description="States of alerts; any of them.", default_factory=list),
+    ]
+    group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
+
+
+def list_alerts(clusters: Clusters, query: AlertsQuery) -> AlertPage:
+    """Alerts of `alert run`. They are always as of now: the table has no history."""
+    if query.at:
+        raise ConfigurationError("at: alerts are always as of now; leave it out")
+    shown = clusters.opened(query)
+    rows = [
+        row
+        for row in current_alerts(shown.snapshot)
+        if (not query.state or row["state"] in query.state)
+        and (not query.group or row["group_id"] in query.group)
+    ]
+    fields = page_of(
+        rows,
+        lambda row: (
+            row["rule"],
+            row["group_id"] or "",
+            row["topic"] or "",
+            -1 if row["partition"] is None else row["partition"],
+            row["since"].isoformat(),
+        ),
+        query.cursor,
+        query.limit,
+    )
+    return AlertPage.model_validate({**shown.envelope, **fields})
+
+
+ENDPOINTS = (Endpoint(path="/alerts", query=AlertsQuery, answer=AlertPage, view=list_alerts),)

@@ -1,0 +1,131 @@
+"""The events of groups, members and offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from coordinator_state.insight.group_events import EventName
+from streaming.api.cursors import Key, read_cursor, write_cursor
+from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
+from streaming.api.fields import described
+from streaming.api.group_answers import Task, TopicPartition
+from streaming.errors import ConfigurationError
+from streaming.tables.as_of import parse_time
+from streaming.views.history import Place, history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An event, and the record in `__consumer_offsets` that shows it.
+
+    The fields are the columns of `group_events`. The event decides which of them are null.
+    """
+
+    __pydantic_config__ = described("group_events")
+
+    log_partition: int
+    record_offset: int
+    event_number: int
+    record_timestamp: datetime | None
+    event: EventName
+    group_id: str
+    group_type: str | None
+    member_count: int | None
+    epoch_before: int | None
+    epoch_after: int | None
+    member_id: str | None
+    group_instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    assignment_before: list[TopicPartition] | None
+    assignment_after: list[TopicPartition] | None
+    tasks_before: list[Task] | None
+    tasks_after: list[Task] | None
+    topic: str | None
+    partition: int | None
+    offset_before: int | None
+    offset_after: int | None
+    producer_id: int | None
+    outcome: str | None
+    duration_ms: int | None
+
+
+class EventPage(Answer):
+    """A page of events, newest first."""
+
+    items: list[Event]
+    """Events of this page."""
+    next_cursor: str | None
+    """Value of `cursor` for the next page; null on the last page."""
+
+
+class EventsQuery(PagedQuery):
+    """Parameters of the list of events; all of them must hold."""
+
+    group: Annotated[str, Field(description="A group id; empty for all groups.")] = ""
+    event: Annotated[
+        list[EventName], Field(description="Names of events; any of them.", default_factory=list)
+    ]
+    since: Annotated[
+        str,
+        Field(description="Start of the period: a time as in `at`. Empty for all of the history."),
+    ] = ""
+    until: Annotated[
+        str, Field(description="End of the period: a time as in `at`. Empty for now.")
+    ] = ""
+
+
+def list_events(clusters: Clusters, query: EventsQuery) -> EventPage:
+    """Events of groups, members and offsets, newest first."""
+    shown = clusters.opened(query)
+    found = history(
+        shown.snapshot.reader,
+        "group_events",
+        group=query.group or None,
+        events=[event.value for event in query.event],
+        since=query.since or None,
+        until=query.until or query.moment,
+        before=_place(query.cursor),
+        limit=query.limit,
+    )
+    items = found.rows.to_pylist()[::-1]
+    next_cursor = write_cursor(_key(items[-1])) if found.more else None
+    return EventPage.model_validate({**shown.envelope, "items": items, "next_cursor": next_cursor})
+
+
+_LIMITS = (1 << 31, 1 << 63, 1 << 31)
+"""Of the integers in a cursor."""
+
+
+def _key(row: dict[str, Any]) -> Key:
+    at = row["record_timestamp"]
+    order = (row["log_partition"], row["record_offset"], row["event_number"])
+    return ("" if at is None else at.isoformat(), *order)
+
+
+def _place(cursor: str) -> Place | None:
+    """The place of the last event of the previous page.
+
+    Raises:
+        ConfigurationError: the text is not a cursor of events.
+    """
+    if not cursor:
+        return None
+    at, *order = read_cursor(cursor, [str, int, int, int])
+    wrong = ConfigurationError("cursor: this is not a next_cursor of events")
+    numbers = [int(number) for number in order]
+    if any(abs(number) >= limit for number, limit in zip(numbers, _LIMITS, strict=True)):
+        raise wrong
+    try:
+        return Place(parse_time(str(at)) if at else None, *numbers)
+    except (ConfigurationError, OverflowError):
+        raise wrong from None
+
+
+ENDPOINTS = (
+    Endpoint(path="/events", query=EventsQuery, answer=EventPage, view=list_events, is_costly=True),
+)

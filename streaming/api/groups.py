@@ -1,0 +1,210 @@
+"""Groups: their status, lag, members, and why they are behind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from coordinator_state.insight.group_status import Status
+from streaming.api.cursors import Key, page_of, slice_of
+from streaming.api.endpoints import ClusterQuery, Clusters, Endpoint, PagedQuery, Shown
+from streaming.api.group_answers import GroupExplanation, GroupPage, OneGroup, PartitionLagPage
+from streaming.served.group_filter import GroupFilter, wanted_groups
+from streaming.served.snapshot import Row
+from streaming.views.explanation import explained, explanation_fields
+
+GroupState = Literal[
+    "Empty",
+    "Stable",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+    "PreparingRebalance",
+    "CompletingRebalance",
+]
+GroupType = Literal["classic", "consumer", "share", "streams", "external"]
+
+
+class GroupsQuery(PagedQuery):
+    """Parameters of the list of groups; all of them must hold."""
+
+    group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
+    search: Annotated[str, Field(description="Part of the group id; case does not matter.")] = ""
+    status: Annotated[
+        list[Status], Field(description="Statuses; any of them.", default_factory=list)
+    ]
+    state: Annotated[
+        list[GroupState], Field(description="Group states; any of them.", default_factory=list)
+    ]
+    type: Annotated[
+        list[GroupType], Field(description="Group types; any of them.", default_factory=list)
+    ]
+    topic: Annotated[
+        list[str],
+        Field(
+            description="Topics: groups with a committed offset of any of them.",
+            default_factory=list,
+        ),
+    ]
+    include: Annotated[
+        list[Literal["partitions"]],
+        Field(
+            description="partitions: add the lag in each partition to each group. A page then has "
+            "fewer groups, if it would have more than 10,000 partitions.",
+            default_factory=list,
+        ),
+    ]
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether the answer takes long, also with the rows of many partitions."""
+        return super().is_costly or bool(self.include)
+
+
+class LagQuery(PagedQuery):
+    """Parameters of the partitions of a group."""
+
+    topic: Annotated[list[str], Field(description="Topics; any of them.", default_factory=list)]
+    status: Annotated[
+        list[Status], Field(description="Statuses; any of them.", default_factory=list)
+    ]
+
+
+MOST_PARTITIONS = 10_000
+"""With `include=partitions`, a page ends before the group with which it would have more."""
+
+
+def list_groups(clusters: Clusters, query: GroupsQuery) -> GroupPage:
+    """All groups with status, lag and time lag, in one request."""
+    shown = clusters.snapshot(query)
+    numbers = np.flatnonzero(wanted_groups(shown.snapshot, _filter_of(query)))
+    ids = shown.snapshot.group_list.column("group_id").take(pa.array(numbers)).to_pylist()
+    keys: list[Key] = [(one,) for one in ids]
+    page = slice_of(keys, query.cursor, query.limit)
+    if query.include:
+        counts = shown.snapshot.group_list.column("partitions").take(pa.array(numbers)).to_pylist()
+        page = slice_of(keys, query.cursor, _fitting(counts[page.start : page.stop]))
+    rows = shown.snapshot.group_list.rows(numbers[page.start : page.stop])
+    partitions = _partitions_of(shown, rows) if query.include else {}
+    items = [_group_fields(shown, query, row, partitions.get(row["group_id"])) for row in rows]
+    fields = {"total": len(numbers), "items": items, "next_cursor": page.next_cursor}
+    return GroupPage.model_validate({**shown.envelope, **fields})
+
+
+def get_group(clusters: Clusters, query: ClusterQuery, group: str) -> OneGroup:
+    """A group with its members and their assignments."""
+    shown = clusters.snapshot(query)
+    shown.require_group(group)
+    reader = shown.snapshot.reader
+    row = shown.snapshot.group_list.of_groups([group])[group]
+    details = reader.own("groups", _GROUP_COLUMNS, [group]).to_pylist()
+    members = reader.own("group_members", _MEMBER_COLUMNS, [group]).to_pylist()
+    fields = {
+        **dict.fromkeys(_GROUP_COLUMNS),
+        **(details[0] if details else {}),
+        **_group_fields(shown, query, row, None),
+        "members": sorted(members, key=lambda member: member["member_id"]),
+    }
+    return OneGroup.model_validate({**shown.envelope, "group": fields})
+
+
+def get_group_lag(clusters: Clusters, query: LagQuery, group: str) -> PartitionLagPage:
+    """The lag of a group in each partition."""
+    shown = clusters.snapshot(query)
+    shown.require_group(group)
+    rows = [
+        row
+        for row in shown.snapshot.partitions_of(group)
+        if (not query.topic or row["topic"] in query.topic)
+        and (not query.status or Status(row["status"]) in query.status)
+    ]
+    fields = page_of(rows, lambda row: (row["topic"], row["partition"]), query.cursor, query.limit)
+    return PartitionLagPage.model_validate({**shown.envelope, **fields})
+
+
+def explain_group(clusters: Clusters, query: ClusterQuery, group: str) -> GroupExplanation:
+    """Why a group is behind, since when, and what changed just before."""
+    shown = clusters.opened(query)
+    shown.require_group(group)
+    found = explained(shown.snapshot.reader, group, at=shown.snapshot.at)
+    if found is None:
+        raise AssertionError(f"no facts about the known group {group!r}")
+    return GroupExplanation.model_validate({**explanation_fields(found), **shown.envelope})
+
+
+def _filter_of(query: GroupsQuery) -> GroupFilter:
+    return GroupFilter(
+        search=query.search,
+        group_ids=query.group,
+        statuses=[status.value for status in query.status],
+        states=query.state,
+        types=query.type,
+        topics=query.topic or None,
+    )
+
+
+def _fitting(counts: Sequence[int]) -> int:
+    """How many of the first groups have at most `MOST_PARTITIONS` together; at least one."""
+    return max(int(np.searchsorted(np.cumsum(counts), MOST_PARTITIONS, side="right")), 1)
+
+
+def _partitions_of(shown: Shown, groups: Sequence[Row]) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in shown.snapshot.partitions_of(*(group["group_id"] for group in groups)):
+        found[row["group_id"]].append(row)
+    return {group["group_id"]: found[group["group_id"]] for group in groups}
+
+
+def _group_fields(
+    shown: Shown, query: ClusterQuery, row: Row, partitions: list[Row] | None
+) -> dict[str, Any]:
+    since = shown.cluster.since(row["group_id"], row["status"], shown.snapshot, query.moment)
+    return {
+        **row,
+        "member_count": row["members"],
+        "status_since": since,
+        "lag_of_partitions": partitions,
+    }
+
+
+_GROUP_COLUMNS = [
+    *("protocol_type", "protocol", "leader", "generation", "group_epoch", "replay_warning"),
+]
+_MEMBER_COLUMNS = [
+    *("member_id", "group_instance_id", "client_id", "client_host", "member_epoch"),
+    *("member_state", "subscribed_topics", "assignment", "tasks"),
+]
+
+ENDPOINTS = (
+    Endpoint(
+        path="/groups",
+        query=GroupsQuery,
+        answer=GroupPage,
+        view=list_groups,
+    ),
+    Endpoint(
+        path="/groups/{group}",
+        query=ClusterQuery,
+        answer=OneGroup,
+        view=get_group,
+    ),
+    Endpoint(
+        path="/groups/{group}/lag",
+        query=LagQuery,
+        answer=PartitionLagPage,
+        view=get_group_lag,
+    ),
+    Endpoint(
+        path="/groups/{group}/explanation",
+        query=ClusterQuery,
+        answer=GroupExplanation,
+        view=explain_group,
+        is_costly=True,
+    ),
+)

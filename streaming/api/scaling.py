@@ -1,0 +1,75 @@
+"""The lag of a group for autoscalers, as KEDA's scaler `metrics-api` reads it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from werkzeug.exceptions import ServiceUnavailable
+
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.scaling_lag import PartitionLag, scaling_lag
+from streaming.api.endpoints import Answer, ClusterQuery, Clusters, Endpoint
+from streaming.api.fields import described
+
+_RETRY_AFTER_S = 30
+
+
+class GroupScalingLag(Answer):
+    """The records that more consumers of a group would read: `scaling_lag`.
+
+    `lag` = `scaling_lag` + `deleted` + `blocked`.
+    """
+
+    model_config = described("group_status")
+
+    group_id: str
+    scaling_lag: int
+    """Records that more consumers would read."""
+    lag: int
+    """Sum of the known lag of all partitions."""
+    deleted: int
+    """Records deleted before they were read."""
+    blocked: int
+    """Records behind a stuck record or the last stable offset: more consumers do not help."""
+    partitions: int
+    partitions_to_read: int
+    """Number of partitions with something to read: more consumers than this would be idle."""
+    partitions_blocked: int
+    """Number of partitions whose records are blocked."""
+    partitions_unknown: int
+    """Number of partitions whose lag is unknown."""
+
+
+def get_scaling_lag(clusters: Clusters, query: ClusterQuery, group: str) -> GroupScalingLag:
+    """The lag of a group that more consumers would read, for autoscalers such as KEDA."""
+    shown = clusters.snapshot(query)
+    shown.require_group(group)
+    snapshot = shown.snapshot
+    stale = snapshot.partitions.stale
+    if stale is not None:
+        # An autoscaler must not act on old numbers: with an error it keeps the replicas.
+        raise ServiceUnavailable(
+            f"the lag of group {group} is unknown: {stale.reason}", retry_after=_RETRY_AFTER_S
+        )
+    found = scaling_lag(
+        PartitionLag(Status(row["status"]), row["lag"], row["data_lost"], row["lag_to_last_stable"])
+        for row in snapshot.partitions_of(group)
+    )
+    if not found.partitions or (found.partitions_unknown and not found.scaling_lag):
+        # A known lag of 0 beside unknown ones must not scale the group in.
+        raise ServiceUnavailable(
+            f"the lag of group {group} is unknown in {found.partitions_unknown} of "
+            f"{found.partitions} partitions with a committed offset",
+            retry_after=_RETRY_AFTER_S,
+        )
+    return GroupScalingLag(**shown.envelope, group_id=group, **asdict(found))
+
+
+ENDPOINTS = (
+    Endpoint(
+        path="/groups/{group}/scaling-lag",
+        query=ClusterQuery,
+        answer=GroupScalingLag,
+        view=get_scaling_lag,
+    ),
+)

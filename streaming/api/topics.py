@@ -1,0 +1,73 @@
+"""Topics: the groups that read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from werkzeug.exceptions import NotFound
+
+from coordinator_state.insight.group_status import Status
+from streaming.api.cursors import page_of
+from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
+from streaming.api.fields import described
+from streaming.served.topic_groups import topic_groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicGroup:
+    """A group that reads a topic, with its lag over all partitions of the topic."""
+
+    __pydantic_config__ = described("group_status")
+
+    group_id: str
+    group_state: str
+    status: Status
+    """Worst status of the group in a partition of the topic."""
+    reason: str
+    partitions: int
+    """Number of partitions of the topic with a committed offset of the group."""
+    lag: int | None
+    """Sum of the known lag in the partitions of the topic; null if none is known."""
+    max_lag: int | None
+    """Greatest known lag in a partition of the topic; null if none is known."""
+    skew: float | None
+    """Greatest lag of a partition divided by the mean lag; null without lag."""
+    max_time_lag_ms: int | None
+    max_time_lag_at_least_ms: int | None
+    readers: int
+    """Number of members with a partition of the topic."""
+
+
+class TopicGroupPage(Answer):
+    """A page of the groups of a topic, in the order of their ids."""
+
+    model_config = described("group_lag")
+
+    topic: str
+    topic_state: str | None
+    items: list[TopicGroup]
+    """Groups of this page."""
+    next_cursor: str | None
+    """Value of `cursor` for the next page; null on the last page."""
+
+
+def list_topic_groups(clusters: Clusters, query: PagedQuery, topic: str) -> TopicGroupPage:
+    """The groups with a committed offset of a topic."""
+    shown = clusters.snapshot(query)
+    rows = shown.snapshot.partitions_of_topic(topic)
+    if not rows:
+        raise NotFound(f"no group has a committed offset of topic {topic}")
+    groups = topic_groups(rows)
+    fields = page_of(groups, lambda row: (row["group_id"],), query.cursor, query.limit)
+    about = {"topic": topic, "topic_state": rows[0]["topic_state"]}
+    return TopicGroupPage.model_validate({**shown.envelope, **about, **fields})
+
+
+ENDPOINTS = (
+    Endpoint(
+        path="/topics/{topic}/groups",
+        query=PagedQuery,
+        answer=TopicGroupPage,
+        view=list_topic_groups,
+    ),
+)

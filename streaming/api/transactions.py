@@ -1,0 +1,105 @@
+"""Open transactions that keep offsets of groups pending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from streaming.api.cursors import page_of
+from streaming.api.endpoints import Answer, Clusters, Endpoint, PagedQuery
+from streaming.api.fields import described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffset:
+    """An offset that takes effect if its transaction is committed."""
+
+    __pydantic_config__ = described("pending_offsets")
+
+    topic: str
+    partition: int
+    committed_offset: int
+    record_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """An open transaction of a group: a row of `open_transactions`, and more."""
+
+    __pydantic_config__ = described("open_transactions")
+
+    log_partition: int
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    client_id: str | None
+    client_host: str | None
+    first_record_offset: int
+    """Record offset of its first pending commit."""
+    since: datetime
+    age_ms: int
+    """Time since its first pending commit."""
+    is_hanging: bool
+    """Whether it is open for more than 15 minutes."""
+    transactional_id: str | None
+    transaction_state: str | None
+    abort_timestamp: datetime | None
+    is_marker_lost: bool
+    offsets: list[PendingOffset]
+    """Pending offsets of the transaction."""
+    commands: list[str]
+    """Commands of Kafka's tools that find the transaction and end it."""
+
+
+class TransactionPage(Answer):
+    """A page of open transactions, oldest first."""
+
+    items: list[Transaction]
+    """Transactions of this page."""
+    next_cursor: str | None
+    """Value of `cursor` for the next page; null on the last page."""
+
+
+class TransactionsQuery(PagedQuery):
+    """Parameters of the list of open transactions."""
+
+    group: Annotated[list[str], Field(description="Group ids; any of them.", default_factory=list)]
+    is_hanging: Annotated[
+        bool, Field(description="true: only those that are open for more than 15 minutes.")
+    ] = False
+
+
+def list_transactions(clusters: Clusters, query: TransactionsQuery) -> TransactionPage:
+    """Open transactions with pending offsets, oldest first."""
+    shown = clusters.snapshot(query)
+    rows = [
+        {**row, "age_ms": round(row["age_ms"])}
+        for row in shown.snapshot.transactions
+        if (not query.group or row["group_id"] in query.group)
+        and (row["is_hanging"] or not query.is_hanging)
+    ]
+    fields = page_of(
+        rows,
+        lambda row: (
+            row["since"].isoformat(),
+            row["log_partition"],
+            row["producer_id"],
+            row["group_id"],
+        ),
+        query.cursor,
+        query.limit,
+    )
+    return TransactionPage.model_validate({**shown.envelope, **fields})
+
+
+ENDPOINTS = (
+    Endpoint(
+        path="/transactions",
+        query=TransactionsQuery,
+        answer=TransactionPage,
+        view=list_transactions,
+    ),
+)

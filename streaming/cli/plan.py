@@ -1,0 +1,366 @@
+"""The command `coordinator-state plan`; its Python API is `streaming.plans`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from streaming.cli.loading_note import EXIT_NOTHING_CURRENT, write_loading_note
+from streaming.cli.offsets import EXIT_UNKNOWN_GROUP
+from streaming.cli.options import Duration, option, output_option, tables_option
+from streaming.cli.plan_output import show_commands, show_group_plan
+from streaming.cli.rebuilt_note import write_rebuilt_note
+from streaming.cli.stale_note import write_stale_note
+from streaming.errors import ConfigurationError
+from streaming.run.stderr import write_note, write_warning
+from streaming.views.output import output_of
+
+if TYPE_CHECKING:
+    from streaming.tables.reader import TableReader
+
+EXIT_DIFFERENT = 1
+
+servers_option = option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT[,…]",
+    help="Brokers for the printed commands; plan itself does not connect. [default: a placeholder]",
+)
+topic_option = option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:PARTITION]",
+    multiple=True,
+    help="Only this topic or partition, repeatable.",
+)
+file_option = option(
+    "--file", metavar="FILE", help="Write the plan to this CSV file, and print its commands."
+)
+force_option = option("--force", is_flag=True, help="Overwrite a file with another content.")
+at_option = option(
+    "--at",
+    metavar="TIME",
+    help="Take the offsets of an earlier time, in UTC unless it has a zone: 5m, 03:14, "
+    "2026-11-21T03:14:00Z.",
+)
+
+
+@click.group()
+def plan() -> None:
+    """Plan resets, clones, cleanups and backups that Kafka's own tool executes.
+
+    Nothing is written to Kafka. A plan is a table of what would change, a CSV file, and the exact
+    commands of kafka-consumer-groups.sh. Python API: streaming.plans, see docs/plans.md.
+
+    \b
+    Examples:
+      coordinator-state plan reset payments --to-state-at 03:14 --tables tables --file plan.csv
+      coordinator-state plan clone orders-v1 orders-v2 --tables tables --file plan.csv
+      coordinator-state plan cleanup --tables tables
+    """
+
+
+@plan.command()
+@click.argument("group")
+@option(
+    "--to-state-at", metavar="TIME", help="The committed offsets that the group had at this time."
+)
+@option("--to-time", metavar="TIME", help="Begin with the records produced after this time.")
+@option("--back", type=Duration(), help="Begin with the records of the last 15m, 2h or 1d.")
+@option(
+    "--to-earliest-kept",
+    is_flag=True,
+    help="Begin with the oldest records that the logs still have.",
+)
+@topic_option
+@tables_option
+@file_option
+@force_option
+@servers_option
+@output_option
+@click.pass_context
+def reset(
+    ctx: click.Context,
+    *,
+    group: str,
+    to_state_at: str | None,
+    to_time: str | None,
+    back: float | None,
+    to_earliest_kept: bool,
+    topics: tuple[str, ...],
+    tables: str,
+    file: str | None,
+    force: bool,
+    bootstrap_servers: str | None,
+    output: str,
+) -> None:
+    """Plan new committed offsets for GROUP: those it had at a time, or the logs' at a time.
+
+    Shows per partition the records replayed, skipped and already deleted. Warns about members that
+    must stop first, and about open transactions. Log ends and log starts are those of the samples
+    in log_offsets. A partition whose samples do not reach back to the time is left as it is. Exits
+    with status 1 and a warning if the group is unknown. Python API: streaming.plans.reset.
+
+    \b
+    Examples:
+      coordinator-state plan reset payments --to-state-at 03:14 --tables tables
+      coordinator-state plan reset payments --back 15m --topic orders --tables tables
+      coordinator-state plan reset payments --to-time 14:00 --tables tables --file plan.csv
+    """
+    from datetime import timedelta
+
+    from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
+    from streaming.plans.topic_selection import TopicSelection
+    from streaming.tables.reader import TableReader
+
+    if sum((to_state_at is not None, to_time is not None, back is not None, to_earliest_kept)) != 1:
+        raise click.UsageError(
+            "pass one of --to-state-at, --to-time, --back and --to-earliest-kept"
+        )
+    selection = TopicSelection.of(topics)
+    reader = TableReader(tables)
+    write_stale_note(reader)
+    if to_state_at is not None:
+        past = _past(tables, to_state_at)
+        found = reset_to_state(reader, past, group, selection)
+    elif to_time is not None:
+        found = reset_to_time(reader, group, _past_time(to_time), selection)
+    elif back is not None:
+        found = reset_to_time(reader, group, reader.moment - timedelta(seconds=back), selection)
+    else:
+        found = reset_to_earliest_kept(reader, group, selection)
+    if found is None:
+        _exit_without_offsets(ctx, reader, group)
+    show_group_plan(found, output, file, bootstrap_servers, overwrite=force)
+
+
+@plan.command()
+@click.argument("group")
+@click.argument("new")
+@at_option
+@topic_option
+@tables_option
+@file_option
+@force_option
+@servers_option
+@output_option
+@click.pass_context
+def clone(
+    ctx: click.Context,
+    *,
+    group: str,
+    new: str,
+    at: str | None,
+    topics: tuple[str, ...],
+    tables: str,
+    file: str | None,
+    force: bool,
+    bootstrap_servers: str | None,
+    output: str,
+) -> None:
+    """Plan the committed offsets of GROUP for NEW, which need not exist.
+
+    If NEW has committed offsets, they are the ones that the plan changes. Exits with status 1 and a
+    warning if GROUP is unknown. Python API: streaming.plans.clone.
+
+    \b
+    Examples:
+      coordinator-state plan clone orders-v1 orders-v2 --tables tables --file plan.csv
+      coordinator-state plan clone orders-v1 orders-v2 --at 03:14 --tables tables
+    """
+    from streaming.plans.clone import clone as plan_clone
+    from streaming.plans.topic_selection import TopicSelection
+    from streaming.tables.reader import TableReader
+
+    if group == new:
+        raise click.UsageError("NEW must be another group than GROUP")
+    selection = TopicSelection.of(topics)
+    reader = TableReader(tables)
+    write_stale_note(reader)
+    source = reader if at is None else _past(tables, at)
+    found = plan_clone(reader, source, group, new, selection)
+    if found is None:
+        _exit_without_offsets(ctx, source, group)
+    show_group_plan(found, output, file, bootstrap_servers, overwrite=force)
+
+
+@plan.command()
+@option(
+    "--unused-for",
+    type=Duration(),
+    default="7d",
+    show_default=True,
+    help="How long a group without members must have had no activity.",
+)
+@tables_option
+@servers_option
+@output_option
+@click.pass_context
+def cleanup(
+    ctx: click.Context,
+    *,
+    unused_for: float,
+    tables: str,
+    bootstrap_servers: str | None,
+    output: str,
+) -> None:
+    """List dead groups, offsets of deleted topics, and orphans, with the commands to delete them.
+
+    A dead group has no members, and neither commits nor group records since --unused-for. Each row
+    has the last activity, the client that the group was last seen with, and either a command or the
+    reason why there is none. There is no command for a group with members. Python API:
+    streaming.plans.cleanup.
+
+    \b
+    Examples:
+      coordinator-state plan cleanup --tables tables
+      coordinator-state plan cleanup --unused-for 30d --tables tables --output json
+    """
+    from datetime import timedelta
+
+    from streaming.plans.cleanup import Leftover
+    from streaming.plans.cleanup import cleanup as plan_cleanup
+    from streaming.tables.reader import TableReader
+
+    reader = TableReader(tables)
+    write_stale_note(reader)
+    found = plan_cleanup(reader, timedelta(seconds=unused_for), bootstrap_servers)
+    # The commands are below the table: they are long, and to be copied.
+    columns = [field.name for field in fields(Leftover) if field.name != "command"]
+    output_of(output).rows(map(asdict, found), columns)
+    if not found:
+        write_note("nothing to clean up")
+    if output == "text":
+        show_commands([row.command for row in found if row.command is not None])
+    if write_loading_note(reader):
+        ctx.exit(EXIT_NOTHING_CURRENT)
+
+
+@plan.command()
+@at_option
+@tables_option
+@option("--file", metavar="FILE", required=True, help="The CSV file to write.")
+@force_option
+@servers_option
+@output_option
+@click.pass_context
+def backup(
+    ctx: click.Context,
+    *,
+    at: str | None,
+    tables: str,
+    file: str,
+    force: bool,
+    bootstrap_servers: str | None,
+    output: str,
+) -> None:
+    """Write the committed offsets of all groups to a file that Kafka's tool can restore.
+
+    Share and streams groups have other tools and are left out, as are offsets of deleted topics.
+    Compare the file with later tables by plan diff. Python API: streaming.plans.backup.
+
+    \b
+    Examples:
+      coordinator-state plan backup --tables tables --file backup.csv
+      coordinator-state plan backup --at 03:14 --tables tables --file backup.csv
+    """
+    from coordinator_state.insight.group_commands import reset_commands
+    from coordinator_state.insight.group_status import count_text
+    from streaming.plans.backup import backup as plan_backup
+    from streaming.plans.plan_file import plan_text, write_plan
+    from streaming.tables.reader import TableReader
+
+    newest = TableReader(tables)
+    write_stale_note(newest)
+    reader = newest if at is None else _past(tables, at)
+    if write_loading_note(reader):
+        ctx.exit(EXIT_NOTHING_CURRENT)
+    found = plan_backup(reader, newest)
+    for sentence in found.left_out:
+        write_note(sentence)
+    if not found.offsets:
+        raise ConfigurationError("no group has committed offsets: nothing to back up")
+    write_plan(file, plan_text(found.offsets, with_groups=True), overwrite=force)
+    commands = [
+        line for pair in reset_commands(found.group_ids, file, bootstrap_servers) for line in pair
+    ]
+    offsets, groups = len(found.offsets), len(found.group_ids)
+    output_of(output).result(
+        {
+            "at": reader.moment,
+            "file": file,
+            "groups": groups,
+            "offsets": offsets,
+            "left_out": found.left_out,
+            "commands": commands,
+        },
+        f"{file}: {count_text(offsets, 'committed offset')} of {count_text(groups, 'group')} as of "
+        f"{reader.moment:%Y-%m-%d %H:%M:%S} UTC",
+    )
+    if output == "text":
+        show_commands(commands)
+
+
+@plan.command()
+@click.argument("file")
+@option("--group", metavar="GROUP", help="The group of a file that was written for one group.")
+@tables_option
+@output_option
+@click.pass_context
+def diff(ctx: click.Context, *, file: str, group: str | None, tables: str, output: str) -> None:
+    """Compare the newest committed offsets with those of a plan or backup FILE.
+
+    Shows offsets that differ, offsets that are missing in the tables and, for a backup, extra ones.
+    Exits with status 1 if there are any. Also reads files of kafka-consumer-groups.sh --export.
+    Python API: streaming.plans.difference.
+
+    \b
+    Examples:
+      coordinator-state plan diff plan.csv --group payments --tables tables
+      coordinator-state plan diff backup.csv --tables tables --output json
+    """
+    from streaming.plans.difference import OffsetDifference, Outcome, plan_difference
+    from streaming.plans.plan_file import read_plan
+    from streaming.tables.reader import TableReader
+
+    offsets = read_plan(file, group)
+    reader = TableReader(tables)
+    write_stale_note(reader)
+    found = plan_difference(reader, offsets, group)
+    rows = [asdict(row) for row in found.rows if row.outcome != Outcome.EQUAL]
+    shown = output_of(output)
+    shown.result({"is_equal": found.is_equal, **found.counts, "differences": rows}, found.summary)
+    if output == "text" and rows:
+        shown.rows(rows, [field.name for field in fields(OffsetDifference)])
+    if write_loading_note(reader):
+        ctx.exit(EXIT_NOTHING_CURRENT)
+    ctx.exit(0 if found.is_equal else EXIT_DIFFERENT)
+
+
+def _past(tables: str, text: str) -> TableReader:
+    """The tables at an earlier time, with a note if they are rebuilt."""
+    from streaming.tables.reader import TableReader
+
+    past = TableReader(tables, as_of=_past_time(text))
+    write_rebuilt_note(past)
+    return past
+
+
+def _past_time(text: str) -> datetime:
+    from datetime import timezone
+
+    from streaming.tables.as_of import parse_time
+
+    moment = parse_time(text)
+    if moment > datetime.now(timezone.utc):
+        raise ConfigurationError(f"{text} is in the future")
+    return moment
+
+
+def _exit_without_offsets(ctx: click.Context, reader: TableReader, group: str) -> NoReturn:
+    from streaming.views.unknown_group import unknown_group
+
+    write_warning(unknown_group(reader, group) or f"{group} has no committed offsets")
+    ctx.exit(EXIT_UNKNOWN_GROUP)

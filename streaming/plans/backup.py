@@ -1,0 +1,67 @@
+"""Backups: the committed offsets of all groups, for a plan file that restores them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from coordinator_state.insight.group_commands import cannot_be_reset
+from coordinator_state.insight.group_status import count_text
+from coordinator_state.replay.offsets import OffsetKey
+from streaming.plans.committed_offsets import committed_offsets, group_types
+from streaming.plans.group_plan import OTHER_TOOLS
+from streaming.plans.sampled_logs import gone_partitions
+from streaming.plans.wanted_offsets import place_of
+from streaming.tables.reader import TableReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """The offsets of a backup, and a sentence for whatever is not in it."""
+
+    offsets: dict[OffsetKey, int]
+    left_out: list[str]
+
+    @property
+    def group_ids(self) -> list[str]:
+        """The groups of the backup, sorted."""
+        return sorted({key.group_id for key in self.offsets})
+
+
+def backup(reader: TableReader, newest: TableReader | None = None) -> Backup:
+    """The committed offsets of the groups of a snapshot that Kafka's tool can set again.
+
+    Groups of other types have other tools. Offsets of deleted topics are left out, because the tool
+    would then set none of the group's offsets. `newest` is the newest snapshot, which knows the
+    deleted topics; None if `reader` is it.
+    """
+    now = newest or reader
+    types = group_types(reader)
+    found = {
+        key: committed.offset
+        for key, committed in committed_offsets(reader).items()
+        if types.get(key.group_id) not in OTHER_TOOLS
+    }
+    gone = gone_partitions(now, map(place_of, found), now.moment)
+    is_gone = {key for key in found if place_of(key) in gone}
+    unnamed = {key.group_id: reason for key in found if (reason := cannot_be_reset(key.group_id))}
+    counts = Counter(types.values())
+    left_out = [
+        f"Left out: {count_text(counts[kind], f'{kind} group')}, whose tool is {tool}"
+        for kind, tool in OTHER_TOOLS.items()
+        if counts[kind]
+    ]
+    left_out += [f"Left out: group {group_id!r}, {why}" for group_id, why in unnamed.items()]
+    if is_gone:
+        topics = ", ".join(sorted({key.topic for key in is_gone}))
+        left_out.append(
+            f"Left out: {count_text(len(is_gone), 'offset')} of deleted topics: {topics}"
+        )
+    return Backup(
+        offsets={
+            key: offset
+            for key, offset in sorted(found.items())
+            if key not in is_gone and key.group_id not in unnamed
+        },
+        left_out=left_out,
+    )

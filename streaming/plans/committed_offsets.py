@@ -1,0 +1,48 @@
+"""The committed offsets that coordinators answer with, of one group or of all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from coordinator_state.replay.groups import SHARE
+from coordinator_state.replay.offsets import OffsetKey, Semantics
+from streaming.tables.reader import TableReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A committed offset, when it was committed, and the topic id that it was committed for."""
+
+    offset: int
+    commit_timestamp: datetime
+    topic_id: str | None
+
+
+def committed_offsets(
+    reader: TableReader, group_ids: Collection[str] | None = None
+) -> dict[OffsetKey, Committed]:
+    """The committed offsets of existing groups, by group, topic and partition.
+
+    Offsets in the log of a group that does not exist are left out, as OffsetFetch leaves them out.
+    """
+    columns = ["topic", "partition", "committed_offset", "commit_timestamp", "topic_id"]
+    rows = reader.own("group_offsets", columns, group_ids).to_pylist()
+    types = group_types(reader, group_ids)
+    has_all = reader.semantics != Semantics.COORDINATOR.value
+    return {
+        OffsetKey(row["group_id"], row["topic"], row["partition"]): Committed(
+            offset=row["committed_offset"],
+            commit_timestamp=row["commit_timestamp"],
+            topic_id=row["topic_id"],
+        )
+        for row in rows
+        if has_all or types.get(row["group_id"], SHARE) != SHARE
+    }
+
+
+def group_types(reader: TableReader, group_ids: Collection[str] | None = None) -> dict[str, str]:
+    """The type of each existing group."""
+    rows = reader.own("groups", ["group_type"], group_ids).to_pylist()
+    return {row["group_id"]: row["group_type"] for row in rows}

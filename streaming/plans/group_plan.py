@@ -1,0 +1,181 @@
+"""The plan for one group: an offset for each partition, and what must happen first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator_state.insight.group_commands import cannot_be_named, reset_commands
+from coordinator_state.insight.group_status import count_text
+from coordinator_state.insight.offset_plan import (
+    LogBounds,
+    PlannedOffset,
+    left_as_it_is,
+    planned_offset,
+)
+from coordinator_state.replay.groups import EXTERNAL, SHARE, STREAMS
+from coordinator_state.replay.offsets import OffsetKey
+from coordinator_state.replay.partitioner import partition_for
+from streaming.errors import ConfigurationError
+from streaming.kafka.offset_fetch import NO_ERROR
+from streaming.plans.committed_offsets import Committed, committed_offsets, group_types
+from streaming.plans.obstacles import Obstacles
+from streaming.plans.sampled_logs import SampledLog, sampled_logs
+from streaming.plans.wanted_offsets import Wanted, place_of
+from streaming.tables.reader import TableReader
+from streaming.views.offset_fetch import coordinator_error
+
+OTHER_TOOLS = {
+    SHARE: "kafka-share-groups.sh",
+    STREAMS: "kafka-streams-groups.sh",
+    EXTERNAL: "the program that keeps its offsets",
+}
+"""The tools for groups that `kafka-consumer-groups.sh` does not reset, by their type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """The planned offsets of a group, sorted by topic and partition."""
+
+    group_id: str
+    goal: str
+    offsets: list[PlannedOffset]
+    obstacles: Obstacles
+
+    @property
+    def to_offsets(self) -> dict[OffsetKey, int]:
+        """The offsets of the plan file."""
+        return {
+            OffsetKey(self.group_id, planned.topic, planned.partition): planned.to_offset
+            for planned in self.offsets
+            if planned.to_offset is not None
+        }
+
+    def commands(self, file: str, bootstrap_servers: str | None = None) -> list[str]:
+        """The command lines that try and execute the plan file; empty without planned offsets.
+
+        Raises:
+            ConfigurationError: no command line can name the group.
+        """
+        if not self.to_offsets:
+            return []
+        reason = cannot_be_named(self.group_id)
+        if reason:
+            raise ConfigurationError(f"Kafka's tool cannot reset {self.group_id!r}: {reason}")
+        ((dry_run, execute),) = reset_commands([self.group_id], file, bootstrap_servers)
+        return [dry_run, execute]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about consequences that people may not expect."""
+        skipped = sum(one.records_skipped or 0 for one in self.offsets)
+        if not skipped:
+            return []
+        count = count_text(skipped, "record")
+        return [f"{self.group_id} goes forward in a partition: it would never read {count}"]
+
+    @property
+    def summary(self) -> str:
+        """The plan in one line."""
+        left = sum(planned.to_offset is None for planned in self.offsets)
+        counts = [
+            f"{self.group_id}, {self.goal}: {count_text(len(self.offsets) - left, 'partition')}",
+            *(
+                count_text(
+                    sum(getattr(one, f"records_{name}") or 0 for one in self.offsets), "record"
+                )
+                + f" {name}"
+                for name in ("replayed", "skipped", "deleted")
+            ),
+        ]
+        if left:
+            counts.append(f"{count_text(left, 'partition')} left as before")
+        return ", ".join(counts)
+
+
+def plan_for_group(
+    reader: TableReader, group_id: str, goal: str, wanted: Mapping[OffsetKey, Wanted]
+) -> GroupPlan:
+    """Plan these partitions of a group.
+
+    Args:
+        reader: the newest snapshot.
+        group_id: the group, which need not exist.
+        goal: a phrase for people.
+        wanted: an entry for each partition of the plan.
+
+    Raises:
+        ConfigurationError: Kafka's tool cannot reset groups of this type, or the log partition of
+            the group is not loaded.
+    """
+    require_loaded(reader, group_id)
+    group_type = group_types(reader, [group_id]).get(group_id)
+    if group_type in OTHER_TOOLS:
+        raise ConfigurationError(
+            f"{group_id} is of type {group_type}: reset it with {OTHER_TOOLS[group_type]}"
+        )
+    current = committed_offsets(reader, [group_id])
+    logs = sampled_logs(reader, map(place_of, wanted), reader.moment)
+    return GroupPlan(
+        group_id=group_id,
+        goal=goal,
+        offsets=[
+            _planned(
+                key, wanted[key], current.get(key), place_of(key) in logs, logs.get(place_of(key))
+            )
+            for key in sorted(wanted)
+        ],
+        obstacles=Obstacles.of(reader, group_id),
+    )
+
+
+def require_loaded(reader: TableReader, group_id: str) -> None:
+    """Refuse a group whose log partition is not loaded: its offsets are incomplete.
+
+    Raises:
+        ConfigurationError: it is not loaded.
+    """
+    log_partition = partition_for(group_id, reader.log_partitions)
+    error = coordinator_error(reader, log_partition)
+    if error != NO_ERROR:
+        raise ConfigurationError(
+            f"the offsets of {group_id} are not known: its log partition {log_partition} "
+            f"answers {error}"
+        )
+
+
+def _planned(
+    key: OffsetKey,
+    wanted: Wanted,
+    current: Committed | None,
+    is_sampled: bool,
+    log: SampledLog | None,
+) -> PlannedOffset:
+    from_offset = None if current is None else current.offset
+    reason = wanted.note if wanted.offset is None else ""
+    if is_sampled and log is None:
+        reason = "the cluster has no such topic"
+    elif log is not None and wanted.topic_id not in (None, log.topic_id):
+        reason = "the topic was created again since"
+    if reason or wanted.offset is None:
+        return left_as_it_is(key, from_offset, f"left as it is: {reason}")
+    return planned_offset(
+        key,
+        from_offset=from_offset,
+        wanted_offset=wanted.offset,
+        log=None if log is None else _bounds(log, wanted, current),
+        note=wanted.note,
+    )
+
+
+def _bounds(log: SampledLog, wanted: Wanted, current: Committed | None) -> LogBounds:
+    """The bounds of the log; an offset that was committed after the sample is inside the log."""
+    later = [
+        offset
+        for offset, committed_at in (
+            (wanted.offset, wanted.committed_at),
+            *([] if current is None else [(current.offset, current.commit_timestamp)]),
+        )
+        if offset is not None and committed_at is not None and committed_at > log.sampled_at
+    ]
+    return LogBounds(log.bounds.log_start_offset, max([log.bounds.log_end_offset, *later]))

@@ -1,0 +1,126 @@
+"""The list of topics, computed by columns: the same as from the rows of each topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.lag import GONE, PRESENT
+from streaming.lag.group_lag import GROUP_LAG
+from streaming.lag.unread_logs import UNREAD_LOGS
+from streaming.served.topic_groups import topic_groups
+from streaming.served.topic_list import topic_list
+
+Row = dict[str, Any]
+_TOPICS = st.sampled_from("tuv")
+_PARTITIONS = st.integers(0, 4)
+_VALUES = st.none() | st.integers(0, 3)
+_ROWS = st.dictionaries(
+    st.tuples(st.sampled_from("gh"), _TOPICS, _PARTITIONS),
+    st.fixed_dictionaries(
+        {
+            **dict.fromkeys(("lag", "time_lag_ms", "retention_margin_ms"), _VALUES),
+            "time_lag_at_least_ms": _VALUES,
+            "status": st.sampled_from(list(Status)),
+        }
+    ),
+)
+_UNREAD = st.dictionaries(st.tuples(_TOPICS, _PARTITIONS), _VALUES)
+_SILENT = st.sets(st.tuples(st.sampled_from("hi"), _TOPICS, _PARTITIONS))
+
+
+@given(_ROWS, _UNREAD, _SILENT, st.sets(_TOPICS), st.dictionaries(_PARTITIONS, _VALUES))
+def test_topics_are_those_of_their_rows(
+    keyed: dict[tuple[str, str, int], Row],
+    unread: dict[tuple[str, int], int | None],
+    assigned: set[tuple[str, str, int]],
+    gone: set[str],
+    rates: dict[int, int | None],
+) -> None:
+    rows = [
+        {
+            **{"group_id": group, "topic": topic, "partition": partition, "reason": "because"},
+            **{"produce_rate_per_s": rates.get(partition), "group_state": "Stable"},
+            **{"topic_state": GONE if topic in gone else PRESENT, "member_id": None},
+            **keyed[group, topic, partition],
+            "rank": keyed[group, topic, partition]["status"].rank,
+        }
+        for group, topic, partition in sorted(keyed)
+    ]
+    read = {(topic, partition) for _, topic, partition in keyed}
+    logs = [
+        {"topic": topic, "partition": partition, "state": PRESENT, "produce_rate_per_s": rate}
+        for (topic, partition), rate in unread.items()
+        if (topic, partition) not in read and topic not in gone
+    ]
+    silent: dict[str, list[Row]] = {}
+    for group, topic, partition in sorted(assigned - set(keyed)):
+        silent.setdefault(group, []).append({"topic": topic, "partition": partition})
+    found = topic_list(
+        pa.Table.from_pylist(rows, GROUP_LAG),
+        np.array([row["rank"] for row in rows], np.int64),
+        pa.Table.from_pylist(logs, UNREAD_LOGS),
+        silent,
+    )
+    known = {row["topic"] for row in (*rows, *logs, *(one for of in silent.values() for one in of))}
+    by_topic = {row["topic"]: row for row in found.rows(np.arange(len(found)))}
+    assert by_topic.keys() == known
+    for topic in known:
+        _holds(by_topic[topic], topic, rows, logs, silent)
+
+
+def _holds(
+    found: Row, topic: str, rows: list[Row], logs: list[Row], silent: dict[str, list[Row]]
+) -> None:
+    of_topic = [row for row in rows if row["topic"] == topic]
+    unread = {row["partition"]: row for row in logs if row["topic"] == topic}
+    assigned = {
+        (group, row["partition"])
+        for group, places in silent.items()
+        for row in places
+        if row["topic"] == topic
+    }
+    groups = topic_groups(of_topic)
+    read = {row["partition"] for row in of_topic} | {partition for _, partition in assigned}
+    assert found["readers"] == len(
+        {row["group_id"] for row in of_topic} | {group for group, _ in assigned}
+    )
+    assert found["partitions"] == 1 + max(read | set(unread))
+    is_gone = any(row["topic_state"] == GONE for row in of_topic) and not unread
+    assert found["unread"] == (None if is_gone else found["partitions"] - len(read))
+    rates = {
+        row["partition"]: row["produce_rate_per_s"] for row in (*of_topic, *unread.values())
+    }.values()
+    known = [rate for rate in rates if rate is not None]
+    assert found["produce_rate_per_s"] == (sum(known) if known else None)
+    margins = [row["retention_margin_ms"] for row in of_topic]
+    assert found["min_retention_margin_ms"] == min(
+        (margin for margin in margins if margin is not None), default=None
+    )
+    worst = max(of_topic, key=lambda row: row["rank"], default=None)
+    assert (found["rank"], found["status"]) == (
+        (worst["rank"], worst["status"].value) if worst else (None, None)
+    )
+    ranks = [row["rank"] for row in of_topic if row["group_id"] == found["worst"]]
+    assert max(ranks, default=None) == found["rank"]
+    if not groups:
+        assert found["lag"] is None
+        return
+    slowest = max(map(_slowness, groups))
+    assert (found["max_time_lag_at_least_ms"], found["lag"]) == tuple(
+        None if value < 0 else value for value in slowest
+    )
+    if not assigned:
+        (of_slowest,) = [group for group in groups if group["group_id"] == found["slowest"]]
+        assert _slowness(of_slowest) == slowest
+        assert found["max_time_lag_ms"] == of_slowest["max_time_lag_ms"]
+
+
+def _slowness(group: Row) -> tuple[int, int]:
+    values = group["max_time_lag_at_least_ms"], group["lag"]
+    return tuple(-1 if value is None else value for value in values)  # type: ignore[return-value]

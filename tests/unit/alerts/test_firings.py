@@ -1,0 +1,58 @@
+"""Firings of a replay: all groups at once, or one group alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from streaming.alerts.alert import Alert, AlertKey, AlertState
+from streaming.alerts.firings import firings
+from streaming.alerts.replay import Change, replay
+from streaming.alerts.rules import AlertRules
+from streaming.tables.reader import TableReader
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, create_dashboard_tables
+
+START = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+def change(second: int, state: AlertState, group: str = "g") -> Change:
+    at = START + timedelta(seconds=second)
+    key = AlertKey("behind", group)
+    return Change(at, Alert(key=key, severity="warning", state=state, since=at, reason=f"{second}"))
+
+
+def test_a_firing_has_a_begin_and_an_end() -> None:
+    pending, firing, resolved = AlertState
+    found = firings(
+        [
+            *(change(0, pending), change(5, firing), change(5, pending, "h"), change(9, resolved)),
+            *(change(9, resolved, "h"), change(20, firing)),
+        ]
+    )
+    assert [(one.at, one.resolved_at) for one in found.rows] == [
+        (START + timedelta(seconds=20), None),
+        (START + timedelta(seconds=5), START + timedelta(seconds=9)),
+    ]
+    assert [one.alert.reason for one in found.rows] == ["20", "5"]
+    assert found.too_short == 1
+
+
+def test_a_replay_of_one_group_is_that_part_of_the_replay_of_all(tmp_path: Path) -> None:
+    tables = create_dashboard_tables(tmp_path / "tables")
+    rules = AlertRules.model_validate(
+        {
+            "rules": [
+                {"name": "behind", "lag": "> 500", "for": "10ms"},
+                {"name": "in-trouble", "by": "partition", "status": ["REWIND", "WARN"]},
+                {"name": "stuck", "status": ["HANGING_TRANSACTION"]},
+            ]
+        }
+    )
+    last = TableReader(tables.folder)
+    since = tables.before - timedelta(milliseconds=50)
+    step = (last.moment - since) / 20
+    of_all = list(replay(rules, last, since=since, step=step))
+    assert {one.alert.rule for one in of_all} == {"behind", "in-trouble", "stuck"}
+    for group in (REWOUND, HOSTILE):
+        alone = list(replay(rules, last, since=since, step=step, group_ids=[group]))
+        assert alone == [one for one in of_all if one.alert.group_id == group] != []

@@ -1,0 +1,88 @@
+"""`/api/v1/events`: pages of any size give the whole history, newest first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from streaming.api.app import create_app
+from streaming.api.events import Event
+from streaming.served.cluster import Cluster
+from streaming.tables.schemas import GROUP_EVENTS
+from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.tables.event_rows import event_row, moved
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Events with one timestamp, with several of one record, and without a timestamp."""
+    folder = create_tables(tmp_path_factory.mktemp("events"))
+    rows = [
+        *(event_row("group_emptied", 5, record_offset=number) for number in range(4)),
+        *(event_row("member_left", 9, record_offset=20, event_number=n) for n in range(3)),
+        *(event_row("group_created", None, record_offset=number) for number in (7, 8, 9)),
+        moved("offset_rewind", 9, 5, at_s=7, group_id="h", record_offset=30),
+        moved("offset_reset", 9, 5, at_s=90_000, group_id="h", record_offset=31),
+        event_row("group_emptied", 5, log_partition=1, record_offset=2),
+    ]
+    apply_micro_batch(folder, group_events=rows, progress=[{"next_offset": 40}])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: str) -> FlaskClient:
+    return create_app({"prod": Cluster("prod", folder)}).test_client()
+
+
+def pages(client: FlaskClient, **arguments: Any) -> list[list[dict[str, Any]]]:
+    found = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = client.get("/api/v1/events", query_string={**arguments, "cursor": cursor}).json
+        assert answer is not None, arguments
+        found.append(answer["items"])
+        cursor = answer["next_cursor"]
+    return found
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    return [(row["log_partition"], row["record_offset"], row["event_number"]) for row in rows]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 11, 13, 14])
+@pytest.mark.parametrize("arguments", [{}, {"group": "g"}, {"event": ["group_emptied"]}])
+def test_pages_of_any_size_are_the_history(
+    client: FlaskClient, folder: str, limit: int, arguments: dict[str, Any]
+) -> None:
+    history = CoordinatorTables(folder).events(
+        arguments.get("group"), event=arguments.get("event", ())
+    )
+    wanted = [(one.log_partition, one.record_offset, one.event_number) for one in history]
+    found = pages(client, limit=limit, **arguments)
+    assert all(len(page) == limit for page in found[:-1])
+    assert [place for page in found for place in places(page)] == wanted[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+def test_a_period(client: FlaskClient, limit: int) -> None:
+    history = pages(client, limit=1, group="h")
+    (reset,), (rewind,) = history
+    assert (reset["event"], rewind["event"]) == ("offset_reset", "offset_rewind")
+    at = rewind["record_timestamp"]
+    found = pages(client, limit=limit, since=at, until=at)
+    assert [place for page in found for place in places(page)] == places([rewind])
+
+
+def test_an_event_has_every_column_of_the_table_but_its_day() -> None:
+    assert [*Event.__dataclass_fields__, "day"] == GROUP_EVENTS.schema.names
+
+
+def test_no_events(tmp_path: Path) -> None:
+    folder = create_tables(tmp_path)
+    apply_micro_batch(folder, progress=[{"next_offset": 1}])
+    client = create_app({"prod": Cluster("prod", folder)}).test_client()
+    assert pages(client) == [[]]

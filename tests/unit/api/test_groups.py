@@ -1,0 +1,238 @@
+"""`/api/v1/groups`: the answers are the rows of the views, whatever the pages and filters."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from flask.testing import FlaskClient
+
+from streaming.api import groups
+from streaming.api.app import create_app
+from streaming.api.cursors import write_cursor
+from streaming.served.cluster import Cluster
+from streaming.views.coordinator_tables import CoordinatorTables
+from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND, DashboardTables
+
+ALL = GROUPS + 2
+
+
+def items(client: FlaskClient, path: str, **arguments: Any) -> list[dict[str, Any]]:
+    """The items of all pages."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        answer = client.get(f"/api/v1/{path}", query_string={**arguments, "cursor": cursor})
+        assert answer.status_code == 200, answer.text
+        assert answer.json is not None
+        found += answer.json["items"]
+        cursor = answer.json["next_cursor"]
+        if not cursor:
+            return found
+
+
+def ids(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["group_id"] for row in rows]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 61, ALL, ALL + 1])
+def test_pages_of_any_size_have_each_group_once(
+    client: FlaskClient, tables: DashboardTables, limit: int
+) -> None:
+    at = tables.after.isoformat()
+    wanted = CoordinatorTables(tables.folder).as_of(at).status()
+    found = items(client, "groups", limit=limit, at=at)
+    assert ids(found) == sorted(row.group_id for row in wanted)
+    by_group = {row.group_id: row for row in wanted}
+    for row in found:
+        of_view = by_group[row["group_id"]]
+        assert (row["status"], row["reason"]) == (of_view.status, of_view.reason)
+        assert (row["lag"], row["partitions"]) == (of_view.lag, of_view.partitions)
+        assert row["max_time_lag_ms"] == of_view.max_time_lag_ms
+        assert row["member_count"] == 1
+        assert row["lag_of_partitions"] is None
+
+
+def test_one_request_has_all_groups_with_their_partitions(client: FlaskClient) -> None:
+    answer = client.get("/api/v1/groups?include=partitions")
+    assert answer.json is not None
+    assert (answer.json["total"], answer.json["next_cursor"]) == (ALL, None)
+    for group in answer.json["items"]:
+        partitions = group["lag_of_partitions"]
+        assert [row["partition"] for row in partitions] == [0, 1]
+        assert {row["group_id"] for row in partitions} == {group["group_id"]}
+        assert sum(row["lag"] for row in partitions) == group["lag"]
+
+
+def test_a_page_ends_before_it_has_too_many_partitions(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MOST_PARTITIONS", 5)
+    answer = client.get("/api/v1/groups?include=partitions").json
+    assert answer is not None
+    assert len(answer["items"]) == 2
+    assert len(items(client, "groups", include="partitions")) == ALL
+    monkeypatch.setattr(groups, "MOST_PARTITIONS", 1)
+    assert len(items(client, "groups", include="partitions", search="group-00")) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ({"status": "REWIND"}, [REWOUND]),
+        ({"status": ["REWIND", "HANGING_TRANSACTION"]}, [HOSTILE, REWOUND]),
+        ({"status": "STOP"}, []),
+        ({"group": ["group-007", "group-003", "nope"]}, ["group-003", "group-007"]),
+        ({"search": "PAY"}, [REWOUND]),
+        ({"search": "group-01", "status": "OK"}, [f"group-01{number}" for number in range(10)]),
+        ({"state": "Dead"}, []),
+        ({"state": "Stable", "type": "classic", "search": "payments"}, [REWOUND]),
+        ({"type": "share"}, []),
+        ({"topic": "orders"}, []),
+        ({"topic": HOSTILE, "search": "payments"}, [REWOUND]),
+    ],
+)
+def test_all_filters_must_hold(
+    client: FlaskClient, arguments: dict[str, Any], wanted: list[str]
+) -> None:
+    assert ids(items(client, "groups", **arguments)) == wanted
+
+
+def test_a_past_moment(client: FlaskClient, tables: DashboardTables) -> None:
+    (before,) = items(client, "groups", group=REWOUND, at=tables.before.isoformat())
+    (after,) = items(client, "groups", group=REWOUND)
+    assert (before["status"], after["status"]) == ("OK", "REWIND")
+    assert after["status_since"] is not None
+
+
+def test_a_group_with_its_members(client: FlaskClient) -> None:
+    answer = client.get(f"/api/v1/groups/{quote(HOSTILE, safe='')}")
+    assert answer.json is not None
+    group = answer.json["group"]
+    assert (group["group_id"], group["generation"]) == (HOSTILE, 3)
+    (member,) = group["members"]
+    assert member["client_id"] == HOSTILE
+    assert [one["partition"] for one in member["assignment"]] == [0, 1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_the_lag_of_a_group_is_that_of_the_view(
+    client: FlaskClient, tables: DashboardTables, limit: int
+) -> None:
+    at = tables.after.isoformat()
+    wanted = CoordinatorTables(tables.folder).as_of(at).lag(REWOUND).arrow.to_pylist()
+    found = items(client, f"groups/{REWOUND}/lag", limit=limit, at=at)
+    for row, of_view in zip(found, wanted, strict=True):
+        known = {name: value for name, value in of_view.items() if not hasattr(value, "isoformat")}
+        assert known.items() <= row.items()
+    assert [row["status"] for row in found] == ["REWIND", "OK"]
+    assert items(client, f"groups/{REWOUND}/lag", topic="orders") == []
+    assert [row["status"] for row in items(client, f"groups/{REWOUND}/lag", status="REWIND")] == [
+        "REWIND"
+    ]
+
+
+def test_an_explanation_names_records_that_exist(
+    client: FlaskClient, tables: DashboardTables
+) -> None:
+    answer = client.get(f"/api/v1/groups/{REWOUND}/explanation")
+    assert answer.json is not None
+    first = answer.json["evidence"][0]
+    assert first["cause"] == "offset_rewind"
+    (record_id,) = first["record_ids"]
+    events = CoordinatorTables(tables.folder).events(REWOUND)
+    assert record_id in [
+        {"log_partition": one.log_partition, "record_offset": one.record_offset} for one in events
+    ]
+
+
+def test_the_groups_of_a_topic(client: FlaskClient) -> None:
+    found = items(client, f"topics/{quote(HOSTILE, safe='')}/groups", limit=50)
+    assert len(found) == ALL
+    (rewound,) = (row for row in found if row["group_id"] == REWOUND)
+    assert rewound["partitions"] == 2
+    assert rewound["lag"] == 1_800
+
+
+def test_open_transactions(client: FlaskClient) -> None:
+    (found,) = items(client, "transactions", is_hanging="true")
+    assert (found["group_id"], found["producer_id"], found["is_hanging"]) == (HOSTILE, 7, True)
+    assert [row["committed_offset"] for row in found["offsets"]] == [999]
+    assert items(client, "transactions", group=REWOUND) == []
+    assert items(client, "alerts") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        ("groups/paymnets", 404, "unknown group paymnets; did you mean payments?"),
+        ("groups/x/lag", 404, "unknown group x"),
+        ("groups/x/explanation", 404, "unknown group x"),
+        ("topics/orders/groups", 404, "no group has a committed offset of topic orders"),
+        ("nope", 404, "/api/v1/openapi.json has the addresses"),
+        ("groups?limt=1", 400, "unknown parameter limt; did you mean limit?"),
+        ("groups?limit=0", 400, "limit: input should be greater than or equal to 1"),
+        ("groups?limit=1&limit=2", 400, "limit: given 2 times"),
+        ("groups?status=STUCK", 400, "status: input should be 'IDLE', 'OK'"),
+        ("groups?at=soon", 400, "'soon' is neither a version nor a time"),
+        ("groups?at=2099-01-01", 400, "is in the future"),
+        ("groups?cursor=%C3%A9", 400, "cursor: this is not the next_cursor"),
+        ("groups?cursor=WzFd", 400, "cursor: this is not the next_cursor"),
+        ("groups?cluster=stage", 404, "unknown cluster stage: this server has prod"),
+        ("events?event=moved", 400, "event: input should be"),
+        (
+            f"events?cursor={write_cursor(('', 10**30, 1, 1))}",
+            400,
+            "is not a next_cursor of events",
+        ),
+        ("events?cursor=WyJ4IiwxLDEsMV0", 400, "cursor: this is not a next_cursor of events"),
+    ],
+)
+def test_errors_say_in_one_line_what_is_wrong(
+    client: FlaskClient, path: str, status: int, detail: str
+) -> None:
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.content_type == "application/problem+json"
+    assert answer.json is not None
+    assert (answer.status_code, answer.json["status"]) == (status, status)
+    assert detail in answer.json["detail"]
+    assert "\n" not in answer.json["detail"]
+
+
+def test_an_answer_that_has_not_changed_is_not_sent_again(
+    client: FlaskClient, tables: DashboardTables
+) -> None:
+    path = f"/api/v1/groups?at={quote(tables.after.isoformat())}"
+    first = client.get(path)
+    again = client.get(path, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+    other = client.get(f"{path}&limit=1", headers={"If-None-Match": first.headers["ETag"]})
+    assert other.status_code == 200
+
+
+def test_several_clusters(tables: DashboardTables) -> None:
+    gone = Cluster("gone", f"{tables.folder}-gone")
+    both = {"prod": Cluster("prod", tables.folder), "gone": gone}
+    client = create_app(both).test_client()
+    refused = client.get("/api/v1/groups")
+    assert refused.json is not None
+    assert refused.json["detail"] == "cluster: this server has several; name one of prod, gone"
+    assert len(items(client, "groups", cluster="prod")) == ALL
+    status = client.get("/api/v1/status").json
+    assert status is not None
+    prod, other = status["clusters"]
+    assert (prod["cluster"], prod["fault"], prod["groups"]) == ("prod", None, ALL)
+    assert prod["statuses"] == {"HANGING_TRANSACTION": 1, "REWIND": 1, "OK": GROUPS}
+    assert prod["records_read"] == 40
+    assert (other["cluster"], other["groups"]) == ("gone", None)
+    assert "gone" in other["fault"]
+
+
+def test_a_moment_before_the_tables_is_an_error_with_their_range(
+    client: FlaskClient, tables: DashboardTables
+) -> None:
+    early = (tables.before - timedelta(days=900)).isoformat()
+    answer = client.get("/api/v1/groups", query_string={"at": early})
+    assert answer.status_code == 400

@@ -1,0 +1,114 @@
+"""The OpenAPI description is true: Schemathesis holds random requests and their answers to it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from streaming.api.app import ENDPOINTS
+from streaming.tables.descriptions import column_description
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
+PATHS = [f"/api/v1{endpoint.path}" for endpoint in ENDPOINTS]
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def described(client: FlaskClient) -> Any:
+    return schemathesis.openapi.from_wsgi("/api/v1/openapi.json", client.application)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("path", PATHS)
+@FEW
+@given(data=st.data())
+def test_random_requests(described: Any, path: str, mode: GenerationMode, data: Any) -> None:
+    case = data.draw(described[path]["GET"].as_strategy(generation_mode=mode))
+    case.call_and_validate(checks=CHECKS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@FEW
+@given(data=st.data())
+def test_random_requests_about_a_group_that_exists(described: Any, path: str, data: Any) -> None:
+    case = data.draw(described[path]["GET"].as_strategy())
+    known = {"group": REWOUND, "topic": quote(HOSTILE, safe="")}
+    case.path_parameters = {name: known[name] for name in case.path_parameters or {}}
+    # Most texts are no time, no cursor and no cluster, and get the status 400.
+    refused = {"at", "since", "until", "cursor", "cluster"}
+    query = case.query or {}
+    case.query = {name: value for name, value in query.items() if name not in refused}
+    answer = case.call_and_validate(checks=CHECKS)
+    assert answer.status_code == 200, answer.text
+
+
+def test_every_endpoint_is_described(client: FlaskClient) -> None:
+    found = client.get("/api/v1/openapi.json").json
+    assert found is not None
+    assert list(found["paths"]) == PATHS
+    for path in found["paths"].values():
+        operation = path["get"]
+        assert operation["summary"]
+        assert all(one["description"] for one in operation["parameters"])
+
+
+def test_every_field_of_an_answer_is_described(client: FlaskClient) -> None:
+    found = client.get("/api/v1/openapi.json").json
+    assert found is not None
+    schemas = found["components"]["schemas"]
+    for name, schema in schemas.items():
+        assert schema["description"], name
+        for field, one in schema.get("properties", {}).items():
+            assert one["description"].endswith("."), (name, field)
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "table"),
+    [
+        ("PartitionLag", "lag", "group_lag"),
+        ("PartitionLag", "status", "partition_status"),
+        ("Event", "outcome", "group_events"),
+        ("Alert", "muted_by", "alerts"),
+        ("GroupDetails", "replay_warning", "groups"),
+    ],
+)
+def test_a_column_has_the_description_of_the_table(
+    client: FlaskClient, schema: str, field: str, table: str
+) -> None:
+    found = client.get("/api/v1/openapi.json").json
+    assert found is not None
+    described = found["components"]["schemas"][schema]["properties"][field]["description"]
+    assert described == column_description(table, field)
+
+
+def test_a_subclass_has_the_descriptions_of_its_base(client: FlaskClient) -> None:
+    found = client.get("/api/v1/openapi.json").json
+    assert found is not None
+    schemas = found["components"]["schemas"]
+    of_group = schemas["Group"]["properties"]["status_since"]["description"]
+    assert of_group == schemas["GroupDetails"]["properties"]["status_since"]["description"]

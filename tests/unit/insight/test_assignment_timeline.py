@@ -1,0 +1,278 @@
+"""The owners of partitions over time, and the rebalances between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_state.insight.assignment_replay import LaneKey
+from coordinator_state.insight.assignment_timeline import (
+    AssignmentTimeline,
+    Lane,
+    assignment_timeline,
+)
+from tests.support.tables.event_rows import BEGIN, by_member, event_row, in_log_order
+from tests.support.tables.event_rows import partitions_of_orders as orders
+
+Row = dict[str, Any]
+FIRST, SECOND, THIRD = "search-consumer-aaaa", "search-consumer-bbbb", "search-consumer-cccc"
+
+
+def at(after_s: float) -> datetime:
+    return BEGIN + timedelta(seconds=after_s)
+
+
+def member_row(member_id: str, *partitions: int, **fields: Any) -> Row:
+    """A row of `group_members`."""
+    empty = dict.fromkeys(("target_assignment", "tasks", "target_tasks", "group_instance_id"))
+    return {**empty, **by_member(member_id), "assignment": orders(*partitions)} | fields
+
+
+def joined(member_id: str, at_s: float, **fields: Any) -> Row:
+    return event_row("member_joined", at_s, **(by_member(member_id) | fields))
+
+
+def left(member_id: str, at_s: float, **fields: Any) -> Row:
+    return event_row("member_left", at_s, **(by_member(member_id) | fields))
+
+
+def assigned(member_id: str, at_s: float | None, before: Any, after: Any, **fields: Any) -> Row:
+    sides = {"assignment_before": orders(*before), "assignment_after": orders(*after)}
+    return event_row("assignment_changed", at_s, **(by_member(member_id) | sides | fields))
+
+
+def rebalance(at_s: float, epoch: int, **fields: Any) -> Row:
+    epochs = {"epoch_before": epoch - 1, "epoch_after": epoch}
+    return event_row("rebalance", at_s, **(epochs | fields))
+
+
+def timeline(
+    *events: Row, members: Sequence[Row] = (), since: float = 0, until: float = 100
+) -> AssignmentTimeline:
+    in_order = in_log_order(events)
+    return assignment_timeline(in_order, members, since=at(since), until=at(until))
+
+
+def shown(lane: Lane) -> list[tuple[float, float, str]]:
+    """Begin and end in seconds, and the last characters of the owners' ids."""
+    return [
+        (
+            (begin - BEGIN).total_seconds(),
+            (end - BEGIN).total_seconds(),
+            "".join(owner[-1] for owner in owners),
+        )
+        for begin, end, owners in lane.segments
+    ]
+
+
+def test_a_member_that_leaves_hands_over_its_partitions() -> None:
+    found = timeline(
+        rebalance(40, 4, record_offset=7),
+        left(SECOND, 40, record_offset=7),
+        assigned(FIRST, 40, [0], [0, 1], record_offset=7),
+        members=[member_row(FIRST, 0), member_row(SECOND, 1)],
+    )
+
+    first, second = found.lanes
+    assert (first.keys, shown(first)) == ((LaneKey("orders", 0),), [(0, 100, "a")])
+    assert (second.keys, shown(second)) == ((LaneKey("orders", 1),), [(0, 40, "b"), (40, 100, "a")])
+    (only,) = found.rebalances
+    assert (only.at, only.epoch_before, only.epoch_after) == (at(40), 3, 4)
+    assert (only.joined, only.left, only.assigned_at) == ((), (SECOND,), None)
+    assert found.standstills == []
+    assert [owner.owned.total_seconds() for owner in found.owners] == [100, 40]
+    assert [owner.partitions for owner in found.owners] == [2, 1]
+
+
+def test_partitions_with_the_same_owners_share_a_lane() -> None:
+    found = timeline(members=[member_row(FIRST, 0, 1, 2), member_row(SECOND, 3)])
+    assert [[key.partition for key in lane.keys] for lane in found.lanes] == [[0, 1, 2], [3]]
+
+
+def test_a_member_that_comes_back_has_the_seat_of_the_one_before() -> None:
+    found = timeline(
+        *(
+            event
+            for n in range(3)
+            for event in (left(f"x-{n}", 2 * n), joined(f"x-{n + 1}", 1 + n * 2))
+        ),
+        members=[member_row(FIRST, 0), member_row("x-0", 1)],
+    )
+    assert [len(owner.member_ids) for owner in found.owners] == [1, 4]
+    assert found.owner_of["x-3"] == found.owner_of["x-0"] == 1
+
+
+def test_a_static_member_returns_to_its_own_seat() -> None:
+    static = {"group_instance_id": "one"}
+    found = timeline(
+        left(FIRST, 1),
+        left("one-1", 1, **static),
+        joined("one-2", 2, **static),
+        joined(THIRD, 3),
+        members=[member_row(FIRST, 0), member_row("one-1", 1, **static)],
+    )
+    assert [owner.member_ids for owner in found.owners] == [(FIRST, THIRD), ("one-1", "one-2")]
+
+
+def test_a_seat_of_the_same_host_comes_first() -> None:
+    other = {"client_host": "/10.0.0.2"}
+    found = timeline(
+        left(FIRST, 1),
+        left(SECOND, 1),
+        joined(THIRD, 2, **other),
+        members=[member_row(FIRST, 0), member_row(SECOND, 1, **other)],
+    )
+    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND, THIRD)]
+
+
+def test_a_group_without_owners_stands_still() -> None:
+    found = timeline(
+        left(FIRST, 10),
+        joined(SECOND, 30),
+        assigned(SECOND, 35, [], [0]),
+        left(SECOND, 90),
+        members=[member_row(FIRST, 0)],
+    )
+    assert [(one.begin, one.end) for one in found.standstills] == [
+        (at(10), at(35)),
+        (at(90), at(100)),
+    ]
+    assert found.stood_still.total_seconds() == 35
+
+
+def test_a_group_that_does_not_exist_does_not_stand_still() -> None:
+    found = timeline(
+        event_row("group_created", 20),
+        joined(FIRST, 20),
+        assigned(FIRST, 25, [], [0]),
+        left(FIRST, 50),
+        event_row("group_deleted", 60),
+    )
+    assert [(one.begin, one.end) for one in found.standstills] == [
+        (at(20), at(25)),
+        (at(50), at(60)),
+    ]
+    assert timeline(event_row("group_created", 20)).standstills == []
+
+
+def test_members_that_are_in_no_row_are_derived_from_their_events() -> None:
+    found = timeline(assigned(FIRST, 10, [0, 1], [1]), left(SECOND, 20))
+    assert [shown(lane) for lane in found.lanes] == [[(0, 10, "a")], [(0, 100, "a")]]
+    assert [owner.member_ids for owner in found.owners] == [(FIRST,), (SECOND,)]
+
+
+def test_events_before_the_begin_bring_older_members_up_to_date() -> None:
+    events = joined(FIRST, -4), assigned(FIRST, -3, [], [0]), assigned(FIRST, -2, [0], [1])
+    for members in ([], [member_row(FIRST, 0)], [member_row(FIRST, 1)]):
+        (lane,) = timeline(rebalance(-3, 2), *events, members=members).lanes
+        assert (lane.keys[0].partition, shown(lane)) == (1, [(0, 100, "a")])
+
+
+def test_a_consumer_group_has_a_target_some_time_after_its_epoch() -> None:
+    of = {"group_type": "consumer"}
+    found = timeline(
+        joined(SECOND, 10, **of),
+        rebalance(10, 5, **of),
+        assigned(FIRST, 10.2, [0, 1], [0], **of),
+        assigned(SECOND, 10.3, [], [1], **of),
+        left(SECOND, 50, **of),
+        rebalance(50, 6, **of),
+        members=[member_row(FIRST, target_assignment=orders(0, 1))],
+    )
+    first, second = found.rebalances
+    assert (first.joined, first.assigned_at) == ((SECOND,), at(10.3))
+    assert (second.left, second.assigned_at) == ((SECOND,), None)
+    assert [shown(lane) for lane in found.lanes] == [
+        [(0, 100, "a")],
+        [(0, 10.2, "a"), (10.3, 50, "b")],
+    ]
+
+
+def test_partitions_of_a_share_group_have_several_owners() -> None:
+    (lane,) = timeline(members=[member_row(FIRST, 0), member_row(SECOND, 0)]).lanes
+    assert shown(lane) == [(0, 100, "ab")]
+
+
+def test_lanes_of_a_streams_group_are_its_active_tasks() -> None:
+    def task(kind: str) -> Row:
+        return {"task_type": kind, "subtopology_id": "1", "partition": 4}
+
+    tasks = [task("active"), task("standby") | {"partition": 5}]
+    (lane,) = timeline(members=[member_row(FIRST, tasks=tasks)]).lanes
+    assert lane.keys == (LaneKey("subtopology 1", 4),)
+
+
+def test_times_never_go_back() -> None:
+    found = timeline(
+        assigned(FIRST, 10, [], [0]), assigned(FIRST, 5, [0], [], record_offset=99_999)
+    )
+    assert found.lanes == []
+    assert timeline(assigned(FIRST, None, [], [0])).lanes == []
+
+
+_MEMBERS = ("a-1", "a-2", "b-1")
+_EVENTS = st.builds(
+    lambda kind, member, after_s, partitions: {
+        "joined": lambda: joined(member, after_s, client_id=member[0]),
+        "left": lambda: left(member, after_s, client_id=member[0]),
+        "assigned": lambda: assigned(member, after_s, [], partitions),
+        "rebalance": lambda: rebalance(after_s, 2),
+        "created": lambda: event_row("group_created", after_s),
+        "deleted": lambda: event_row("group_deleted", after_s),
+    }[kind](),
+    kind=st.sampled_from(["joined", "left", *3 * ["assigned"], "rebalance", "created", "deleted"]),
+    member=st.sampled_from(_MEMBERS),
+    after_s=st.integers(-5, 30),
+    partitions=st.lists(st.integers(0, 3), max_size=4, unique=True),
+)
+
+
+def owners_at(
+    moment: datetime, events: Sequence[Row], members: Sequence[Row]
+) -> dict[int, set[str]]:
+    """The owners of each partition: the events up to the moment, replayed one by one."""
+    owned = {row["member_id"]: {one["partition"] for one in row["assignment"]} for row in members}
+    for row in events:
+        if row["record_timestamp"] > moment:
+            continue
+        if row["event"] == "assignment_changed":
+            owned[row["member_id"]] = {one["partition"] for one in row["assignment_after"]}
+        elif row["event"] == "member_left":
+            owned[row["member_id"]] = set()
+        elif row["event"] in ("group_created", "group_deleted"):
+            owned = {}
+    return {n: {name for name in owned if n in owned[name]} for n in range(4)}
+
+
+@given(st.lists(_EVENTS, max_size=30), st.lists(st.integers(0, 3), max_size=3, unique=True))
+def test_a_timeline_is_a_replay_of_all_moments(events: list[Row], partitions: list[int]) -> None:
+    events = in_log_order(sorted(events, key=lambda row: row["record_timestamp"]))
+    members = [member_row(name, *partitions) for name in _MEMBERS]
+    found = assignment_timeline(events, members, since=BEGIN, until=at(25))
+
+    keys = [key for lane in found.lanes for key in lane.keys]
+    assert len(keys) == len(set(keys))
+    for lane in found.lanes:
+        assert all(begin < end for begin, end, _ in lane.segments)
+        assert all(one.end <= two.begin for one, two in pairwise(lane.segments))
+    for half_s in range(50):
+        moment = at(half_s / 2)
+        now = {
+            key.partition: set(owners)
+            for lane in found.lanes
+            for begin, end, owners in lane.segments
+            if begin <= moment < end
+            for key in lane.keys
+        }
+        expected = owners_at(moment, events, members)
+        assert now == {partition: names for partition, names in expected.items() if names}
+        if any(begin <= moment < end for begin, end in found.standstills):
+            assert not now
+    assert set(found.owner_of) >= {
+        owner for lane in found.lanes for one in lane.segments for owner in one.owners
+    }

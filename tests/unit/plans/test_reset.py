@@ -1,0 +1,208 @@
+"""Resets and clones, over tables with a past snapshot and samples."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.plans.clone import clone
+from streaming.plans.group_plan import GroupPlan
+from streaming.plans.reset import reset_to_earliest_kept, reset_to_state, reset_to_time
+from streaming.plans.topic_selection import TopicSelection
+from streaming.tables.reader import TableReader
+from tests.support.tables.planned_tables import MINUTE, create_planned_tables, offset, sample
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables, write_rows
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> tuple[TableReader, TableReader]:
+    """The newest snapshot and the earlier one."""
+    tables, between = create_planned_tables(tmp_path / "tables")
+    return TableReader(tables), TableReader(tables, as_of=between)
+
+
+def told(plan: GroupPlan | None) -> dict[tuple[str, int], tuple[object, ...]]:
+    """From, to, replayed, skipped and deleted by partition."""
+    assert plan is not None
+    return {
+        (row.topic, row.partition): (
+            *(row.from_offset, row.to_offset),
+            *(row.records_replayed, row.records_skipped, row.records_deleted),
+        )
+        for row in plan.offsets
+    }
+
+
+def notes(plan: GroupPlan | None) -> dict[tuple[str, int], str]:
+    assert plan is not None
+    return {(row.topic, row.partition): row.note for row in plan.offsets}
+
+
+def test_the_offsets_of_a_past_state(planned: tuple[TableReader, TableReader]) -> None:
+    now, past = planned
+    plan = reset_to_state(now, past, "payments")
+    assert told(plan) == {
+        ("old", 0): (8, None, None, None, None),
+        ("orders", 0): (300, 100, 200, 0, 0),
+        ("orders", 1): (60, 40, 20, 0, 30),
+        ("orders", 2): (5, None, None, None, None),
+        ("orders", 3): (8, None, None, None, None),
+    }
+    assert notes(plan)["orders", 1] == "the log begins at 40: 30 records are deleted"
+    assert notes(plan)["orders", 2].startswith("left as it is: no committed offset at ")
+    assert notes(plan)["old", 0] == "left as it is: the cluster has no such topic"
+    assert plan is not None
+    assert [tuple(key)[1:] for key in plan.to_offsets] == [("orders", 0), ("orders", 1)]
+    assert "220 records replayed, 0 records skipped, 30 records deleted" in plan.summary
+    assert plan.summary.endswith("3 partitions left as before")
+
+
+def test_a_group_that_was_deleted_since(planned: tuple[TableReader, TableReader]) -> None:
+    plan = reset_to_state(*planned, "deleted")
+    assert told(plan) == {("orders", 0): (None, 55, None, None, 0)}
+    assert notes(plan)["orders", 0] == "no committed offset now"
+    assert reset_to_state(*planned, "nobody") is None
+    assert reset_to_time(planned[0], "deleted", planned[0].moment) is None
+
+
+def test_the_log_ends_of_a_time(planned: tuple[TableReader, TableReader]) -> None:
+    now, _ = planned
+    plan = reset_to_time(now, "payments", now.moment - 15 * MINUTE)
+    assert told(plan) == {
+        ("old", 0): (8, None, None, None, None),
+        ("orders", 0): (300, 120, 180, 0, 0),
+        ("orders", 1): (60, 40, 20, 0, 20),
+        ("orders", 2): (5, None, None, None, None),
+        ("orders", 3): (8, None, None, None, None),
+    }
+    assert notes(plan)["orders", 0].startswith("log end at ")
+    assert "no sample of the log up to " in notes(plan)["orders", 2]
+    # Samples of days ago are found, too.
+    later = reset_to_time(now, "payments", now.moment + 3 * 24 * 60 * MINUTE)
+    assert told(later)["orders", 0] == (300, 310, 0, 10, 0)
+
+
+def test_the_oldest_kept_records(planned: tuple[TableReader, TableReader]) -> None:
+    plan = reset_to_earliest_kept(planned[0], "payments")
+    assert told(plan)["orders", 1] == (60, 40, 20, 0, 0)
+    assert told(plan)["orders", 3] == (8, None, None, None, None)
+    assert notes(plan)["orders", 3] == "left as it is: the log was not sampled yet"
+
+
+def test_only_named_partitions(planned: tuple[TableReader, TableReader]) -> None:
+    now, past = planned
+    one = TopicSelection.of(["orders:0"])
+    assert list(told(reset_to_state(now, past, "payments", one))) == [("orders", 0)]
+    topic = TopicSelection.of(["orders"])
+    assert len(told(reset_to_earliest_kept(now, "payments", topic))) == 4
+    # A partition without a committed offset that is named.
+    write_rows(now.tables, "log_offsets", [sample(9, now.moment - MINUTE, 3, 9)])
+    ninth = TopicSelection.of(["orders:9"])
+    assert told(reset_to_earliest_kept(TableReader(now.tables), "new", ninth)) == {
+        ("orders", 9): (None, 3, None, None, 0)
+    }
+    with pytest.raises(ConfigurationError, match="no committed offset of order; did you mean ord"):
+        reset_to_earliest_kept(now, "payments", TopicSelection.of(["order"]))
+    for text in (
+        "orders:",
+        ":1",
+        "orders:x",
+        "orders:-1",
+        f"orders:{2**31}",
+        f"orders:{5_000 * '9'}",
+    ):
+        with pytest.raises(ConfigurationError, match="neither TOPIC nor TOPIC:PARTITION"):
+            TopicSelection.of([text])
+
+
+def test_an_offset_of_an_earlier_topic_is_not_set(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    tables = create_tables(tmp_path)
+    offsets = [offset("g", 0, 8, now - MINUTE), offset("g", 1, 8, now - MINUTE, topic_id="T")]
+    apply_micro_batch(tables, progress=[{}], groups=[{"group_id": "g"}], group_offsets=offsets)
+    of_partition_0 = [sample(0, now - 9 * MINUTE, 0, 8), sample(0, now, 0, 2, topic_id="U")]
+    write_rows(tables, "log_offsets", [*of_partition_0, sample(1, now, 0, 2, topic_id="U")])
+    reader = TableReader(tables)
+    assert notes(reset_to_time(reader, "g", now - 5 * MINUTE))["orders", 0] == (
+        "left as it is: the topic was created again since"
+    )
+    assert notes(clone(reader, reader, "g", "h"))["orders", 1] == (
+        "left as it is: the topic was created again since"
+    )
+
+
+def test_an_offset_that_was_committed_after_the_sample_is_in_the_log(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    tables = create_tables(tmp_path)
+    offsets = [offset("g", 0, 8, now), offset("g", 1, 8, now - 3 * MINUTE)]
+    apply_micro_batch(tables, progress=[{}], groups=[{"group_id": "g"}], group_offsets=offsets)
+    samples = [sample(partition, now - 2 * MINUTE, 0, 5) for partition in (0, 1)]
+    write_rows(tables, "log_offsets", samples)
+    reader = TableReader(tables)
+    plan = reset_to_state(reader, reader, "g")
+    assert told(plan) == {("orders", 0): (8, 8, 0, 0, 0), ("orders", 1): (8, 5, 0, 0, 0)}
+    assert notes(plan)["orders", 1] == "lowered from 8: the log ends at 5"
+
+
+def test_a_clone(planned: tuple[TableReader, TableReader]) -> None:
+    now, past = planned
+    plan = clone(now, past, "deleted", "payments")
+    assert told(plan)["orders", 0] == (300, 55, 245, 0, 0)
+    assert notes(plan)["orders", 1] == "left as it is: deleted has no committed offset"
+    plan = clone(now, now, "payments", "new", TopicSelection.of(["orders:0"]))
+    assert told(plan) == {("orders", 0): (None, 300, None, None, 0)}
+    assert clone(now, now, "nobody", "new") is None
+
+
+def test_what_must_happen_first(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    members = [
+        {"group_id": "busy", "member_id": f"m{number:02}", "client_id": f"c{number:02}"}
+        for number in range(12)
+    ]
+    apply_micro_batch(
+        tables,
+        progress=[{}],
+        groups=[
+            {"group_id": "busy", "protocol_type": "consumer", "state": "Stable"},
+            {"group_id": "simple"},
+            {"group_id": "shared", "group_type": "share"},
+            {"group_id": "topology", "group_type": "streams"},
+        ],
+        group_members=members,
+        group_offsets=[
+            {"group_id": group, "topic": "t", "partition": 0, "committed_offset": 1}
+            for group in ("busy", "simple", "topology")
+        ],
+        pending_offsets=[{"group_id": "busy", "topic": "t", "partition": 0}],
+    )
+    reader = TableReader(tables)
+
+    def warnings(group: str) -> list[str]:
+        plan = reset_to_state(reader, reader, group)
+        assert plan is not None
+        return plan.obstacles.warnings
+
+    members_warning, pending_warning = warnings("busy")
+    assert members_warning.startswith(
+        "busy has 12 members, and Kafka resets only groups without members: stop first "
+        "c00 at /127.0.0.1, c01"
+    )
+    assert members_warning.endswith("c09 at /127.0.0.1 and 2 more")
+    assert "pending offsets of producer 7" in pending_warning
+    assert "simple is a simple group" in warnings("simple")[0]
+    with pytest.raises(ConfigurationError, match=r"of type streams: reset it with kafka-streams-"):
+        reset_to_state(reader, reader, "topology")
+    with pytest.raises(ConfigurationError, match=r"of type share: reset it with kafka-share-"):
+        clone(reader, reader, "busy", "shared")
+
+
+def test_offsets_that_are_still_loading_are_refused(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    apply_micro_batch(tables, progress=[{"state": "loading"}], groups=[{"group_id": "g"}])
+    reader = TableReader(tables)
+    with pytest.raises(ConfigurationError, match="log partition 0 answers COORDINATOR_LOAD_IN_PRO"):
+        reset_to_state(reader, reader, "g")
