@@ -27,10 +27,10 @@ RUN python -m streaming.run.class_training
 
 # A volume takes over the owner of the folder it is first mounted on.
 ENV NUMBA_CACHE_DIR=/opt/coordinator-state/cache/numba
-RUN useradd --create-home coordinator \
+RUN useradd --create-home --uid 1000 --user-group coordinator \
  && install --directory --owner=coordinator --group=coordinator /data /data/tables /data/checkpoints \
     "$NUMBA_CACHE_DIR"
-USER coordinator
+USER 1000:1000
 
 # The loops that Numba compiles, for processors of this machine's model; others compile them anew.
 RUN coordinator-state simulate --groups 20 --records 3000 --tables /tmp/compiled \

@@ -1,0 +1,256 @@
+"""The dbt package in deploy/dbt: equal to the code, and run by dbt on real tables.
+
+The long tests install dbt into a virtual environment of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pytest
+from ruamel.yaml import YAML
+
+from coordinator_state.insight.group_events import EventName
+from coordinator_state.insight.group_status import Status
+from coordinator_state.insight.transaction_events import TransactionEventName
+from coordinator_state.replay.groups import CLASSIC, CONSUMER, SHARE, STREAMS
+from coordinator_state.replay.offsets import Outcome, Semantics
+from streaming import CoordinatorTables
+from streaming.alerts.alert import AlertState
+from streaming.tables.schemas import (
+    ALERTS,
+    ALL_TABLES,
+    LOST,
+    STATE_CURRENT,
+    STATE_LOADING,
+    STATE_WAITING,
+)
+from streaming.views.definitions import SCHEMAS, VIEWS
+from streaming.views.questions import QUESTIONS
+from tests.support.deploy.dbt_runs import PACKAGE, Dbt
+from tests.support.tables.asked_tables import create_asked_tables
+
+TABLES = {table.name: table for table in (*ALL_TABLES, ALERTS)}
+LOAD_STATES = (STATE_LOADING, STATE_CURRENT, STATE_WAITING)
+STATUSES = tuple(status.value for status in Status)
+ACCEPTED = {
+    ("load_progress", "state"): LOAD_STATES,
+    ("topic_progress", "state"): LOAD_STATES,
+    ("load_progress", "semantics"): tuple(rules.value for rules in Semantics),
+    ("groups", "group_type"): (CLASSIC, CONSUMER, SHARE, STREAMS),
+    ("offset_commits", "outcome"): (*(outcome.value for outcome in Outcome), LOST),
+    ("group_events", "event"): tuple(event.value for event in EventName),
+    ("transaction_events", "event"): tuple(event.value for event in TransactionEventName),
+    ("log_offsets", "state"): ("present", "gone", "unauthorised", "unavailable"),
+    ("alerts", "state"): tuple(state.value for state in AlertState),
+    ("group_status", "status"): STATUSES,
+    ("partition_status", "status"): STATUSES,
+}
+RELATION = re.compile(r"\{\{ source\('(\w+)', '(\w+)'\) \}\}")
+
+
+def long(test: Any) -> Any:
+    """Marks of a test with dbt: the first one installs it."""
+    return pytest.mark.long(pytest.mark.timeout(900)(test))
+
+
+def load(name: str) -> Any:
+    return YAML(typ="safe", pure=True).load(PACKAGE / "models" / name)
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, dict[str, Any]]:
+    """The tables of each source by their names."""
+    found = {}
+    for source in load("sources.yml")["sources"]:
+        found[source["name"]] = {table["name"]: table for table in source["tables"]}
+    return found
+
+
+def arguments_of(table: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the tests of a table by their names."""
+    return {
+        name: given["arguments"] for test in table["data_tests"] for name, given in test.items()
+    }
+
+
+def test_sources_have_the_columns_of_the_tables_and_views(
+    sources: dict[str, dict[str, Any]],
+) -> None:
+    assert sources["coordinator_state"].keys() == TABLES.keys()
+    assert sources["coordinator_state_views"].keys() == VIEWS.keys()
+    for tables in sources.values():
+        for name, table in tables.items():
+            assert table["description"]
+            assert [column["name"] for column in table["columns"]] == SCHEMAS[name].names
+            assert all(column["description"] for column in table["columns"])
+
+
+def test_sources_are_where_the_tables_are(sources: dict[str, dict[str, Any]]) -> None:
+    for name, table in sources["coordinator_state"].items():
+        assert table["config"]["meta"]["delta_table_path"].endswith(f"}}}}/{name}")
+
+
+def test_keys_and_columns_without_nulls_are_those_of_the_tables(
+    sources: dict[str, dict[str, Any]],
+) -> None:
+    for name, table in TABLES.items():
+        found = arguments_of(sources["coordinator_state"][name])
+        assert found["unique_key"]["columns"] == list(table.key)
+        required = [column.name for column in table.schema if not column.nullable]
+        assert found["no_nulls"]["columns"] == required
+
+
+def test_accepted_values_are_those_of_the_code(sources: dict[str, dict[str, Any]]) -> None:
+    found = {}
+    for tables in sources.values():
+        for table in tables.values():
+            for column in table["columns"]:
+                for test in column.get("data_tests", ()):
+                    values = test["accepted_values"]["arguments"]["values"]
+                    found[table["name"], column["name"]] = tuple(values)
+    assert found == ACCEPTED
+
+
+def test_models_are_the_documented_questions() -> None:
+    described = models()
+    assert list(described) == [question.text for question in QUESTIONS]
+    files = {file.stem: file.read_text() for file in (PACKAGE / "models").rglob("*.sql")}
+    assert files.keys() == set(described.values())
+    for question in QUESTIONS:
+        model = files[described[question.text]]
+        for source, name in RELATION.findall(model):
+            assert (source == "coordinator_state_views") == (name in VIEWS)
+        assert (
+            RELATION.sub(r"\2", model).replace("{{ moment() }}", "moment()") == f"{question.sql}\n"
+        )
+
+
+def models() -> dict[str, str]:
+    """The name of the model for each question."""
+    described = load("questions/questions.yml")["models"]
+    return {model["description"]: model["name"] for model in described}
+
+
+class Asked(NamedTuple):
+    """Tables, and the moment as of which they are asked."""
+
+    tables: str
+    as_of: str
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    folder = tmp_path_factory.mktemp("asked") / "tables"
+    tables = create_asked_tables(folder, datetime.now(timezone.utc) - timedelta(minutes=1))
+    return Asked(tables, datetime.now(timezone.utc).isoformat())
+
+
+@pytest.fixture(scope="module")
+def built(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> Dbt:
+    """After `dbt build`, which makes every model and runs every test."""
+    dbt = Dbt(tmp_path_factory.mktemp("dbt"))
+    export = (sys.executable, PACKAGE / "export_views.py", asked.tables, dbt.folder / "views")
+    exported = subprocess.run([*export, asked.as_of], capture_output=True, text=True, check=False)
+    assert exported.returncode == 0, exported.stderr
+    done = dbt.run("build", tables=asked.tables, coordinator_state_moment=asked.as_of)
+    assert done.returncode == 0, done.stdout
+    return dbt
+
+
+@long
+def test_every_model_answers_as_the_program_does(asked: Asked, built: Dbt) -> None:
+    program = CoordinatorTables(asked.tables, as_of=asked.as_of)
+    named = models()
+    with duckdb.connect(str(built.database), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for question in QUESTIONS:
+            found = connection.sql(f"FROM {named[question.text]}").to_arrow_table()
+            expected = program.sql(question.sql).arrow
+            assert found.column_names == expected.column_names
+            assert rows_of(found) == rows_of(expected) != [], question.text
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(str(row) for row in table.to_pylist())
+
+
+@long
+def test_every_test_runs_and_passes(built: Dbt) -> None:
+    found = built.results()
+    kinds = dict.fromkeys(("model", "test"), 0)
+    for name, status in found.items():
+        kinds[name.partition(".")[0]] += 1
+        assert status in ("success", "pass"), name
+    # The table `alerts` has two tests and a column with accepted values; it is not there.
+    assert kinds == {"model": len(QUESTIONS), "test": 2 * len(ALL_TABLES) + len(ACCEPTED) - 1 + 1}
+
+
+@long
+@pytest.mark.parametrize(("age", "status"), [(timedelta(0), "pass"), (timedelta(hours=1), "error")])
+def test_freshness_is_that_of_the_tables(age: timedelta, status: str, tmp_path: Path) -> None:
+    fresh = create_asked_tables(tmp_path / "tables", datetime.now(timezone.utc) - age)
+    done = Dbt(tmp_path).run("source", "freshness", tables=fresh)
+    found = json.loads((tmp_path / "target" / "sources.json").read_text())["results"]
+    statuses = {result["unique_id"].rpartition(".")[2]: result["status"] for result in found}
+    # A quiet cluster commits nothing: only a warning.
+    expected = {"load_progress": "warn" if status == "error" else status, "log_offsets": status}
+    assert statuses == expected, done.stdout
+    assert done.returncode == (status == "error")
+
+
+@long
+def test_rows_that_cannot_be_are_found(tmp_path: Path) -> None:
+    wrong = create_asked_tables(
+        tmp_path / "tables", datetime.now(timezone.utc), records_applied=29, state="resting"
+    )
+    done = Dbt(tmp_path).run("test", "--select", "source:coordinator_state.*", tables=wrong)
+    assert done.returncode == 1
+    failed = [name for name, status in Dbt(tmp_path).results().items() if status == "fail"]
+    assert len(failed) == 2, done.stdout
+    assert any("every_record_is_accounted_for" in name for name in failed)
+    assert any("accepted_values_coordinator_state_load_progress_state" in name for name in failed)
+
+
+@long
+def test_another_project_can_use_the_package(asked: Asked, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "models").mkdir(parents=True)
+    (project / "dbt_project.yml").write_text(
+        "name: theirs\nversion: 1.0.0\nprofile: coordinator_state\n"
+        "models: {+materialized: table, coordinator_state: {+enabled: false}}\n"
+    )
+    (project / "packages.yml").write_text(f"packages: [{{local: {PACKAGE}}}]\n")
+    (project / "models" / "groups_per_state.sql").write_text(
+        "SELECT state, count(*) AS groups\n"
+        "FROM {{ source('coordinator_state', 'groups') }} GROUP BY ALL\n"
+    )
+    dbt = Dbt(tmp_path, project)
+    for command in (("deps",), ("build", "--select", "groups_per_state")):
+        done = dbt.run(*command, tables=asked.tables)
+        assert done.returncode == 0, done.stdout
+    with duckdb.connect(str(dbt.database), read_only=True) as connection:
+        found = connection.execute("FROM groups_per_state ORDER BY ALL").fetchall()
+    assert found == [("Empty", 1), ("Stable", 1)]
+
+
+@long
+def test_the_example_of_the_docs_is_what_dbt_prints(
+    repository: Path, asked: Asked, built: Dbt
+) -> None:
+    page = (repository / "docs" / "dbt.md").read_text()
+    passed = len(built.results())
+    assert f"PASS={passed} WARN=0 ERROR=0 SKIP=0 NO-OP=0 TOTAL={passed}\n" in page
+    tests = passed - len(QUESTIONS)
+    assert f"Found {len(QUESTIONS)} models, {tests} data tests, {len(SCHEMAS) - 1} sources" in page
+    (shown,) = re.findall(r"dbt (--quiet show .*)\n((?:\|.*\n)+)", page)
+    done = built.run(*shown[0].split(), tables=asked.tables)
+    assert done.stdout.strip() == shown[1].strip()
