@@ -1,4 +1,4 @@
 """The web page of the tables, rendered on the server and read without Spark.
 
-Imports `metrics`, `views` and the packages below them.
+Imports `api` and the packages below it.
 """

@@ -10,31 +10,65 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import wraps
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from flask import Flask, abort, current_app, g, jsonify, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException, ServiceUnavailable
 from werkzeug.wrappers import Response
 
-from streaming.dashboard import changes, group, health, overview, queries, topic
-from streaming.dashboard.access import Access
-from streaming.dashboard.cluster import Cluster
-from streaming.dashboard.moments import moment_of
+from streaming.api.app import beside
+from streaming.api.app import create_app as create_api
+from streaming.dashboard import (
+    changes,
+    charts,
+    compare,
+    group,
+    group_alert,
+    group_plan,
+    health,
+    live,
+    overview,
+    queries,
+    several_clusters,
+    sparklines,
+    story,
+    styleguide,
+    table_queries,
+    timeline,
+    topic,
+    topics,
+    transactions,
+)
+from streaming.dashboard.addresses import here
+from streaming.dashboard.assets import add_hashes
+from streaming.dashboard.login import guard
+from streaming.dashboard.moments import moment_of, moment_text
+from streaming.dashboard.period import around
 from streaming.dashboard.queries import PROCESSES, sql_processes
 from streaming.dashboard.shown import add_filters
 from streaming.errors import ConfigurationError
-from streaming.metrics.server import serving
+from streaming.http.access import Access
+from streaming.http.compression import add_compression
+from streaming.http.server import serving
+from streaming.http.streams import Streams
+from streaming.served.cluster import Cluster
+from streaming.served.costly import costly_slots
 from streaming.views.sql.slots import Busy, Slots
 
 DEFAULT_REFRESH_S = 5.0
+_PAGES = (
+    *(overview, sparklines, compare, group, story, charts, timeline, group_alert, group_plan),
+    *(topics, topic, transactions, changes, queries, health, live),
+)
 _RETRY_AFTER_S = 5
 _JSON = frozenset({"group_chart", "group_statuses"})
-_COSTLY = _JSON | {"changes", "group_why"}
+_COSTLY = _JSON | {
+    *("sparklines", "compare", "changes"),
+    *("group_why", "group_ticket", "group_timeline", "group_alert", "group_plan"),
+    *("group_records", "group_record", "group_transactions"),
+}
 """Pages that are always costly. At a past moment every page is, because it computes a snapshot."""
 _BOUNDED_ELSEWHERE = "sql"
-COSTLY_AT_ONCE = 2
-MAX_WAITING = 4
-_WAIT_S = 10.0
 
 
 def create_app(
@@ -43,7 +77,7 @@ def create_app(
     access: Access | None = None,
     refresh_s: float = DEFAULT_REFRESH_S,
 ) -> Flask:
-    """The WSGI application.
+    """The WSGI application of the page and the API.
 
     Args:
         clusters: tables folders by the name of the cluster.
@@ -52,22 +86,31 @@ def create_app(
     """
     app = Flask(__name__)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    (access or Access("127.0.0.1")).guard(app)
+    access = access or Access("127.0.0.1")
+    guard(app, access)
+    add_compression(app)
+    add_hashes(app)
     add_filters(app)
     known = {name: Cluster(name, tables) for name, tables in clusters.items()}
     app.extensions[PROCESSES] = sql_processes(clusters.values())
+    app.extensions[live.STREAMS] = Streams(live.AT_MOST)
     app.before_request(lambda: _find_cluster(known, refresh_s))
     app.url_value_preprocessor(_set_cluster_name)
     app.url_defaults(_keep_cluster_and_moment)
     app.add_template_global(here)
+    app.add_template_global(around)
+    app.jinja_env.globals["table_sql"] = table_queries
     app.add_url_rule("/", "index", _index)
-    slots = Slots("costly pages", COSTLY_AT_ONCE, waiting=MAX_WAITING, wait_s=_WAIT_S)
-    for page in (overview, group, topic, changes, queries, health):
+    app.add_url_rule("/styleguide", "styleguide", styleguide.page)
+    slots = costly_slots()
+    for page in _PAGES:
         for address, name, view in page.PAGES:
             app.add_url_rule(f"/c/<cluster>/{address}", name, _bounded(name, view, slots))
     app.register_error_handler(ConfigurationError, _refused)
     app.register_error_handler(Busy, _busy)
     app.register_error_handler(HTTPException, _failed)
+    api = create_api(known, access=access, slots=slots)
+    app.wsgi_app = beside(app.wsgi_app, api)  # type: ignore[assignment, method-assign]
     return app
 
 
@@ -86,8 +129,12 @@ def serving_page(
     """
     access = access or Access("127.0.0.1")
     app = create_app(clusters, access=access, refresh_s=refresh_s)
-    # End the queries first: it releases the threads that wait for them.
-    with serving(app, host=access.host, port=port) as address, closing(app.extensions[PROCESSES]):
+    # End the queries and the streams first: it releases the threads that wait for them.
+    with (
+        serving(app, host=access.host, port=port, streams=live.AT_MOST) as address,
+        closing(app.extensions[PROCESSES]),
+        closing(app.extensions[live.STREAMS]),
+    ):
         yield address
 
 
@@ -129,22 +176,16 @@ def _keep_cluster_and_moment(endpoint: str, values: dict[str, Any]) -> None:
     if not g.get("cluster") or not current_app.url_map.is_endpoint_expecting(endpoint, "cluster"):
         return
     if values.setdefault("cluster", g.cluster.name) == g.cluster.name and g.at:
-        values.setdefault("at", g.at.isoformat().replace("+00:00", "Z"))
-
-
-def here(**other: Any) -> str:
-    """The address of this page with changed arguments; None removes an argument."""
-    arguments = {**request.args.to_dict(), **other}
-    view = {name: value for name, value in arguments.items() if value is not None}
-    return f"{quote(request.path)}?{urlencode(view)}"
+        values.setdefault("at", moment_text(g.at))
 
 
 def _index() -> str | Response:
     """The overview of a single cluster, or the list of all clusters."""
     if len(g.clusters) == 1:
-        only = {"cluster": next(iter(g.clusters))}
-        return redirect(url_for("overview", **(request.args.to_dict() | only)))
-    return render_template("clusters.html", clusters=overview.of_clusters(g.clusters.values()))
+        address = url_for("overview", cluster=next(iter(g.clusters)))
+        query = urlencode(list(request.args.items(multi=True)))
+        return redirect(f"{address}?{query}" if query else address)
+    return several_clusters.page()
 
 
 def _refused(error: ConfigurationError) -> tuple[Any, int]:

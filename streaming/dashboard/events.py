@@ -9,8 +9,8 @@ from flask import request
 
 from coordinator_state.insight.event_digest import BY_WEIGHT
 from coordinator_state.insight.event_text import Labels
-from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.dashboard.tables_of_rows import RowList, RowsPage, rows_page
+from streaming.served.snapshot import ServedSnapshot
 from streaming.views.event_summary import event_summary, newest_first
 
 _PAGE_ROWS = 100
@@ -34,7 +34,7 @@ class EventsPage:
 
 
 def events_page(
-    snapshot: PageSnapshot,
+    snapshot: ServedSnapshot,
     *,
     group: str | None,
     since: datetime | None = None,

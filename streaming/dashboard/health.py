@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from flask import g, render_template, request
 
-from streaming.dashboard.page_snapshot import PageSnapshot, Row, current_alerts
 from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.lag.topic_loads import topic_loads
+from streaming.served.snapshot import Row, ServedSnapshot, current_alerts
 from streaming.tables.schemas import STATE_CURRENT
 
 _SORTED_BY = (
@@ -17,14 +17,15 @@ _SORTED_BY = (
     *("records_pending", "unaccounted", "updated_at", "batch_id"),
 )
 _ACCOUNTED = ("applied", "superseded", "ignored", "quarantined", "pending")
-_MOST_BATCHES = 20
+_MOST_BATCHES = 10
 _MOST_QUARANTINED = 50
 
 
 def page() -> str:
     """Show whether the tables are complete and correct."""
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     rows = [_accounted(row) for row in snapshot.progress]
+    shown = rows if request.args.get("all") == "yes" else [row for row in rows if _is_shown(row)]
     columns = ["record_timestamp", "log_topic", "log_partition", "record_offset", "reason"]
     quarantined = snapshot.reader.read("quarantine", columns)
     quarantined = quarantined.sort_by([("record_timestamp", "descending")])
@@ -32,14 +33,15 @@ def page() -> str:
         "health.html",
         snapshot=snapshot,
         progress=rows_page(
-            RowList(rows), request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
+            RowList(shown), request.args, sort="log_partition", columns=_SORTED_BY, page_rows=100
         ),
+        without_records=len(rows) - len(shown),
         accounted=_ACCOUNTED,
         totals={
             name: sum(row[f"records_{name}"] for row in rows) for name in ("read", *_ACCOUNTED)
         },
         unequal=[row["log_partition"] for row in rows if row["difference"] or row["unaccounted"]],
-        others=_others(snapshot),
+        others=topic_loads(snapshot.reader).values(),
         batches=_batches(snapshot),
         quarantined=quarantined.slice(0, _MOST_QUARANTINED).to_pylist(),
     )
@@ -47,7 +49,7 @@ def page() -> str:
 
 def alerts() -> str:
     """Show the alerts of `alert run`."""
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
+    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
     return render_template("alerts.html", snapshot=snapshot, alerts=current_alerts(snapshot))
 
 
@@ -62,27 +64,14 @@ def _accounted(row: Row) -> Row:
     }
 
 
-def _others(snapshot: PageSnapshot) -> Sequence[Row]:
-    """The progress of the other internal topics, a row for each."""
-    by_topic: dict[str, list[Row]] = defaultdict(list)
-    for row in snapshot.reader.read("topic_progress").to_pylist():
-        by_topic[row["log_topic"]].append(row)
-    return [
-        {
-            "topic": topic,
-            "log_partitions": len(rows),
-            "current": sum(row["state"] == STATE_CURRENT for row in rows),
-            "behind": sum(row["high_watermark"] - row["next_offset"] for row in rows),
-            **{
-                name: sum(row[f"records_{name}"] for row in rows)
-                for name in ("read", "quarantined", "unaccounted")
-            },
-        }
-        for topic, rows in sorted(by_topic.items())
-    ]
+def _is_shown(row: Row) -> bool:
+    """Whether a log partition has records, or is not read to its end."""
+    return bool(row["records_read"] or row["behind"] or row["unaccounted"]) or (
+        row["state"] != STATE_CURRENT
+    )
 
 
-def _batches(snapshot: PageSnapshot) -> Sequence[dict[str, Any]]:
+def _batches(snapshot: ServedSnapshot) -> Sequence[dict[str, Any]]:
     """The last versions of `load_progress`, one per micro-batch, and when each was written."""
     commits = snapshot.reader.commits(_MOST_BATCHES)
     return [{"version": version, "at": written_at} for version, written_at in commits]

@@ -17,3 +17,8 @@ def moment_of(argument: str) -> datetime | None:
     """
     text = request.args.get(argument, "")
     return parse_time(text) if text else None
+
+
+def moment_text(at: datetime, timespec: str = "auto") -> str:
+    """A moment in UTC for an address, with a Z: a plus sign would be a space there."""
+    return at.isoformat(timespec=timespec).replace("+00:00", "Z")

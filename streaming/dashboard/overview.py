@@ -3,79 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 from flask import g, render_template, request
+from werkzeug.datastructures import MultiDict
+from werkzeug.wrappers import Response
 
 from coordinator_state.insight.group_events import HUNG_AFTER_MS
 from coordinator_state.insight.group_status import StatusRules
-from streaming.dashboard.cluster import Cluster
-from streaming.dashboard.page_snapshot import PageSnapshot, current_alerts
+from streaming.dashboard.chosen_columns import COLUMNS, chosen_columns, keeping_columns
+from streaming.dashboard.group_filters import GroupFilters, group_filters
 from streaming.dashboard.shown import level
-from streaming.dashboard.tables_of_rows import counted, rows_page
-from streaming.errors import ConfigurationError
+from streaming.dashboard.tables_of_rows import RowsPage, page_among
 from streaming.lag.freshness import Freshness
+from streaming.served.snapshot import ServedSnapshot, current_alerts
 from streaming.tables.schemas import STATE_CURRENT
 
 _SORTED_BY = (
-    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag"),
+    *("group_id", "rank", "group_state", "members", "partitions_not_ok", "lag", "growth_per_s"),
     *("max_time_lag_at_least_ms", "min_retention_margin_ms"),
 )
 
-_MOST_WORST = 5
 
-
-def page() -> str:
+def page() -> Response | str:
     """Show all groups, worst first."""
-    snapshot: PageSnapshot = g.cluster.snapshot(g.at)
-    groups = rows_page(
-        snapshot.group_list,
-        request.args,
-        sort="-rank",
-        columns=_SORTED_BY,
-        searched="group_id",
-    )
-    return render_template(
+    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    filters = group_filters(snapshot, request.args)
+    shown = render_template(
         "overview.html",
-        groups=groups,
-        tiles=_tiles(snapshot),
+        groups=groups_page(snapshot, request.args, filters),
+        filters=filters,
+        columns=chosen_columns(),
+        all_columns=COLUMNS,
+        tiles=tiles_of(snapshot),
         transactions=len(snapshot.transactions),
         loading=sum(row["state"] != STATE_CURRENT for row in snapshot.progress),
         snapshot=snapshot,
     )
+    return keeping_columns(shown)
 
 
-def of_clusters(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
-    """Each cluster with the counts of its statuses, or with the error that hides it."""
-    found: list[dict[str, Any]] = []
-    for cluster in clusters:
-        try:
-            snapshot = cluster.snapshot()
-            worst = rows_page(
-                snapshot.group_list, {}, sort="-rank", columns=["rank"], page_rows=_MOST_WORST
-            )
-            found.append(
-                {
-                    **{"name": cluster.name, "notice": snapshot.notice},
-                    "statuses": counted(snapshot.group_list.column("status")),
-                    "worst": worst.rows,
-                }
-            )
-        except ConfigurationError as error:
-            found.append({"name": cluster.name, "fault": str(error)})
-    return found
+def groups_page(
+    snapshot: ServedSnapshot, arguments: MultiDict[str, str], filters: GroupFilters | None = None
+) -> RowsPage:
+    """The groups that the arguments of an address select: those of its page, worst first."""
+    filters = filters or group_filters(snapshot, arguments)
+    return page_among(
+        snapshot.group_list,
+        arguments,
+        filters.numbers,
+        sort="-rank",
+        columns=_SORTED_BY,
+        then="lag",
+        statuses=filters.statuses,
+    )
 
 
-class _Tile(NamedTuple):
+class Tile(NamedTuple):
     """A measure of the overview; `level` is the severity of its value, and its colour."""
 
     value: float | None
     level: str
 
 
-def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
+def tiles_of(snapshot: ServedSnapshot) -> dict[str, Tile]:
+    """The measures of a cluster, each with its severity."""
     rules = StatusRules()
     oldest_ms = max((row["age_ms"] for row in snapshot.transactions), default=0)
     lag = pc.sum(snapshot.group_list.column("lag")).as_py()
@@ -84,28 +77,28 @@ def _tiles(snapshot: PageSnapshot) -> dict[str, _Tile]:
     alerts = () if g.at else current_alerts(snapshot)
     firing = sum(row["state"] == "firing" for row in alerts) if alerts else None
     return {
-        "lag": _Tile(lag, _level_of_lag(snapshot)),
-        "time_lag_ms": _Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),
-        "hanging": _Tile(
+        "lag": Tile(lag, _level_of_lag(snapshot)),
+        "time_lag_ms": Tile(time_lag_ms, _level(time_lag_ms, warning_above=rules.slow_after_ms)),
+        "hanging": Tile(
             sum(row["is_hanging"] for row in snapshot.transactions),
             _level(oldest_ms, warning_above=HUNG_AFTER_MS, bad_above=rules.hanging_after_ms),
         ),
-        "firing": _Tile(firing, _level(firing, bad_above=0)),
-        "quarantined": _Tile(snapshot.quarantined, _level(snapshot.quarantined, warning_above=0)),
+        "firing": Tile(firing, _level(firing, bad_above=0)),
+        "quarantined": Tile(snapshot.quarantined, _level(snapshot.quarantined, warning_above=0)),
         "behind_ms": _tables_behind(snapshot, rules),
     }
 
 
-def _tables_behind(snapshot: PageSnapshot, rules: StatusRules) -> _Tile:
+def _tables_behind(snapshot: ServedSnapshot, rules: StatusRules) -> Tile:
     """The tile "tables behind". For stale tables it has the time since the last write."""
     fresh = Freshness.of(snapshot.reader, snapshot.at)
     if fresh.verdict(rules) is not None:
-        return _Tile(fresh.age_ms, "bad")
+        return Tile(fresh.age_ms, "bad")
     known = snapshot.known_until
     behind_ms = None if known is None else (snapshot.at - known).total_seconds() * 1000
     is_loading = any(row["state"] != STATE_CURRENT for row in snapshot.progress)
     limit_ms = 0 if is_loading else rules.stale_after_ms
-    return _Tile(behind_ms, _level(behind_ms, warning_above=limit_ms))
+    return Tile(behind_ms, _level(behind_ms, warning_above=limit_ms))
 
 
 def _level(
@@ -116,7 +109,7 @@ def _level(
     return "bad" if value > bad_above else "warning" if value > warning_above else "good"
 
 
-def _level_of_lag(snapshot: PageSnapshot) -> str:
+def _level_of_lag(snapshot: ServedSnapshot) -> str:
     """The worst severity of a group that is behind: a number of records has no limit."""
     lags = snapshot.group_list.column("lag")
     statuses = snapshot.group_list.column("status").filter(pc.not_equal(lags, 0))

@@ -10,8 +10,8 @@ from flask import current_app, g, render_template, request
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import wrap_file
 
-from streaming.dashboard.page_snapshot import PageSnapshot
 from streaming.errors import ConfigurationError
+from streaming.served.snapshot import ServedSnapshot
 from streaming.views.definitions import SCHEMAS
 from streaming.views.query import names_in
 from streaming.views.questions import QUESTIONS
@@ -42,6 +42,7 @@ class _File(NamedTuple):
 _FILES: Final[Mapping[str, _File]] = {
     "csv": _File(Form.CSV, "text/csv; charset=utf-8", "query.csv"),
     "spreadsheet": _File(Form.SPREADSHEET, "text/csv; charset=utf-8", "query-spreadsheet.csv"),
+    "json": _File(Form.JSON, "application/x-ndjson; charset=utf-8", "query.jsonl"),
     "parquet": _File(Form.PARQUET, "application/vnd.apache.parquet", "query.parquet"),
 }
 
@@ -54,7 +55,7 @@ def sql_processes(tables: Collection[str]) -> SqlProcesses:
 def page() -> str | Response:
     """Show or send the result of the query in the address."""
     select = request.args.get("query", "")
-    snapshot: PageSnapshot = g.cluster.opened(g.at)
+    snapshot: ServedSnapshot = g.cluster.opened(g.at)
     as_file = _FILES.get(request.args.get("format", ""))
     found, fault = None, ""
     if not select.strip():
@@ -78,7 +79,7 @@ def page() -> str | Response:
     )
 
 
-def _answer(sql: str, snapshot: PageSnapshot, form: Form, limits: SqlLimits) -> BinaryIO:
+def _answer(sql: str, snapshot: ServedSnapshot, form: Form, limits: SqlLimits) -> BinaryIO:
     views = snapshot.computed(names_in(sql))
     question = Question(sql=sql, form=form, limits=limits, place=snapshot.place, views=views)
     return _processes().answer(question)

@@ -10,11 +10,14 @@ from flask import Flask
 from markupsafe import Markup
 
 from coordinator_state.insight.group_status import Status, count_text, time_text
+from coordinator_state.insight.lag_trend import Trend, trend_text
 from coordinator_state.insight.partition_text import partitions_text, tasks_text
+from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
 from streaming.views.sql.forms import TIME
 from streaming.views.text import printable
 
 _NONE = Markup('<span class="none" title="not known">-</span>')
+_MEANINGS = {status.value: text for status, text in STATUS_MEANINGS.items()} | {**STATE_MEANINGS}
 _LEVELS = {
     **dict.fromkeys((Status.OK, Status.IDLE), "good"),
     **dict.fromkeys((Status.UNKNOWN,), "unknown"),
@@ -45,19 +48,38 @@ def count(value: int | None, noun: str) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A duration in ms as readable text."""
-    return _NONE if ms is None else time_text(ms)
+    """A duration in ms, with its unit in a span of its own.
+
+    >>> str(duration(4_200))
+    '4.2<span class="unit"> s</span>'
+    """
+    if ms is None:
+        return _NONE
+    return Markup('{}<span class="unit"> {}</span>').format(*time_text(ms).split(" "))
 
 
 def time_lag(ms: float | None, at_least_ms: float | None) -> str:
     """A time lag in ms, or its lower bound.
 
-    >>> time_lag(4_200, 4_200), time_lag(None, 600_000)
-    ('4.2 s', 'at least 10 min')
+    >>> str(time_lag(None, 600_000))
+    '<span class="unit" title="at least 10 min">≥ </span>10<span class="unit"> min</span>'
     """
     if at_least_ms is None or at_least_ms == ms:
         return duration(ms)
-    return f"at least {time_text(at_least_ms)}"
+    sign = Markup('<span class="unit" title="at least {}">≥ </span>').format(time_text(at_least_ms))
+    return sign + duration(at_least_ms)
+
+
+_ARROWS = {Trend.GROWING: "↗", Trend.STEADY: "→", Trend.SHRINKING: "↘"}
+
+
+def trend(growth_per_s: float | None, time_to_catch_up_ms: float | None) -> str:
+    """The trend of a lag: an arrow for the eye, and the same as text."""
+    if growth_per_s is None:
+        return _NONE
+    found = Trend.of(growth_per_s)
+    shown = Markup('<span class="trend {}"><span aria-hidden="true">{}</span> {}</span>')
+    return shown.format(found.value, _ARROWS[found], trend_text(growth_per_s, time_to_catch_up_ms))
 
 
 def moment(value: datetime | None) -> str:
@@ -71,11 +93,37 @@ def moment(value: datetime | None) -> str:
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), utc_text)
 
 
+def ago(value: datetime | None, at: datetime) -> str:
+    """The time from a moment to the moment of the page; hovering shows the moment itself."""
+    if value is None:
+        return _NONE
+    utc = value.astimezone(timezone.utc)
+    return Markup('<time datetime="{}" data-ago title="{}">{} ago</time>').format(
+        utc.isoformat(),
+        f"{utc:%Y-%m-%d %H:%M:%S} UTC",
+        time_text(max((at - value).total_seconds(), 0) * 1000),
+    )
+
+
+def age_ms(value: datetime) -> int:
+    """The time since a moment in ms; 0 if the moment is ahead of this clock."""
+    return max(int((datetime.now(timezone.utc) - value).total_seconds() * 1000), 0)
+
+
 def text(value: str | None) -> str:
     """Text that a client chose, with unprintable characters as escapes."""
     if value is None:
         return _NONE
     return printable(value) if value else Markup('<span class="none">(empty)</span>')
+
+
+def plain(value: str) -> str:
+    r"""Text that a client chose, for an attribute, which has no elements.
+
+    >>> plain("a\tb"), plain("")
+    ('a\\tb', '(empty)')
+    """
+    return printable(value) or "(empty)"
 
 
 def cell(value: str | None, kind: str) -> str:
@@ -88,6 +136,11 @@ def cell(value: str | None, kind: str) -> str:
 def level(status: str) -> str:
     """The severity of a status, for its colour."""
     return _LEVELS.get(Status(status), "bad")
+
+
+def meaning(name: str | None) -> str:
+    """The meaning of a status or of a state of a group; empty for other names."""
+    return _MEANINGS.get(name or "", "")
 
 
 def assignment(partitions: Iterable[Mapping[str, Any]] | None) -> str:
@@ -103,6 +156,7 @@ def tasks(of_member: Iterable[Mapping[str, Any]] | None) -> str:
 def add_filters(app: Flask) -> None:
     """Register these functions as template filters."""
     for function in (
-        *(number, count, duration, time_lag, moment, text, cell, level, assignment, tasks),
+        *(number, count, duration, time_lag, trend, moment, ago, age_ms),
+        *(text, plain, cell, level, meaning, assignment, tasks),
     ):
         app.template_filter(function.__name__)(function)

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_state.insight.group_status import Status
 from coordinator_state.insight.lag import Int64s
+from streaming.served.folded import folded
+from streaming.served.group_filter import having_part
+from streaming.served.statuses import counted
 
 Row = Mapping[str, Any]
 PAGE_ROWS = 50
@@ -88,16 +90,44 @@ def rows_page(
         searched: the column that is searched; rows must then have a `status`.
         page_rows: the number of rows per page.
     """
+    statuses = pa.array([]) if searched is None else rows.column("status")
+    found = np.arange(len(rows))
+    if searched is not None:
+        found = np.flatnonzero(_is_wanted(rows.column(searched), statuses, arguments))
+    return page_among(
+        rows,
+        arguments,
+        found,
+        sort=sort,
+        columns=columns,
+        page_rows=page_rows,
+        statuses=counted(statuses),
+    )
+
+
+def page_among(
+    rows: Rows,
+    arguments: Mapping[str, str],
+    found: Int64s,
+    *,
+    sort: str,
+    columns: Iterable[str],
+    then: str | None = None,
+    page_rows: int = PAGE_ROWS,
+    statuses: Mapping[str, int],
+) -> RowsPage:
+    """The page of the rows with the numbers `found`; the address sets `sort` and `page`.
+
+    See `rows_page` for the other arguments. Rows that are equal in the sort order are in the
+    descending order of the column `then`.
+    """
     wanted = arguments.get("sort", sort)
     name = wanted.removeprefix("-")
     if name not in set(columns):
         wanted, name = sort, sort.removeprefix("-")
     is_descending = wanted.startswith("-")
-    statuses = pa.array([]) if searched is None else rows.column("status")
-    found = np.arange(len(rows))
-    if searched is not None:
-        found = np.flatnonzero(_is_wanted(rows.column(searched), statuses, arguments))
-    ordered = found[_order(rows.column(name).take(pa.array(found)), is_descending=is_descending)]
+    keys = [rows.column(one).take(pa.array(found)) for one in (name, then) if one is not None]
+    ordered = found[_order(keys, is_descending=is_descending)]
     pages = max(ceil(len(ordered) / page_rows), 1)
     number = arguments.get("page", "1")
     page = min(max(int(number), 1), pages) if number.isdecimal() and len(number) < 10 else 1
@@ -110,38 +140,35 @@ def rows_page(
         pages=pages,
         total=len(ordered),
         of=len(rows),
-        statuses=counted(statuses),
+        statuses=statuses,
     )
-
-
-def counted(statuses: pa.Array) -> Mapping[str, int]:
-    """The number of each status, worst first."""
-    found = {row["values"]: row["counts"] for row in pc.value_counts(statuses).to_pylist()}
-    return {status: found[status] for status in sorted(found, key=lambda one: -Status(one).rank)}
 
 
 def _is_wanted(names: pa.Array, statuses: pa.Array, arguments: Mapping[str, str]) -> Any:
     """A mask of the rows that the address searches for."""
-    part, status = arguments.get("search", "").casefold(), arguments.get("status", "")
+    part, status = arguments.get("search", ""), arguments.get("status", "")
     found = np.ones(len(names), np.bool_)
     if part:
-        found &= pc.match_substring(_folded(names), part).to_numpy(zero_copy_only=False)
+        found &= having_part(names.cast(pa.string()), part)
     if status:
-        found &= np.asarray(pc.equal(statuses, status))
+        found &= np.asarray(pc.equal(statuses, status).fill_null(False))
     return found
 
 
-def _order(values: pa.Array, *, is_descending: bool) -> Int64s:
-    """The places of the values in sort order; null comes last in both directions."""
-    if pa.types.is_null(values.type):
-        return np.arange(len(values))
-    if pa.types.is_string(values.type):
-        values = _folded(values)
-    order = "descending" if is_descending else "ascending"
-    found: Int64s = pc.sort_indices(values, sort_keys=[("", order)]).to_numpy().astype(np.int64)
+def _order(keys: Sequence[Any], *, is_descending: bool) -> Int64s:
+    """The places of values in sort order; null comes last in both directions.
+
+    Equal values of the first key are in the descending order of the second one, if there is one.
+    """
+    known = {
+        str(number): folded(one) if pa.types.is_string(one.type) else one
+        for number, one in enumerate(keys)
+        if not pa.types.is_null(one.type)
+    }
+    if not known:
+        return np.arange(len(keys[0]))
+    orders = {"0": "descending" if is_descending else "ascending", "1": "descending"}
+    sort_keys = [(name, orders[name]) for name in known]
+    places = pc.sort_indices(pa.table(known), sort_keys=sort_keys)
+    found: Int64s = places.to_numpy().astype(np.int64)
     return found
-
-
-def _folded(names: pa.Array) -> pa.Array:
-    folded = [None if one is None else one.casefold() for one in names.to_pylist()]
-    return pa.array(folded, pa.string())

@@ -19,10 +19,9 @@ from tests.support.clients.installed_command import command_of
 _PICTURES = {
     "overview": "c/demo/",
     "group": "c/demo/group?group=reports&span=15m",
-    "sql": "c/demo/sql?query=FROM+group_events+WHERE+event+%3D+%27offset_rewind%27",
 }
 _INCIDENT_S = 215
-_SIZE: ViewportSize = {"width": 1200, "height": 760}
+_SIZE: ViewportSize = {"width": 1280, "height": 800}
 
 
 def main() -> None:
@@ -52,6 +51,9 @@ def _take(address: str, folder: Path) -> None:
             if name == "group":
                 page.locator(".charts figure").last.wait_for()
                 page.locator(".strip li").first.wait_for()
+                page.locator(".story li").first.wait_for()
+            else:
+                page.locator("svg.spark polyline").first.wait_for()
             page.screenshot(path=folder / f"{name}.png")
         browser.close()
 

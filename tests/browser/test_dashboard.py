@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,14 +14,13 @@ from urllib.parse import urlencode
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from flask import Response
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from streaming.dashboard.app import create_app
 from streaming.dashboard.queries import PROCESSES
-from streaming.metrics.server import serving
+from streaming.http.server import serving
 from streaming.views.text import printable
-from tests.support.browser.chromium import CHROMIUM, FLAGS, needs_chromium
-from tests.support.clients.installed_command import command_of
+from tests.support.browser.chromium import needs_chromium
 from tests.support.eventually import Eventually
 from tests.support.tables.dashboard_tables import (
     GROUPS,
@@ -30,7 +28,6 @@ from tests.support.tables.dashboard_tables import (
     MEMBER,
     REWOUND,
     DashboardTables,
-    create_dashboard_tables,
     set_back,
 )
 
@@ -48,97 +45,29 @@ PAGES = (
 )
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
-    return create_dashboard_tables(tmp_path_factory.mktemp("browser") / "tables")
-
-
-@pytest.fixture(scope="module")
-def address(tables: DashboardTables) -> Iterator[str]:
-    """Where the command serves the tables."""
-    command = ("dashboard", "--tables", tables.folder, "--port", "0", "--no-browser")
-    with subprocess.Popen(
-        command_of(*command, "--refresh", "1s"),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        found = re.search(r"http://\S+", process.stderr.readline())
-        assert found is not None
-        try:
-            yield f"{found.group()}c/tables/"
-        finally:
-            process.terminate()
-            process.wait(30)
-    assert process.returncode == 0
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
-    """Opens pages; fails if a script did, or if anything was asked of another host."""
-    faults: list[str] = []
-    contexts = []
-
-    def opened(path: str, **context: str) -> Page:
-        contexts.append(browser.new_context(**context))  # type: ignore[arg-type]
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "console",
-            lambda told: (
-                faults.append(told.text)
-                if told.type == "error" and "Failed to load resource" not in told.text
-                else None
-            ),
-        )
-        page.on(
-            "request",
-            lambda request: (
-                faults.append(request.url)
-                if not request.url.startswith((address.partition("/c/")[0], "blob:", "data:"))
-                else None
-            ),
-        )
-        page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
-        page.goto(f"{address}{path}")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
-
-
 def test_an_incident_from_the_overview_to_its_cause(
     open_page: Callable[..., Page],
 ) -> None:
     page = open_page("")
-    page.get_by_label("Status", exact=True).select_option("REWIND")
+    page.get_by_label("Groups by status").get_by_role("link", name="REWIND").click()
     row = page.locator("#groups tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("ago from 990")
     row.get_by_role("link", name=REWOUND).click()
     expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
     # The explanation is loaded after the page.
-    why = page.locator("section[aria-labelledby=why] li").first
+    why = page.locator("section[aria-labelledby=why] li").filter(has_text=re.compile(r"^\s*Cause"))
     expect(why).to_contain_text("set back from 990 to 100")
     expect(why.get_by_text("log partition 0, record offset 39")).to_be_visible()
-    event = page.locator("section[aria-labelledby=events] tbody tr").first
-    expect(event).to_contain_text("from 990 to 100")
-    expect(event).to_contain_text(f"by {printable(MEMBER)} at /10.0.0.1")
     expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
     expect(page.locator(".strip li").last).to_have_attribute("data-level", "bad")
     # The tables begin seconds before.
-    not_known = re.compile("not known: .* the tables reach from")
+    not_known = re.compile("not known from .*: .* the tables reach from")
     expect(page.locator(".strip li").first).to_have_attribute("title", not_known)
+    page.get_by_role("link", name="Events", exact=True).click()
+    event = page.locator("section[aria-labelledby=events] tbody tr").first
+    expect(event).to_contain_text("from 990 to 100")
+    expect(event).to_contain_text(f"by {printable(MEMBER)} at /10.0.0.1")
 
 
 @pytest.mark.long
@@ -154,7 +83,7 @@ def test_a_search_narrows_as_one_types_and_can_be_shared(
     shared = open_page(page.url.rpartition("/")[2])
     expect(shared.locator("#groups tbody tr")).to_have_count(10)
     shared.get_by_role("columnheader", name="Group").get_by_role("link").click()
-    expect(shared.locator("#groups tbody th").first).to_have_text("group-110")
+    expect(shared.locator("#groups tbody th a").first).to_have_text("group-110")
     expect(shared.locator("th[aria-sort=ascending]")).to_have_text("Group")
 
 
@@ -178,12 +107,14 @@ def test_the_past_is_another_page_of_the_same(
 ) -> None:
     page = open_page(f"group?group={REWOUND}", timezone_id="Asia/Kathmandu")
     expect(page.locator(".verdict")).to_contain_text("went back")
-    page.get_by_label("As of").fill(tables.before.isoformat())
+    travel, moment = page.locator(".travel summary"), page.get_by_label("Moment")
+    travel.click()
+    moment.fill(tables.before.isoformat())
     page.get_by_role("button", name="Go").click()
-    expect(page.get_by_role("status")).to_contain_text("Past snapshot")
+    expect(page.locator(".past")).to_contain_text("Past snapshot")
     expect(page.locator(".verdict")).not_to_contain_text("went back")
     # In the reader's own zone, UTC on hover.
-    time = page.locator("[role=status] time")
+    time = page.locator(".past time")
     expect(time).to_have_attribute("title", re.compile(r"UTC$"))
     shown = time.inner_text()
     assert shown.endswith(" +05:45")
@@ -191,7 +122,8 @@ def test_the_past_is_another_page_of_the_same(
     utc = tables.before.isoformat(timespec="seconds").replace("+00:00", ".000Z")
     local = shown.replace(" ", "T", 1).replace(" ", "")
     for typed, asked in ((shown, local), (shown.removesuffix(" +05:45"), utc)):
-        page.get_by_label("As of").fill(typed)
+        travel.click()
+        moment.fill(typed)
         page.get_by_role("button", name="Go").click()
         expect(page).to_have_url(re.compile(re.escape(urlencode({"at": asked}))))
         expect(time).to_have_text(shown)
@@ -224,7 +156,7 @@ def test_it_refreshes_unless_it_is_told_not_to(
     page = open_page(f"group?group={REWOUND}")
     facts = page.locator(".facts")
     expect(facts).to_contain_text("1,800")
-    page.get_by_role("button", name="Refreshing").click()
+    page.get_by_role("button", name="Live").click()
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
     other = open_page(f"group?group={REWOUND}")
     set_back(tables.folder, committed=50)
@@ -249,49 +181,6 @@ def test_the_hour_that_comes_twice_is_two(open_page: Callable[..., Page]) -> Non
         *("02:00\n10-25 +02:00", "02:30\n", "02:00\n+01:00", "02:30\n"),
         *("03:00\n", "03:30\n"),
     ]
-
-
-@pytest.mark.long
-def test_charts_have_times_with_their_offset(open_page: Callable[..., Page]) -> None:
-    page = open_page(f"group?group={REWOUND}", timezone_id="Asia/Kathmandu")
-    told = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:45")
-    expect(page.locator(".strip li span").last).to_have_text(told)
-    page.get_by_text("Lag as a table").click()
-    expect(page.locator("details[open] tbody td").first).to_have_text(told)
-    expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
-    page.locator(".u-over").first.hover()
-    expect(page.locator(".u-legend .u-value").first).to_have_text(told)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("status", "note"),
-    [(500, "The statuses cannot be shown: the server answered 500"), (503, "Loading statuses …")],
-)
-def test_charts_do_not_wait_for_the_statuses(
-    open_page: Callable[..., Page], status: int, note: str
-) -> None:
-    page = open_page("")
-    busy = {"status": status, "headers": {"Retry-After": "1"}}
-    page.route("**/group/statuses?*", lambda route: route.fulfill(**busy))
-    page.goto(page.url + f"group?group={REWOUND}")
-    expect(page.get_by_role("img", name=re.compile("Lag over time"))).to_be_visible()
-    expect(page.locator(".strip p")).to_have_text(note)
-    page.unroute("**/group/statuses?*")
-    if status == 503:
-        expect(page.locator(".strip li").first).to_be_visible()
-
-
-@pytest.mark.long
-def test_the_status_strip_lists_its_changes(open_page: Callable[..., Page]) -> None:
-    page = open_page("")
-    change = {"at": 1, "status": "STOP", "level": "bad", "reason": "no commit for 50 s"}
-    answer = {"statuses": [change], "changes": [{**change, "before": "OK"}]}
-    page.route("**/group/statuses?*", lambda route: route.fulfill(json=answer))
-    page.goto(page.url + f"group?group={REWOUND}")
-    page.get_by_text("Status changes").click()
-    expect(page.locator(".strip tbody tr")).to_contain_text("OK → STOP")
-    expect(page.locator(".strip tbody tr")).to_contain_text("no commit for 50 s")
 
 
 @contextmanager

@@ -1,200 +1,149 @@
-// Charts of a group: the server's JSON, drawn by uPlot and repeated as a table. The statuses follow
-// the charts, because the server needs longer for them.
+// One chart: lines over the time axis that all charts of the page share, drawn by uPlot in the
+// colours of tokens.css. Behind the lines are the times of a bad status and the events.
 "use strict";
 
-const REDRAW_MS = 30000;
+const CHART_HEIGHT_PX = 132;
+const TIMES_HEIGHT_PX = 40;
+const SHORTEST_ZOOM_PX = 8;
 
-function drawCharts(root) {
-  for (const place of root.querySelectorAll("[data-chart]:not([data-drawn])")) {
-    place.dataset.drawn = "yes";
-    draw(place);
-  }
-}
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
-async function draw(place) {
-  try {
-    show(place, await answered(place, place.dataset.chart));
-    drawStatuses(place);
-  } catch (error) {
-    place.textContent = `The charts cannot be drawn: ${error.message}`;
-  }
-  // Only pages of the current state refresh their charts.
-  if (document.body.dataset.refreshS) {
-    setTimeout(() => {
-      if (place.isConnected && !document.hidden && sessionStorage.getItem("refreshing") !== "no") draw(place);
-      else {
-        for (const plot of place.isConnected ? [] : plotsOf.get(place) || []) plot.destroy();
-        delete place.dataset.drawn;
-      }
-    }, REDRAW_MS);
-  }
-}
+// Such as 950, 12.4k and 1.2M.
+const shortNumber = (value) => compact.format(value).replace("K", "k");
 
-async function drawStatuses(place) {
-  try {
-    showStatuses(place, await answered(place, place.dataset.statuses));
-  } catch (error) {
-    place.querySelector(".strip").replaceWith(stripNote("note", `The statuses cannot be shown: ${error.message}`));
-  }
-}
-
-// The JSON at an address. A busy server is asked again until the next refresh of the charts.
-async function answered(place, address) {
-  const until = Date.now() + REDRAW_MS;
-  for (;;) {
-    const answer = await fetch(address);
-    if (answer.ok) return answer.json();
-    const waitMs = 1000 * (Number(answer.headers.get("Retry-After")) || 5);
-    if (answer.status !== 503 || !place.isConnected || Date.now() + waitMs > until) {
-      const isJson = answer.headers.get("Content-Type") === "application/json";
-      throw new Error(isJson ? (await answer.json()).error : `the server answered ${answer.status}`);
-    }
-    await new Promise((resume) => setTimeout(resume, waitMs));
-  }
-}
-
-const plotsOf = new WeakMap();
-
-function show(place, data) {
-  const width = Math.max(Math.min(place.clientWidth, 2 * 640) / (place.clientWidth > 990 ? 2 : 1) - 16, 280);
-  const open = opened(place);
-  // uPlot keeps a reference to each plot until it is destroyed.
-  for (const plot of plotsOf.get(place) || []) plot.destroy();
-  const plots = [];
-  plotsOf.set(place, plots);
-  place.replaceChildren(
-    place.querySelector(".strip") || stripNote("loading", "Loading statuses …"),
-    chart("Lag", data, [["lag", "records", "#2f7ed8"]], width, plots),
-    chart("Rates", data, [["commit_rate", "committed per s", "#2f7ed8"], ["produce_rate", "produced per s", "#d9822b"]], width, plots)
-  );
-  reopen(place, open);
-}
-
-function showStatuses(place, data) {
-  const strip = place.querySelector(".strip");
-  const open = opened(strip);
-  strip.replaceWith(statusStrip(data.statuses, data.changes));
-  reopen(place.querySelector(".strip"), open);
-}
-
-function opened(place) {
-  return new Set([...place.querySelectorAll("details[open] summary")].map((one) => one.textContent));
-}
-
-function reopen(place, open) {
-  for (const summary of place.querySelectorAll("details summary")) summary.parentElement.open = open.has(summary.textContent);
-}
-
-function stripNote(kind, text) {
-  const figure = element("figure", "Status");
-  figure.className = "strip";
-  const note = document.createElement("p");
-  note.className = kind;
-  note.textContent = text;
-  figure.append(note);
-  return figure;
-}
-
-function statusStrip(statuses, changes) {
-  const figure = element("figure", "Status");
-  figure.className = "strip";
-  const list = document.createElement("ol");
-  for (const one of statuses) {
-    const item = document.createElement("li");
-    item.dataset.level = one.level;
-    const at = localTime(new Date(1000 * one.at));
-    item.title = `${at}: ${one.status}: ${one.reason}`;
-    const text = document.createElement("span");
-    text.className = "hidden";
-    text.textContent = `${at}: ${one.status}`;
-    item.append(text);
-    list.append(item);
-  }
-  figure.append(list);
-  if (changes.length > 0) figure.append(changesTable(changes));
-  return figure;
-}
-
-function changesTable(changes) {
-  const rows = [...changes].reverse().map((one) => [
-    localTime(new Date(1000 * one.at)),
-    `${one.before} → ${one.status}`,
-    one.reason,
-  ]);
-  return detailed("Status changes", ["By", "Change", "Why"], rows);
-}
-
-function chart(title, data, series, width, plots) {
-  const figure = element("figure", title);
-  const known = series.flatMap(([name]) => data[name]).filter((value) => value !== null);
-  if (known.length === 0) {
-    const none = document.createElement("p");
-    none.className = "note";
-    none.textContent = "No data for this time range.";
-    figure.append(none);
-    return figure;
-  }
-  const ink = getComputedStyle(document.body).color;
-  const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" } };
-  const plot = document.createElement("div");
-  plot.setAttribute("role", "img");
-  const last = series.map(([name, label]) => `${label}: ${shown(data[name].findLast((value) => value !== null))} at last`);
-  plot.setAttribute("aria-label", `${title} over time; ${last.join(", ")}, ${shown(Math.max(...known))} at most`);
-  figure.append(plot);
-  plots.push(new uPlot(
-    {
-      width,
-      height: 200,
-      series: [{ value: (_, at) => (at === null ? "-" : localTime(new Date(1000 * at))) }, ...series.map(([, label, stroke]) => ({ label, stroke, width: 2, value: (_, value) => shown(value) }))],
-      axes: [{ ...axis, space: 80, values: (_, at) => timeLabels(at) }, { ...axis, size: 70, values: (_, values) => values.map(shown) }],
-      scales: { y: { range: (_, least, most) => [Math.min(least, 0), most > 0 ? most * 1.05 : 1] } },
-    },
-    [data.at, ...series.map(([name]) => data[name])],
-    plot
-  ));
-  figure.append(asTable(title, data, series));
-  return figure;
-}
-
-function asTable(title, data, series) {
-  const shownRows = data.at.map((_, number) => number).filter((number) => number % 10 === 0 || number === data.at.length - 1);
-  const rows = shownRows.map((number) => [
-    localTime(new Date(1000 * data.at[number])),
-    ...series.map(([name]) => shown(data[name][number])),
-  ]);
-  return detailed(`${title} as a table`, ["Time", ...series.map(([, label]) => label)], rows);
-}
-
-function detailed(title, labels, rows) {
-  const details = document.createElement("details");
-  const summary = document.createElement("summary");
-  summary.textContent = title;
-  const table = document.createElement("table");
-  const head = table.createTHead().insertRow();
-  for (const label of labels) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.textContent = label;
-    head.append(cell);
-  }
-  const body = table.createTBody();
-  for (const cells of rows) {
-    const row = body.insertRow();
-    for (const cell of cells) row.insertCell().textContent = cell;
-  }
-  details.append(summary, table);
-  return details;
-}
-
-function element(name, title) {
-  const found = document.createElement(name);
-  const caption = document.createElement("figcaption");
-  caption.textContent = title;
-  found.append(caption);
-  return found;
-}
-
-function shown(value) {
+function fullNumber(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
+}
+
+// A canvas needs a plain colour: that of an element which uses the token.
+function tokenColour(place, token, percent = 100) {
+  const probe = document.createElement("span");
+  probe.style.color = `color-mix(in srgb, var(${token}) ${percent}%, transparent)`;
+  place.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}
+
+const cssPixels = (place, name) => parseFloat(getComputedStyle(place).getPropertyValue(name));
+
+// A figure with a legend, which has the values under the cursor, and a plot.
+//   kind: { title, unit, lines: [{ name, label, token }], isFilled, isFromZero }; `name` is a key of the
+//     data
+//   data: the server's JSON
+//   behind: draws behind the lines
+//   onZoom: called with the seconds at both ends of a drag
+class Chart {
+  constructor(place, kind, data, { hasTimes, behind, onZoom }) {
+    this.kind = kind;
+    this.data = data;
+    this.figure = document.createElement("figure");
+    this.legend = document.createElement("figcaption");
+    this.figure.append(this.legend);
+    place.append(this.figure);
+    this.values = kind.lines.map((line) => data[line.name]);
+    const known = this.values.flat().filter((value) => value !== null);
+    this.showLegend(null);
+    if (known.length === 0) {
+      this.figure.append(noteOf("No data for this time range."));
+      return;
+    }
+    const plot = document.createElement("div");
+    plot.setAttribute("role", "img");
+    const last = kind.lines.map((line, number) => `${line.label} ${fullNumber(this.lastOf(number))}`);
+    plot.setAttribute("aria-label", `${kind.title} over time, in ${kind.unit}: ${last.join(", ")} at last; ${fullNumber(Math.max(...known))} at most`);
+    this.figure.append(plot);
+    this.height = CHART_HEIGHT_PX + (hasTimes ? TIMES_HEIGHT_PX : 0);
+    this.plot = new uPlot(this.options(place, { hasTimes, behind, onZoom }), [data.at, ...this.values], plot);
+  }
+
+  options(place, { hasTimes, behind, onZoom }) {
+    const { lines, isFilled, isFromZero, unit } = this.kind;
+    const grid = { stroke: tokenColour(place, "--line"), width: 1 };
+    const axis = { stroke: tokenColour(place, "--faint"), grid, ticks: { show: false }, font: `12px ${getComputedStyle(place).fontFamily}` };
+    const suffix = unit.startsWith("records/s") ? "/s" : "";
+    return {
+      width: this.width(place),
+      height: this.height,
+      padding: [8, cssPixels(place, "--after-plot"), hasTimes ? 0 : 8, 0],
+      legend: { show: false },
+      cursor: { y: false, sync: { key: "charts" }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      series: [{}, ...lines.map(({ token }) => ({ stroke: tokenColour(place, token), width: 1.5, points: { show: false } }))],
+      bands: isFilled ? [{ series: [1, 2], fill: tokenColour(place, lines[0].token, 18) }] : [],
+      axes: [
+        { ...axis, space: 90, size: hasTimes ? TIMES_HEIGHT_PX : 0, values: (_, at) => (hasTimes ? timeLabels(at) : at.map(() => "")) },
+        { ...axis, space: 32, size: cssPixels(place, "--axis"), values: (_, values) => values.map((value) => shortNumber(value) + suffix) },
+      ],
+      scales: {
+        x: { range: () => [this.data.begin, this.data.until] },
+        y: { range: (_, least, most) => [isFromZero ? 0 : Math.min(least, 0) * 1.05, Math.max(most * 1.05, least < 0 && !isFromZero ? 0 : 1)] },
+      },
+      hooks: {
+        drawClear: [(plot) => behind(plot)],
+        setCursor: [(plot) => this.showLegend(plot.cursor.idx ?? null)],
+        setSelect: [
+          (plot) => {
+            const { left, width } = plot.select;
+            if (width < SHORTEST_ZOOM_PX) return;
+            plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            onZoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+          },
+        ],
+      },
+    };
+  }
+
+  width(place) {
+    return Math.max(place.clientWidth, 240);
+  }
+
+  resize(place) {
+    this.plot?.setSize({ width: this.width(place), height: this.height });
+  }
+
+  redraw() {
+    this.plot?.redraw(false);
+  }
+
+  destroy() {
+    this.plot?.destroy();
+    this.figure.remove();
+  }
+
+  lastOf(number) {
+    return this.values[number].findLast((value) => value !== null);
+  }
+
+  // The title, each line with its value at a point, or at last, and the time of the point.
+  showLegend(point) {
+    const title = document.createElement("b");
+    title.textContent = this.kind.title;
+    const unit = document.createElement("span");
+    unit.className = "unit";
+    unit.textContent = this.kind.unit;
+    const keys = this.kind.lines.map((line, number) => {
+      const key = document.createElement("span");
+      key.className = "key";
+      key.dataset.colour = line.token.replace("--series-", "");
+      const value = document.createElement("span");
+      value.className = "value";
+      value.textContent = fullNumber(point === null ? this.lastOf(number) : this.values[number][point]);
+      key.append(`${line.label} `, value);
+      return key;
+    });
+    this.legend.replaceChildren(title, unit, ...keys);
+    if (point === null) return;
+    const time = document.createElement("span");
+    time.className = "at";
+    time.textContent = localTime(new Date(1000 * this.data.at[point]));
+    this.legend.append(time);
+  }
+}
+
+function noteOf(text) {
+  const note = document.createElement("p");
+  note.className = "note";
+  note.textContent = text;
+  return note;
 }

@@ -41,3 +41,9 @@ function timeLabels(seconds) {
     return `${time}\n${news.filter(Boolean).join(" ")}`;
   });
 }
+
+// Such as "3 s ago"; whole units.
+function agoText(seconds) {
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([size]) => seconds >= 2 * size) || [1, "s"];
+  return `${Math.max(Math.floor(seconds / size), 0)} ${unit} ago`;
+}

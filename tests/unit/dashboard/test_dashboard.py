@@ -36,9 +36,20 @@ PAGES = (
     "/c/prod/",
     f"/c/prod/group?{urlencode({'group': HOSTILE})}",
     f"/c/prod/group?group={REWOUND}",
-    f"/c/prod/group/why?{urlencode({'group': HOSTILE})}",
+    *(
+        f"/c/prod/group?{urlencode({'group': group, 'tab': tab})}"
+        for group in (HOSTILE, REWOUND)
+        for tab in ("members", "events", "transactions")
+    ),
+    *(
+        f"/c/prod/group/{part}?{urlencode({'group': HOSTILE})}"
+        for part in ("why", "records", "transactions")
+    ),
     f"/c/prod/topic?{urlencode({'topic': HOSTILE})}",
-    *(f"/c/prod/{name}" for name in ("transactions", "changes", "alerts", "sql", "health")),
+    *(
+        f"/c/prod/{name}"
+        for name in ("topics", "transactions", "changes", "alerts", "sql", "health")
+    ),
     f"/c/prod/sql?{urlencode({'query': 'FROM group_offsets'})}",
 )
 
@@ -154,11 +165,12 @@ def test_another_moment_moves_every_page(client: FlaskClient, tables: DashboardT
     assert "Past snapshot" in then
     found = text_of(client, f"/c/prod/?{at}&search={REWOUND}")
     (link,) = re.findall(rf'<a href="([^"]*group\?[^"]*group={REWOUND}[^"]*)"', found)
-    group = text_of(client, unescape(link))
+    group = text_of(client, f"{unescape(link)}&tab=events")
     assert "Past snapshot" in group
     assert "<td>offset rewind</td>" not in group
     assert "data-refresh-s" not in group
-    assert "offset rewind" in text_of(client, f"/c/prod/group?group={REWOUND}")
+    now = text_of(client, f"/c/prod/group?group={REWOUND}&tab=events")
+    assert "<td>offset rewind</td>" in now
 
 
 def test_a_moment_is_one_in_any_zone(tables: DashboardTables) -> None:
@@ -173,7 +185,9 @@ def test_a_moment_is_one_in_any_zone(tables: DashboardTables) -> None:
 
 
 def test_every_micro_batch_leads_to_its_page(client: FlaskClient) -> None:
-    links = re.findall(r'<td><a href="([^"]*at=[^"]*)">overview', text_of(client, "/c/prod/health"))
+    links = re.findall(
+        r'<td><a href="([^"]*at=[^"]*)">Overview at', text_of(client, "/c/prod/health")
+    )
     newest, before = (text_of(client, unescape(link)) for link in links[:2])
     assert "version 2," in newest
     assert "version 1," in before
@@ -277,7 +291,7 @@ def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
     columns = ", ".join(f"range AS c{number}" for number in range(500))
     wide = f"SELECT {columns} FROM range(1000000)"  # noqa: S608 - of numbers
     assert "100 rows; there are more" in shown(wide)
-    (cell,) = re.findall("<td>(x+… .*)</td>", shown("SELECT repeat('x', 100000) AS a"))
+    (cell,) = re.findall('<td class="long">(x+… .*)</td>', shown("SELECT repeat('x', 100000) AS a"))
     assert cell.strip("x") == "… (100,000 characters)"
     assert "there are more" in shown("SELECT repeat('x', 9000) AS a FROM range(900)")
     columns = ", ".join(f"1 AS c{number}" for number in range(1001))
@@ -290,10 +304,11 @@ def test_a_large_answer_is_shown_in_part(client: FlaskClient) -> None:
     [
         ("/c/other/", 404, "Unknown cluster."),
         ("/c/prod/group?group=nobody", 404, "Group 'nobody' does not exist"),
-        ("/c/prod/topic?topic=none", 404, "No group has a committed offset"),
+        ("/c/prod/topic?topic=none", 404, "No group reads topic 'none'"),
         ("/c/prod/?at=yesterday", 400, "'yesterday' is neither a version nor a time"),
         ("/c/prod/?at=7", 400, "7 is not a time"),
         ("/c/prod/?at=2001-01-01", 400, "the tables reach from"),
+        ("/c/prod/?at=1601-01-01", 400, "is before 1970"),
         ("/c/prod/?at=2999-01-01", 400, "is in the future"),
         ("/c/prod/?at=0001-01-01T00:00:00%2B23:00", 400, "is neither a version nor a time"),
         (f"/c/prod/?at={'9' * 5000}", 400, "is neither a version nor a time"),
@@ -310,7 +325,7 @@ def test_what_there_is_not_is_said(
 def test_several_clusters(tables: DashboardTables, tmp_path: Path) -> None:
     several = create_app({"prod": tables.folder, "stage": str(tmp_path / "gone")}).test_client()
     page = unescape(text_of(several, "/"))
-    assert f"{REWOUND}</a>: {printable(HOSTILE)}:0: went back" in page
+    assert f'{REWOUND}</a> <span class="reason">{printable(HOSTILE)}:0: went back' in page
     assert "there is no folder" in page
     assert '<a href="/c/prod/" aria-current="true">prod</a>' in text_of(several, "/c/prod/")
     text_of(several, "/c/stage/", 400)

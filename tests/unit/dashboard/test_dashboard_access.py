@@ -6,10 +6,10 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from streaming.dashboard.access import Access
 from streaming.dashboard.app import create_app
-from streaming.dashboard.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
 from streaming.errors import ConfigurationError
+from streaming.http.access import Access
+from streaming.http.attempts import IN_ALL, PER_CLIENT, WITHIN_S, Attempts, TooManyAttempts
 from tests.support.tables.dashboard_tables import (
     DashboardTables,
     create_dashboard_tables,
@@ -29,7 +29,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
 
 
 def test_elsewhere_it_needs_a_token_or_a_proxy() -> None:
-    with pytest.raises(ConfigurationError, match="other machines could see the page: set a token"):
+    with pytest.raises(
+        ConfigurationError, match="other machines could read the tables: set a token"
+    ):
         Access("0.0.0.0")  # noqa: S104 - that it is refused
 
 

@@ -71,7 +71,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
 
 
 def section(client: FlaskClient, path: str, name: str = "events", /, **arguments: str) -> str:
-    """A section of a page, without the white space of the template."""
+    """A section of a page, without the white space of the template; of a group, its tab."""
+    if path == "group":
+        arguments["tab"] = name
     answer = client.get(f"/c/prod/{path}?{urlencode(arguments)}")
     assert answer.status_code == 200, answer.text
     (found,) = re.findall(rf'<section aria-labelledby="{name}">.*?</section>', answer.text, re.S)
@@ -81,7 +83,7 @@ def section(client: FlaskClient, path: str, name: str = "events", /, **arguments
 def rows(client: FlaskClient, path: str, /, **arguments: str) -> list[str]:
     """The rows of the table of events, without tags."""
     body = section(client, path, **arguments).partition("<tbody>")[2]
-    return [re.sub(r"<[^>]*>", " ", row) for row in re.findall(r"<tr>(.*?)</tr>", body)]
+    return [re.sub(r"<[^>]*>", " ", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body)]
 
 
 def test_one_rewind_is_above_hundreds_of_deletions(client: FlaskClient) -> None:

@@ -14,10 +14,12 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 import requests
 
-from streaming.dashboard import cluster, queries
-from streaming.dashboard.app import COSTLY_AT_ONCE, MAX_WAITING, create_app, serving_page
-from streaming.dashboard.page_snapshot import PageSnapshot
-from streaming.metrics.server import serving
+from streaming.dashboard import queries
+from streaming.dashboard.app import create_app, serving_page
+from streaming.http.server import serving
+from streaming.served import cluster
+from streaming.served.costly import COSTLY_AT_ONCE, MAX_WAITING
+from streaming.served.snapshot import ServedSnapshot
 from streaming.tables.reader import TableReader
 from streaming.views.snapshot import Snapshot
 from tests.support.brokers.processes import children, is_there
@@ -68,7 +70,7 @@ def test_pages_of_the_past_hold_up_no_other(
     go_on = threading.Event()
     computed = cluster._computed
 
-    def slowly(reader: TableReader) -> PageSnapshot:
+    def slowly(reader: TableReader) -> ServedSnapshot:
         assert reader._as_of is None or go_on.wait(60)
         return computed(reader)
 
@@ -86,7 +88,7 @@ def test_pages_of_the_past_hold_up_no_other(
             refused = [next(done).result() for _ in range(8 - COSTLY_AT_ONCE - MAX_WAITING)]
             assert [answer.status_code for answer in refused] == [503] * len(refused)
             assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-            assert "costly pages: at most 2 are computed at once" in refused[0].text
+            assert "costly answers: at most 2 are computed at once" in refused[0].text
             for page in ("", "health", "sql?query=FROM+group_status"):
                 assert get(page).status_code == 200
             assert sum(job.done() for job in jobs) == len(refused)

@@ -21,7 +21,8 @@ def tiles_of(folder: str) -> dict[str, tuple[str, str]]:
     page = create_app({"tables": folder}).test_client().get("/c/tables/").text
     tiles = page[page.index('<ul class="tiles">') : page.index("</ul>")]
     found = re.findall(r'<li class="(\w*)">(?:<a [^>]*>)?<b>(.*?)</b> ([\w ]+)', tiles)
-    return {caption.strip(): (level, value) for level, value, caption in found}
+    tags = re.compile("<[^>]*>")
+    return {caption.strip(): (level, tags.sub("", value)) for level, value, caption in found}
 
 
 def tiles_with(folder: Path, *, state: str = "current", **rows: list[Row]) -> dict[str, str]:

@@ -1,0 +1,94 @@
+"""Some groups side by side, their lags on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from flask import g, render_template, request
+
+from coordinator_state.insight.event_digest import FoldedEvents
+from streaming.dashboard.sparklines import first_known, greatest, last_hour, lines
+from streaming.lag.group_lag import lag_totals
+from streaming.lag.lag_history import LagHistory
+from streaming.served.snapshot import Row, ServedSnapshot
+from streaming.views.event_summary import event_summary
+
+_MOST: Final = 8
+_WIDTH, _HEIGHT = 360, 120
+_CHANGED_WITHIN: Final = timedelta(hours=24)
+_MOST_EVENTS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A group: its row of the overview, the newest event, the lag by topic and over the last hour.
+
+    `lines` are those of the chart, `highest` is its greatest lag.
+    """
+
+    row: Row
+    change: FoldedEvents | None
+    topics: Sequence[Row]
+    lines: Sequence[str]
+    highest: int | None
+
+
+def page() -> str:
+    """Compare the groups that the address names."""
+    snapshot: ServedSnapshot = g.cluster.snapshot(g.at)
+    asked = list(dict.fromkeys(request.args.getlist("group")))
+    rows = snapshot.group_list.of_groups(asked[:_MOST])
+    found = list(rows)
+    histories = last_hour(snapshot, found)
+    topics = _topics(snapshot, found)
+    most = greatest(list(histories.values()))
+    begin = first_known([found.lag for found in histories.values()])
+    return render_template(
+        "compare.html",
+        snapshot=snapshot,
+        groups=[
+            Compared(
+                row,
+                _change(snapshot, group_id),
+                topics.get(group_id, []),
+                lines(histories[group_id].lag[begin:], most, _WIDTH, _HEIGHT),
+                _highest(histories[group_id]),
+            )
+            for group_id, row in rows.items()
+        ],
+        unknown=[group_id for group_id in asked[:_MOST] if group_id not in rows],
+        more=len(asked[_MOST:]),
+        most=most,
+        width=_WIDTH,
+        height=_HEIGHT,
+    )
+
+
+def _topics(snapshot: ServedSnapshot, group_ids: Sequence[str]) -> Mapping[str, list[Row]]:
+    """The lag of groups by topic, the greatest first."""
+    wanted = pc.is_in(snapshot.lags["group_id"], pa.array(group_ids, pa.string()))
+    found: dict[str, list[Row]] = {}
+    totals = lag_totals(snapshot.lags.filter(wanted), "topic")
+    for row in totals.sort_by([("lag", "descending")]).to_pylist():
+        found.setdefault(row["group_id"], []).append(row)
+    return found
+
+
+def _change(snapshot: ServedSnapshot, group_id: str) -> FoldedEvents | None:
+    """The newest event of a group within the last day."""
+    arguments: dict[str, Any] = {"group": group_id, "until": snapshot.at, "is_folded": False}
+    since = snapshot.at - _CHANGED_WITHIN
+    found = event_summary(snapshot.reader, since=since, most=_MOST_EVENTS, **arguments)
+    return found.rows[0] if found.rows else None
+
+
+def _highest(found: LagHistory) -> int | None:
+    return max((round(lag) for lag in found.lag if lag is not None), default=None)
+
+
+PAGES = (("compare", "compare", page),)

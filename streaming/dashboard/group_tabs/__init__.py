@@ -1,0 +1,1 @@
+"""The tables of a group's page, one module for each tab."""

@@ -1,0 +1,95 @@
+"""The tab "Tasks" of a streams group: its topology, and the tasks of each member."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from flask import request
+
+from coordinator_state.insight.member_labels import labels_of
+from coordinator_state.insight.partition_text import ranges_text
+from streaming.dashboard.group_tabs.members import PAGE_ROWS
+from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
+from streaming.dashboard.tables_of_rows import RowList, rows_page
+from streaming.tables.schemas import COORDINATOR_RECORDS
+
+TASK_TYPES: Final = ("active", "standby", "warmup")
+_TOPOLOGY: Final = "StreamsGroupTopology"
+_MEMBER: Final = "StreamsGroupMemberMetadata"
+_COLUMNS: Final = ["member_id", "client_id", "member_epoch", "member_state", "tasks"]
+
+
+def tasks(group: ShownGroup) -> dict[str, Any]:
+    """The subtopologies of a streams group, and the page of its members with their tasks."""
+    reader = group.snapshot.reader
+    columns = [*_COLUMNS, "client_host", "target_tasks"]
+    rows = reader.own("group_members", columns, [group.group_id]).to_pylist()
+    labels = labels_of(rows)
+    records = _records(group)
+    processes = {key["memberId"]: value["processId"] for key, value in records.get(_MEMBER, ())}
+    for row in rows:
+        held, target = row.pop("tasks") or (), row.pop("target_tasks") or ()
+        row["label"] = labels[group.group_id, row["member_id"]]
+        row["process_id"] = processes.get(row["member_id"])
+        for task_type in TASK_TYPES:
+            of_type = [task for task in held if task["task_type"] == task_type]
+            row[task_type] = tasks_by_subtopology(of_type)
+            row[f"{task_type}_count"] = len(of_type)
+        is_moving = {tuple(task.values()) for task in held} != {
+            tuple(task.values()) for task in target
+        }
+        row["target"] = tasks_by_type(target) if is_moving else None
+    counts = [f"{task_type}_count" for task_type in TASK_TYPES]
+    sorted_by = ["label", "process_id", "client_host", "member_state", *counts]
+    topology = [value for _, value in records.get(_TOPOLOGY, ())]
+    return {
+        "members": rows_page(
+            RowList(rows), request.args, sort="label", columns=sorted_by, page_rows=PAGE_ROWS
+        ),
+        "task_types": TASK_TYPES,
+        "topology": topology[0] if topology else None,
+    }
+
+
+def _records(group: ShownGroup) -> Mapping[str, list[tuple[Row, Row]]]:
+    """Key and value of the last records of the topology and of the members, by record type."""
+    found = group.snapshot.reader.own(
+        COORDINATOR_RECORDS.name,
+        ["record_type_name", "record_key", "value", "is_tombstone"],
+        [group.group_id],
+    )
+    by_type: dict[str, list[tuple[Row, Row]]] = defaultdict(list)
+    for row in found.to_pylist():
+        if row["record_type_name"] in (_TOPOLOGY, _MEMBER) and not row["is_tombstone"]:
+            pair = json.loads(row["record_key"]), json.loads(row["value"])
+            by_type[row["record_type_name"]].append(pair)
+    return by_type
+
+
+def tasks_by_subtopology(tasks: Iterable[Row]) -> str:
+    """Tasks of one type.
+
+    >>> tasks_by_subtopology({"subtopology_id": "0", "partition": n} for n in (0, 1, 3))
+    '0_0-1, 3'
+    """
+    found: dict[str, list[int]] = defaultdict(list)
+    for task in tasks:
+        found[task["subtopology_id"]].append(task["partition"])
+    return "; ".join(f"{one}_{ranges_text(found[one])}" for one in sorted(found))
+
+
+def tasks_by_type(tasks: Iterable[Row]) -> str:
+    """Tasks of all types.
+
+    >>> tasks_by_type([{"task_type": "standby", "subtopology_id": "1", "partition": 2}])
+    'standby 1_2'
+    """
+    every = list(tasks)
+    found = {
+        one: tasks_by_subtopology(task for task in every if task["task_type"] == one)
+        for one in TASK_TYPES
+    }
+    return ", ".join(f"{one} {text}" for one, text in found.items() if text) or "none"

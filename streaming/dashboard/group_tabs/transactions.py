@@ -1,0 +1,50 @@
+"""The tab "Transactions": those of a group that are open, and those that ended."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flask import g, render_template, request
+
+from streaming.dashboard.group_tabs.shown_group import Row, ShownGroup
+from streaming.dashboard.period import SPANS, period_of
+from streaming.served.snapshot import ServedSnapshot
+from streaming.views.group_transactions import group_transactions
+
+MOST_TRANSACTIONS: Final = 100
+
+
+def transactions(group: ShownGroup) -> dict[str, Any]:
+    """The open transactions of a group."""
+    return {"open": open_of(group)}
+
+
+def open_of(group: ShownGroup) -> list[Row]:
+    """The open transactions with pending offsets of a group, oldest first."""
+    return [row for row in group.snapshot.transactions if row["group_id"] == group.group_id]
+
+
+def ended() -> str:
+    """Show the ended transactions of a group; its page loads them after itself."""
+    group_id = request.args.get("group", "")
+    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    period = period_of(snapshot.reader.moment)
+    found = group_transactions(
+        snapshot.reader,
+        group_id,
+        since=period.since,
+        until=period.until,
+        limit=MOST_TRANSACTIONS,
+    )
+    return render_template(
+        "group/ended_transactions.html",
+        snapshot=snapshot,
+        group_id=group_id,
+        period=period,
+        spans=SPANS,
+        found=found,
+        total=sum(found.counts.values()),
+    )
+
+
+PAGES = (("group/transactions", "group_transactions", ended),)

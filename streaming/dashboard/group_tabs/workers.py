@@ -1,0 +1,99 @@
+"""The tab "Workers" of a group of Kafka Connect: its connectors, and their tasks by worker."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from flask import request
+
+from coordinator_state.insight.member_labels import labels_of
+from coordinator_state.insight.partition_text import ranges_text
+from streaming.dashboard.group_tabs.members import PAGE_ROWS, joined_at
+from streaming.dashboard.group_tabs.shown_group import SINK_PREFIX, Row, ShownGroup
+from streaming.dashboard.tables_of_rows import RowList, rows_page
+
+CONNECTOR: Final = -1
+"""The number of the task that stands for the connector itself."""
+_COLUMNS: Final = ["member_id", "client_id", "client_host", "subscription_json", "assignment_json"]
+_WORKERS_SORTED_BY: Final = ("label", "url", "config_offset", "connectors", "tasks")
+
+
+def workers(group: ShownGroup) -> dict[str, Any]:
+    """The connectors and the workers of a cluster of Kafka Connect."""
+    found = group.snapshot.reader.own("group_members", _COLUMNS, [group.group_id]).to_pylist()
+    labels = labels_of(found)
+    rows = [_worker(row, labels[group.group_id, row["member_id"]]) for row in found]
+    connectors = _connectors(rows)
+    sinks = group.snapshot.group_list.of_groups(
+        [f"{SINK_PREFIX}{row['connector']}" for row in connectors]
+    )
+    for row in connectors:
+        group_id = f"{SINK_PREFIX}{row['connector']}"
+        row["group_id"] = group_id if group_id in sinks else None
+    page = rows_page(
+        RowList(rows), request.args, sort="label", columns=_WORKERS_SORTED_BY, page_rows=PAGE_ROWS
+    )
+    return {
+        # The address has one order and page; it is that of the workers.
+        "connectors": rows_page(
+            RowList(connectors), {}, sort="connector", columns=["connector"], page_rows=500
+        ),
+        "workers": page,
+        "joined": joined_at(group, [row["member_id"] for row in page.rows]),
+    }
+
+
+def _worker(row: Row, label: str) -> Row:
+    """A worker; fields are None if its bytes cannot be decoded."""
+    subscription: Row = json.loads(row["subscription_json"] or "{}")
+    assignment: Row = json.loads(row["assignment_json"] or "{}")
+    assigned = _tasks(assignment.get("assignment"))
+    return {
+        **{"member_id": row["member_id"], "label": label, "client_host": row["client_host"]},
+        "url": subscription.get("url"),
+        "config_offset": subscription.get("config-offset"),
+        "is_leader": assignment.get("leader") == row["member_id"],
+        "assigned": assigned,
+        "connectors": sum(CONNECTOR in numbers for numbers in assigned.values()),
+        "tasks": sum(number != CONNECTOR for found in assigned.values() for number in found),
+        "text": tasks_text(assigned),
+        "revoked": tasks_text(_tasks(assignment.get("revoked"))),
+        "delay_ms": assignment.get("delay") or None,
+        "error": assignment.get("error") or None,
+    }
+
+
+def _tasks(assignment: Iterable[Row] | None) -> Mapping[str, Sequence[int]]:
+    return {one["connector"]: one["tasks"] for one in assignment or ()}
+
+
+def _connectors(workers: Iterable[Row]) -> list[Row]:
+    """Each connector with the worker that runs it, and its tasks by worker."""
+    found: dict[str, Row] = defaultdict(lambda: {"worker": None, "of_workers": []})
+    for worker in workers:
+        for connector, numbers in worker["assigned"].items():
+            tasks = [number for number in numbers if number != CONNECTOR]
+            if CONNECTOR in numbers:
+                found[connector]["worker"] = worker["label"]
+            if tasks:
+                found[connector]["of_workers"].append((worker["label"], ranges_text(tasks)))
+    return [{"connector": connector, **row} for connector, row in found.items()]
+
+
+def tasks_text(assigned: Mapping[str, Sequence[int]]) -> str:
+    """The tasks of a worker by connector.
+
+    >>> tasks_text({"sink": [-1, 0, 1, 2], "source": [3], "idle": [-1]})
+    'sink: connector, tasks 0-2; source: task 3; idle: connector'
+    """
+    texts = []
+    for connector, numbers in assigned.items():
+        tasks = [number for number in numbers if number != CONNECTOR]
+        parts = ["connector"] if CONNECTOR in numbers else []
+        if tasks:
+            parts.append(f"task{'s' if len(tasks) > 1 else ''} {ranges_text(tasks)}")
+        texts.append(f"{connector}: {', '.join(parts)}")
+    return "; ".join(texts)

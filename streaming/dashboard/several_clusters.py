@@ -1,0 +1,116 @@
+"""The first page of several clusters: totals, their worst groups, and a search in all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from flask import g, render_template, request
+
+from coordinator_state.insight.group_status import Status
+from streaming.dashboard.overview import Tile, tiles_of
+from streaming.dashboard.tables_of_rows import page_among
+from streaming.errors import ConfigurationError
+from streaming.lag.group_facts import HEALTHY
+from streaming.served.cluster import Cluster
+from streaming.served.group_filter import having_part
+from streaming.served.snapshot import Row, ServedSnapshot
+from streaming.served.statuses import counted
+
+_MOST_WORST: Final = 10
+_MOST_FOUND: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster whose tables can be read: its measures, and its worst groups."""
+
+    name: str
+    snapshot: ServedSnapshot
+    statuses: Mapping[str, int]
+    tiles: Mapping[str, Tile]
+    worst: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The matches of a search in a cluster; `more_groups` and `more_topics` are not shown."""
+
+    cluster: str
+    groups: Sequence[Row]
+    more_groups: int
+    topics: Sequence[str]
+    more_topics: int
+
+
+def page() -> str:
+    """Show all clusters, or the matches of a search in them."""
+    known, faults = [], {}
+    for cluster in g.clusters.values():
+        try:
+            known.append(_known(cluster))
+        except ConfigurationError as error:
+            faults[cluster.name] = str(error)
+    worst = [(one.name, row) for one in known for row in one.worst]
+    worst.sort(key=lambda found: (-Status(found[1]["status"]).rank, -(found[1]["lag"] or 0)))
+    search = request.args.get("search", "")
+    return render_template(
+        "clusters.html",
+        clusters=known,
+        faults=faults,
+        totals=_totals(known),
+        worst=worst[:_MOST_WORST],
+        found=[_found(one, search) for one in known] if search else None,
+    )
+
+
+def _known(cluster: Cluster) -> Known:
+    snapshot = cluster.snapshot()
+    groups = snapshot.group_list
+    is_healthy = pc.is_in(groups.column("status"), pa.array([one.value for one in HEALTHY]))
+    worst = page_among(
+        groups,
+        {},
+        np.flatnonzero(np.asarray(pc.invert(is_healthy))),
+        sort="-rank",
+        columns=["rank"],
+        then="lag",
+        page_rows=_MOST_WORST,
+        statuses={},
+    )
+    statuses = counted(groups.column("status"))
+    return Known(cluster.name, snapshot, statuses, tiles_of(snapshot), worst.rows)
+
+
+def _totals(clusters: Sequence[Known]) -> Mapping[str, Mapping[str, int] | float | None]:
+    """Groups by status, and sums of the known measures; None if none is known."""
+    statuses: Counter[str] = Counter()
+    for one in clusters:
+        statuses.update(one.statuses)
+    found: dict[str, Mapping[str, int] | float | None] = {
+        "statuses": dict(sorted(statuses.items(), key=lambda item: -Status(item[0]).rank))
+    }
+    for name in ("lag", "firing"):
+        values = [one.tiles[name].value for one in clusters]
+        known = [value for value in values if value is not None]
+        found[name] = sum(known) if known else None
+    return found
+
+
+def _found(cluster: Known, search: str) -> Found:
+    snapshot = cluster.snapshot
+    groups = snapshot.group_list
+    numbers = np.flatnonzero(having_part(groups.column("group_id"), search))
+    topics = snapshot.topics.filter(pa.array(having_part(snapshot.topics, search)))
+    return Found(
+        cluster=cluster.name,
+        groups=groups.rows(numbers[:_MOST_FOUND]),
+        more_groups=max(len(numbers) - _MOST_FOUND, 0),
+        topics=topics[:_MOST_FOUND].to_pylist(),
+        more_topics=max(len(topics) - _MOST_FOUND, 0),
+    )

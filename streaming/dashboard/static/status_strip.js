@@ -1,0 +1,114 @@
+// The status of a group over time: a strip above the charts, the same tints behind them, and the
+// changes as a table.
+"use strict";
+
+// How strong a tint is behind a chart, in percent.
+const TINT_PERCENT = 60;
+const TINTS = { warning: "--warning-fill", bad: "--bad-fill" };
+
+// Periods of one status: { from, until, status, level, reason }, oldest first.
+function statusPeriods(statuses) {
+  const found = [];
+  for (const { at, ...one } of statuses.sort((one, other) => one.at - other.at)) {
+    const last = found.at(-1);
+    if (last) last.until = at;
+    if (last?.status !== one.status) found.push({ ...one, from: at, until: at });
+  }
+  return found;
+}
+
+function statusStrip(periods) {
+  const list = document.createElement("ol");
+  for (const one of periods) {
+    const item = document.createElement("li");
+    item.dataset.level = one.level;
+    item.style.flexGrow = one.until - one.from;
+    const from = localTime(new Date(1000 * one.from));
+    item.title = `${one.status} from ${from}: ${one.reason}`;
+    const shown = document.createElement("span");
+    shown.setAttribute("aria-hidden", "true");
+    shown.textContent = one.status;
+    const text = document.createElement("span");
+    text.className = "hidden";
+    text.textContent = `${one.status} from ${from}`;
+    item.append(shown, text);
+    list.append(item);
+  }
+  return laneOf("strip", "Status", list);
+}
+
+// A name that does not fit is in the tooltip only.
+function fitNames(strip) {
+  for (const item of strip.querySelectorAll("li")) {
+    const name = item.firstChild;
+    name.classList.toggle("narrow", name.offsetLeft + name.offsetWidth > item.clientWidth);
+  }
+}
+
+function stripNote(kind, text) {
+  const note = noteOf(text);
+  note.className = kind;
+  return laneOf("strip", "Status", note);
+}
+
+// A row above the charts; its title stands over their axis.
+function laneOf(kind, title, content) {
+  const figure = document.createElement("figure");
+  figure.className = `lane ${kind}`;
+  const caption = document.createElement("figcaption");
+  caption.textContent = title;
+  figure.append(caption, content);
+  return figure;
+}
+
+function changesTable(changes) {
+  const rows = [...changes].reverse().map((one) => {
+    const link = document.createElement("a");
+    link.href = `${one.around}#over-time`;
+    link.textContent = localTime(new Date(1000 * one.at));
+    return [link, `${one.before} → ${one.status}`, one.reason];
+  });
+  const table = detailed("Status changes", ["By", "Change", "Why"], rows);
+  table.classList.add("changes");
+  return table;
+}
+
+// Tint the times of a warning or of a bad status behind a plot.
+function tintStatuses(plot, periods, colours) {
+  const { left, top, width, height } = plot.bbox;
+  for (const one of periods) {
+    if (!colours[one.level]) continue;
+    const from = Math.max(plot.valToPos(one.from, "x", true), left);
+    const until = Math.min(plot.valToPos(one.until, "x", true), left + width);
+    plot.ctx.fillStyle = colours[one.level];
+    plot.ctx.fillRect(from, top, Math.max(until - from, 0), height);
+  }
+}
+
+// A table behind a summary; a cell is a text or an element.
+function detailed(title, labels, rows) {
+  const details = document.createElement("details");
+  const summary = document.createElement("summary");
+  summary.textContent = title;
+  const region = document.createElement("div");
+  region.className = "wide";
+  region.tabIndex = 0;
+  region.setAttribute("role", "region");
+  region.setAttribute("aria-label", title);
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  for (const label of labels) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = label;
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const cells of rows) {
+    const row = body.insertRow();
+    for (const cell of cells) row.insertCell().append(cell);
+  }
+  region.append(table);
+  details.append(summary, region);
+  return details;
+}

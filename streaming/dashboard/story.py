@@ -1,0 +1,99 @@
+"""The story of a group on its page: why it is behind, each line with its links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from flask import Response, abort, g, render_template, request, url_for
+
+from coordinator_state.insight.story import Story, StoryLine
+from streaming.dashboard.moments import moment_text
+from streaming.dashboard.period import around
+from streaming.dashboard.ticket import place_text, ticket_of
+from streaming.served.snapshot import ServedSnapshot
+from streaming.views.story import told
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedLine:
+    """A line of a story, and the addresses of its moment and of its records, if it has them."""
+
+    line: StoryLine
+    moment: str | None
+    records: str | None
+
+    @property
+    def place(self) -> str:
+        """The text of the link to the records."""
+        return place_text(self.line)
+
+
+def why() -> str:
+    """Explain one group; the page of the group loads it after itself."""
+    group_id = request.args.get("group", "")
+    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    story = told(snapshot.reader, group_id, at=snapshot.at)
+    return render_template(
+        "why.html",
+        snapshot=snapshot,
+        group_id=group_id,
+        story=story,
+        lines=_linked(story, story.lines) if story else (),
+        more=_linked(story, story.more) if story else (),
+        ticket=_ticket(story) if story else "",
+    )
+
+
+def ticket() -> Response:
+    """The story as Markdown, to be pasted into a ticket."""
+    group_id = request.args.get("group", "")
+    snapshot: ServedSnapshot = g.cluster.opened(g.at)
+    story = told(snapshot.reader, group_id, at=snapshot.at)
+    if story is None:
+        abort(404, f"Nothing is known about group {group_id!r} in the hour before this moment.")
+    return Response(_ticket(story), content_type="text/markdown; charset=utf-8")
+
+
+def _ticket(story: Story) -> str:
+    """The Markdown; its links show everything as of the moment of the story."""
+    lines = _linked(story, story.lines, at=_text(story.at), _external=True)
+    return ticket_of(
+        story,
+        cluster=g.cluster.name,
+        lines=[(one.line, one.moment, one.records) for one in lines],
+        address=url_for("group", group=story.group_id, at=_text(story.at), _external=True),
+    )
+
+
+def _linked(story: Story, lines: Sequence[StoryLine], **options: Any) -> Sequence[LinkedLine]:
+    return [
+        LinkedLine(
+            line,
+            _moment_address(story, line, **options),
+            None if line.sql is None else url_for("sql", query=line.sql, **options),
+        )
+        for line in lines
+    ]
+
+
+def _moment_address(story: Story, line: StoryLine, **options: Any) -> str | None:
+    """The group at the moment of a line: its state, or the period around the moment."""
+    if line.at is None:
+        return None
+    if line.is_now:
+        return url_for(
+            "group",
+            group=story.group_id,
+            **(options | {"at": _text(line.at)}),
+        )
+    return url_for("group", group=story.group_id, **around(line.at, line.last_at), **options)
+
+
+def _text(at: datetime) -> str:
+    return moment_text(at, "milliseconds")
+
+
+PAGES = (("group/why", "group_why", why), ("group/ticket", "group_ticket", ticket))

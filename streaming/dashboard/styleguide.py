@@ -1,0 +1,60 @@
+"""The components page: the design tokens and every component of the pages, with fixed values."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Final
+
+from flask import render_template, request
+
+from coordinator_state.insight.state_meanings import STATE_MEANINGS, STATUS_MEANINGS
+from streaming.dashboard.tables_of_rows import RowList, rows_page
+
+_TOKENS_FILE: Final = Path(__file__).with_name("static") / "tokens.css"
+_FAMILY: Final = re.compile(r"/\* (?P<family>[^*]+) \*/")
+_TOKEN: Final = re.compile(r"(?P<name>--[a-z0-9-]+): (?P<value>[^;]+);")
+_AT: Final = datetime(2026, 11, 21, 3, 14, tzinfo=timezone.utc)
+_ROWS: Final = (
+    {"group_id": "payments", "status": "STOP", "lag": 12_400, "time_lag_ms": 312_000},
+    {"group_id": "search", "status": "REBALANCING_LOOP", "lag": 16, "time_lag_ms": 1_600},
+    {"group_id": "billing", "status": "OK", "lag": 0, "time_lag_ms": 0},
+)
+
+
+def page() -> str:
+    """Show the tokens and the components."""
+    return render_template(
+        "styleguide.html",
+        families=tokens(_TOKENS_FILE.read_text("utf-8")),
+        statuses=[status.value for status in STATUS_MEANINGS],
+        states=list(STATE_MEANINGS),
+        at=_AT,
+        moments=[_AT - timedelta(seconds=seconds) for seconds in (4, 312, 7_200)],
+        table=rows_page(
+            RowList(_ROWS),
+            request.args,
+            sort="-lag",
+            columns=("group_id", "lag", "time_lag_ms"),
+            searched="group_id",
+        ),
+    )
+
+
+def tokens(css: str) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """The names and values of the custom properties of a style sheet, by family.
+
+    >>> dict(tokens("/* Sizes */ --big: 2rem; --small: 1rem;"))
+    {'Sizes': [('--big', '2rem'), ('--small', '1rem')]}
+    """
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    family = ""
+    for match in re.finditer(f"{_FAMILY.pattern}|{_TOKEN.pattern}", css):
+        if match["family"]:
+            family = match["family"].partition(":")[0]
+        else:
+            found[family].append((match["name"], match["value"]))
+    return found

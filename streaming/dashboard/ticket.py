@@ -1,0 +1,74 @@
+"""The story of a group as Markdown, for a ticket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from coordinator_state.insight.group_status import count_text, time_text
+from coordinator_state.insight.story import Story, StoryLine
+from streaming.dashboard.markdown import code, code_block, escaped, link
+
+LinesWithAddresses = Sequence[tuple[StoryLine, str | None, str | None]]
+"""Lines, each with the addresses of its moment and of its records."""
+
+
+def ticket_of(story: Story, *, cluster: str, lines: LinesWithAddresses, address: str) -> str:
+    """The Markdown of a story.
+
+    Args:
+        story: the story.
+        cluster: the name of its cluster.
+        lines: its lines.
+        address: the address of the group at the moment of the story.
+    """
+    numbered = [f"{number}. {_line(*one)}" for number, one in enumerate(lines, 1)]
+    parts = [
+        f"# {code(story.group_id)}: {escaped(story.headline)}",
+        f"Cluster {code(cluster)}, {link(_utc(story.at), address)}",
+        "\n".join(f"- {fact}" for fact in _facts(story)),
+        "\n".join(numbered),
+    ]
+    if story.commands:
+        parts.append(code_block(story.commands))
+    return "\n\n".join(parts) + "\n"
+
+
+def place_text(line: StoryLine) -> str:
+    """The records of a line by log partition and record offset; "query" without records.
+
+    >>> from coordinator_state.insight.story import Part
+    >>> line = StoryLine(part=Part.CAUSE, text="x", record_ids=[(6, 1), (6, 2102)], is_range=True)
+    >>> place_text(line)
+    'log partition 6, record offsets 1 to 2102'
+    """
+    if not line.record_ids:
+        return "query"
+    offsets = sorted(record_offset for _, record_offset in line.record_ids)
+    noun = "record offset" if len(offsets) == 1 else "record offsets"
+    between = " to " if line.is_range else ", "
+    shown = between.join(map(str, offsets))
+    return f"log partition {line.record_ids[0][0]}, {noun} {shown}"
+
+
+def _line(line: StoryLine, moment: str | None, records: str | None) -> str:
+    links = []
+    if moment is not None and line.at is not None:
+        links.append(link(_utc(line.at), moment))
+    if records is not None:
+        links.append(link(place_text(line), records))
+    elif line.record_ids:
+        links.append(place_text(line))
+    more = f" ({', '.join(links)})" if links else ""
+    return f"**{line.part.value}**: {escaped(line.text)}{more}"
+
+
+def _facts(story: Story) -> Iterator[str]:
+    yield f"Lag: {'unknown' if story.lag is None else count_text(story.lag, 'record')}"
+    if story.waiting_ms is not None:
+        yield f"Time lag: at least {time_text(story.waiting_ms)}"
+    yield f"Members: {story.members}"
+
+
+def _utc(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,105 @@
+"""From looking to acting: a person tests a rule, plans a reset, and takes the data of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.support.browser.chromium import needs_chromium
+from tests.support.tables.dashboard_tables import HOSTILE, REWOUND, DashboardTables
+
+pytestmark = [needs_chromium, pytest.mark.long]
+RULE = f"rules:\n  - name: behind\n    groups: {REWOUND}\n    lag: '> 500'\n"
+PAGES = (
+    *(f"group/{page}?{urlencode({'group': HOSTILE})}" for page in ("alert", "plan")),
+    f"group/alert?{urlencode({'group': REWOUND, 'rule': RULE, 'span': '1h'})}",
+    f"group/alert?{urlencode({'group': REWOUND, 'rule': 'rules: ['})}",
+    f"group/plan?{urlencode({'group': REWOUND, 'to': 'earliest'})}",
+)
+
+
+def test_a_rule_from_the_group_to_the_moment_it_would_have_fired(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page(f"group?group={REWOUND}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("link", name="Alert me on this").click()
+    rule = page.get_by_label("The rule, in YAML")
+    assert "status: [REWIND]\n" in rule.input_value()
+    page.get_by_role("link", name="the lag", exact=True).click()
+    expect(page.get_by_role("link", name="the lag", exact=True)).to_have_attribute(
+        "aria-current", "true"
+    )
+    assert 'lag: "> ' in rule.input_value()
+    rule.fill(RULE)
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == RULE
+    page.get_by_label("Period").select_option("1h")
+    rule.press("Control+Enter")
+    expect(page.locator(".verdict")).to_contain_text("behind would have fired 1 time from")
+    expect(rule).to_have_value(RULE)
+    row = page.get_by_role("region", name="Firings").locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("lag is 1800 (> 500)")
+    row.get_by_role("link").first.click()
+    expect(page.locator("h1")).to_contain_text(REWOUND)
+    assert "at" in parse_qs(urlsplit(page.url).query)
+
+
+def test_a_plan_from_the_past_of_a_group_to_its_file(
+    open_page: Callable[..., Page], tables: DashboardTables, tmp_path: Path
+) -> None:
+    past = urlencode({"group": REWOUND, "at": tables.before.isoformat()})
+    page = open_page(f"group?{past}", timezone_id="Asia/Kolkata")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("link", name="Plan a reset").click()
+    expect(page.locator(".verdict")).to_contain_text("1,780 records skipped")
+    expect(page.locator(".warnings")).to_contain_text("Kafka resets only groups without members")
+    page.get_by_label("Brokers").fill("broker:9092")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    commands = page.locator("#plan-commands")
+    expect(commands).to_contain_text("--bootstrap-server broker:9092 --reset-offsets")
+    page.locator("button[data-copy=plan-commands]").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").count("\n") == 2
+    with page.expect_download() as downloading:
+        page.get_by_role("link", name="Download plan.csv").click()
+    downloading.value.save_as(tmp_path / "plan.csv")
+    lines = (tmp_path / "plan.csv").read_text().splitlines()
+    assert [line.rpartition(",")[2] for line in lines] == ["990", "990"]
+    # A typed time is in the reader's zone.
+    page.get_by_role("textbox", name="Moment").fill("2001-01-01 05:30")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    expect(page.get_by_role("alert").last).to_contain_text("2001-01-01T00:00")
+
+
+def test_the_data_of_a_table(open_page: Callable[..., Page], tmp_path: Path) -> None:
+    page = open_page("?status=REWIND&sort=-lag")
+    with page.expect_download() as downloading:
+        page.get_by_role("link", name="JSON of groups").click()
+    downloading.value.save_as(tmp_path / "groups.jsonl")
+    (row,) = map(json.loads, (tmp_path / "groups.jsonl").read_text().splitlines())
+    assert (row["group_id"], row["status"], row["lag"]) == (REWOUND, "REWIND", 1_800)
+    page.get_by_role("link", name="SQL of groups").click()
+    assert "WHERE s.status IN ('REWIND')" in page.locator("#query").input_value()
+    expect(page.get_by_role("region", name="Answer").locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("region", name="Answer")).to_contain_text(REWOUND)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_it(open_page: Callable[..., Page], scheme: str) -> None:
+    for path in PAGES:
+        page = open_page(path, color_scheme=scheme)
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            found = Axe().run(page)
+            assert found.violations_count == 0, (path, width, found.generate_report())
+            body = page.evaluate("document.documentElement.scrollWidth")
+            assert body <= width, (path, width)

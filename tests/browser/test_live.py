@@ -1,0 +1,197 @@
+"""Changes arrive by themselves, and nothing jumps under the reader's hand."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from streaming.dashboard import live
+from streaming.dashboard.app import serving_page
+from tests.support.browser.chromium import needs_chromium
+from tests.support.tables.dashboard_tables import REWOUND, DashboardTables, set_back
+
+pytestmark = [needs_chromium, pytest.mark.long]
+SLOW_MS = 20_000
+ROWS = "[...document.querySelectorAll('#groups tbody th a')].map((one) => one.textContent)"
+
+
+@pytest.fixture
+def refreshed() -> Callable[[Page], None]:
+    """Waits for the next refresh of a page."""
+
+    def wait(page: Page) -> None:
+        page.evaluate(
+            "new Promise((done) => document.addEventListener('page:updated', ({ target }) =>"
+            " target.id === 'main' && done()))"
+        )
+
+    return wait
+
+
+def test_a_change_arrives_by_itself(
+    open_page: Callable[..., Page], tables: DashboardTables
+) -> None:
+    page = open_page(f"group?group={REWOUND}")
+    expect(page.locator(".age")).to_have_text(re.compile(r"^(as of|written) \d+ (s|min) ago$"))
+    # Another tab of the same browser takes part in the stream.
+    told = page.evaluate(
+        "new Promise((done) => connectStream(document.body.dataset.live, done)"
+        ".postMessage('watch'))"
+    )
+    assert told.isdecimal()
+    set_back(tables.folder, committed=60)
+    expect(page.locator(".facts")).to_contain_text("1,880", timeout=SLOW_MS)
+
+
+def test_the_reader_keeps_the_place(
+    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
+) -> None:
+    page = open_page("transactions")
+    page.locator("main summary").first.click()
+    page.evaluate(
+        """() => {
+          window.kept = [...document.querySelectorAll("main tr, main h1, main details")];
+          getSelection().selectAllChildren(document.querySelector("main h1"));
+          document.querySelector("main summary").focus();
+          document.querySelector(".wide").scrollLeft = 5;
+          scrollTo(0, 40);
+        }"""
+    )
+    labelled = page.locator("main td[data-label]").count()
+    assert labelled
+    before = page.evaluate("[scrollY, document.querySelector('.wide').scrollLeft]")
+    set_back(tables.folder, committed=58)
+    refreshed(page)
+    expect(page.locator("main details")).to_have_attribute("open", "")
+    expect(page.locator("main summary").first).to_be_focused()
+    assert page.evaluate("getSelection().toString()") == page.locator("main h1").inner_text()
+    assert page.evaluate("[scrollY, document.querySelector('.wide').scrollLeft]") == before
+    assert page.evaluate("window.kept.every((one) => one.isConnected)")
+    # Other scripts note things in attributes of their own.
+    assert page.locator("main td[data-label]").count() == labelled
+
+
+def test_typed_text_survives(
+    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
+) -> None:
+    page = open_page("changes")
+    field = page.get_by_label("Between")
+    field.fill("yest")
+    field.evaluate("(one) => one.setSelectionRange(2, 2)")
+    set_back(tables.folder, committed=56)
+    refreshed(page)
+    expect(field).to_be_focused()
+    expect(field).to_have_value("yest")
+    assert field.evaluate("(one) => one.selectionStart") == 2
+    page.locator("h1").click()
+    set_back(tables.folder, committed=54)
+    refreshed(page)
+    expect(field).to_have_value("yest")
+
+
+def test_rows_do_not_move_under_the_pointer(
+    open_page: Callable[..., Page], tables: DashboardTables
+) -> None:
+    page = open_page("?search=group-11")
+    rows = page.evaluate(ROWS)
+    assert len(rows) == 10
+    page.locator("#groups tbody tr").nth(2).hover()
+
+    # A newer page with the last row first, one row less, and another lag.
+    page.evaluate(
+        """() => {
+          const read = Response.prototype.text;
+          Response.prototype.text = async function () {
+            const next = new DOMParser().parseFromString(await read.call(this), "text/html");
+            const body = next.querySelector("#groups tbody");
+            body.prepend(body.lastElementChild);
+            body.rows[3].remove();
+            for (const row of body.rows) row.cells[6].textContent = "777";
+            return next.documentElement.outerHTML;
+          };
+        }"""
+    )
+    set_back(tables.folder, committed=52)
+    expect(page.locator(".age")).to_contain_text("order held", timeout=SLOW_MS)
+    assert page.evaluate(ROWS) == rows
+    expect(page.locator("#groups td", has_text=re.compile("^777$"))).to_have_count(9)
+    expect(page.locator("#groups tr.gone")).to_contain_text(rows[2])
+    shown = page.evaluate("window.shown = document.querySelectorAll('#groups tbody tr')[4]")
+    assert shown is not None
+    page.locator("h1").hover()
+    expect(page.locator("#groups tbody tr")).to_have_count(9)
+    assert page.evaluate(ROWS) == [rows[-1], *rows[:2], *rows[3:-1]]
+    assert page.evaluate("window.shown.isConnected")
+    expect(page.locator(".age")).not_to_contain_text("order held")
+
+
+def test_focus_stays_in_its_row(
+    open_page: Callable[..., Page], tables: DashboardTables, refreshed: Callable[[Page], None]
+) -> None:
+    page = open_page("?search=group-11")
+    link = page.get_by_role("link", name="group-115")
+    link.focus()
+    page.evaluate(
+        """() => {
+          const read = Response.prototype.text;
+          Response.prototype.text = async function () {
+            const next = new DOMParser().parseFromString(await read.call(this), "text/html");
+            const body = next.querySelector("#groups tbody");
+            body.replaceChildren(...[...body.rows].reverse());
+            return next.documentElement.outerHTML;
+          };
+          // The reader has not moved for a while.
+          const now = Date.now;
+          Date.now = () => now() + 60000;
+        }"""
+    )
+    rows = page.evaluate(ROWS)
+    set_back(tables.folder, committed=50)
+    refreshed(page)
+    assert page.evaluate(ROWS) == rows[::-1]
+    expect(link).to_be_focused()
+
+
+def test_it_says_that_the_server_is_away(browser: Browser, tables: DashboardTables) -> None:
+    with serving_page({"tables": tables.folder}, refresh_s=0.5) as address:
+        page = browser.new_page()
+        page.goto(f"{address}c/tables/")
+        expect(page.locator(".age")).to_contain_text("ago")
+        expect(page.locator(".away")).to_be_hidden()
+    port = int(address.rstrip("/").rpartition(":")[2])
+    expect(page.get_by_role("status")).to_have_text("Server away", timeout=SLOW_MS)
+    expect(page.locator(".age")).to_have_text(re.compile(r"^last answer \d+ s ago$"))
+    expect(page.locator("#groups tbody tr").first).to_be_visible()
+    with serving_page({"tables": tables.folder}, refresh_s=0.5, port=port):
+        expect(page.locator(".away")).to_be_hidden(timeout=SLOW_MS)
+        expect(page.locator(".age")).to_contain_text(re.compile("as of|written"))
+        page.close()
+
+
+@pytest.fixture
+def without_streams(tables: DashboardTables, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(live, "AT_MOST", 0)
+    with serving_page({"tables": tables.folder}, refresh_s=0.5) as address:
+        yield f"{address}c/tables/"
+
+
+def test_without_a_stream_it_polls(
+    browser: Browser,
+    without_streams: str,
+    tables: DashboardTables,
+    refreshed: Callable[[Page], None],
+) -> None:
+    page = browser.new_page()
+    page.goto(f"{without_streams}group?group={REWOUND}")
+    began = time.monotonic()
+    for _ in range(3):
+        refreshed(page)
+    # With a stream it refreshes every 30 s if nothing changes.
+    assert time.monotonic() - began < 30
+    set_back(tables.folder, committed=40)
+    expect(page.locator(".facts")).to_contain_text("1,920", timeout=SLOW_MS)
+    page.close()

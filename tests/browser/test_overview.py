@@ -1,0 +1,143 @@
+"""The overview in a real browser: keys, sparklines, filters, and groups that are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from streaming.views.text import printable
+from tests.support.browser.chromium import needs_chromium
+from tests.support.tables.dashboard_tables import GROUPS, HOSTILE, REWOUND
+
+pytestmark = [needs_chromium, pytest.mark.long]
+_ROWS = "#groups tbody tr"
+
+
+def focused(page: Page) -> str:
+    found: str = page.evaluate("document.activeElement.textContent.trim()")
+    return found
+
+
+def refresh(page: Page) -> None:
+    """Bring the page up to newer tables, as it does by itself when they change."""
+    page.evaluate("loadPage(location.href, { isRefresh: true })")
+
+
+def test_keys_move_select_and_open_also_across_refreshes(open_page: Callable[..., Page]) -> None:
+    page = open_page("")
+    for key, name in (("j", printable(HOSTILE)), ("j", REWOUND), ("k", printable(HOSTILE))):
+        page.keyboard.press(key)
+        assert focused(page) == name
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    selected = page.locator(f"{_ROWS} input:checked")
+    expect(selected).to_have_count(2)
+    refresh(page)
+    expect(selected).to_have_count(2)
+    assert focused(page) == REWOUND
+    # With modifiers they are those of the browser.
+    page.keyboard.press("Control+k")
+    assert focused(page) == REWOUND
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(f"Group {REWOUND}")
+
+
+def test_keys_are_letters_in_a_field_and_a_dialog_lists_them(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("")
+    page.keyboard.press("/")
+    search = page.get_by_label("Group", exact=True)
+    expect(search).to_be_focused()
+    page.keyboard.type("jx?k/")
+    expect(search).to_have_value("jx?k/")
+    expect(page.locator("#groups")).to_contain_text("No group matches.")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.locator("main").focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("previous row")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_keys_can_be_turned_off(open_page: Callable[..., Page]) -> None:
+    page = open_page("")
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("checkbox", name="Use these keys").uncheck()
+    page.get_by_role("button", name="Close").click()
+    page.reload()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Group")).not_to_be_focused()
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("checkbox", name="Use these keys").check()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Group")).to_be_focused()
+
+
+def test_filters_narrow_at_once_and_chips_remove_them(open_page: Callable[..., Page]) -> None:
+    page = open_page("?search=group-01")
+    expect(page.locator(_ROWS)).to_have_count(10)
+    page.get_by_text("Status, state, type").click()
+    page.get_by_role("checkbox", name="OK").check()
+    expect(page).to_have_url(re.compile("status=OK"))
+    chips = page.get_by_role("list", name="Active filters").get_by_role("link")
+    expect(chips).to_have_count(3)
+    chips.filter(has_text="Group: group-01").click()
+    expect(page.locator(".pages").first).to_contain_text(f"{GROUPS} of {GROUPS + 2} groups")
+
+
+def test_sparklines_come_after_the_page_and_stay_across_refreshes(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("")
+    lines = page.locator(f"{_ROWS} svg.spark")
+    expect(lines).to_have_count(50, timeout=20_000)
+    refresh(page)
+    assert lines.count() == 50
+
+
+def test_selected_groups_are_compared(open_page: Callable[..., Page]) -> None:
+    page = open_page("?search=group-00")
+    for name in ("group-003", "group-007"):
+        page.get_by_role("checkbox", name=f"Compare {name}").check()
+    page.get_by_role("button", name="Compare selected groups (2)").click()
+    expect(page.locator("h1")).to_have_text("Compare groups")
+    expect(page.locator("#compared thead a")).to_have_text(["group-003", "group-007"])
+    charts = page.get_by_role("img", name=re.compile("Lag over the last hour"))
+    expect(charts).to_have_count(2)
+    standard = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+    found = Axe().run(page, options=standard)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("width", [360, 1200, 2560])
+def test_nothing_is_cut_off(open_page: Callable[..., Page], width: int) -> None:
+    page = open_page("?status=OK", viewport={"width": width, "height": 900})
+    expect(page.locator(f"{_ROWS} svg.spark").first).to_be_visible(timeout=20_000)
+    for wide in ("document.documentElement", "document.querySelector('.wide')"):
+        assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth"), wide
+
+
+def test_without_scripts_the_table_is_whole_and_columns_are_chosen(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page("?search=group-00", java_script_enabled=False)
+    expect(page.locator(_ROWS)).to_have_count(10)
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Members").uncheck()
+    page.get_by_role("group", name=re.compile("Show these columns")).locator("..").get_by_role(
+        "button", name="Show"
+    ).click()
+    expect(page.get_by_role("columnheader", name="Lag", exact=True)).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Members")).to_have_count(0)
+    page.goto(page.url.partition("?")[0])
+    expect(page.get_by_role("columnheader", name="Members")).to_have_count(0)
+    page.get_by_role("checkbox", name="Compare group-000").check()
+    page.get_by_role("button", name="Compare selected groups").click()
+    expect(page.locator("#compared thead a")).to_have_text(["group-000"])

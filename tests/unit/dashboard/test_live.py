@@ -1,0 +1,176 @@
+"""The stream of changes: an event after each, a heartbeat, a limited number, and an end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from deltalake import DeltaTable
+from flask.testing import FlaskClient
+
+from streaming.dashboard import live
+from streaming.dashboard.app import create_app, serving_page
+from streaming.http import streams
+from streaming.http.access import Access
+from streaming.served.watch import Watch
+from streaming.tables import delta
+from tests.support.eventually import Eventually
+from tests.support.tables.dashboard_tables import DashboardTables, create_dashboard_tables, set_back
+
+TOKEN = "s3cr3t-of-16-characters"  # noqa: S105 - of these tests
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> DashboardTables:
+    return create_dashboard_tables(tmp_path_factory.mktemp("live") / "tables")
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def open_stream(address: str, opened: ExitStack) -> HTTPResponse:
+    """An open stream of the cluster `prod`, past its headers."""
+    connection = HTTPConnection(str(urlsplit(address).netloc), timeout=30)
+    opened.callback(connection.close)
+    connection.request("GET", "/c/prod/live")
+    return opened.enter_context(connection.getresponse())
+
+
+def next_event(stream: HTTPResponse) -> list[str]:
+    """The lines of the next event or comment."""
+    lines: list[str] = []
+    while line := stream.readline().decode().strip():
+        lines.append(line)
+    return lines
+
+
+def time_of(event: list[str]) -> float:
+    """The time of a change, in seconds since the epoch."""
+    return int(event[-1].removeprefix("data: ")) / 1000
+
+
+def test_a_change_is_an_event(tables: DashboardTables, opened: ExitStack) -> None:
+    with serving_page({"prod": tables.folder}, refresh_s=0.1) as address:
+        stream = open_stream(address, opened)
+        assert stream.status == 200
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        assert stream.headers["X-Accel-Buffering"] == "no"
+        assert stream.headers["Cache-Control"] == "no-store, no-transform"
+        retry, data = first = next_event(stream)
+        assert retry == "retry: 2000"
+        assert data.startswith("data: ")
+        before = time.time()
+        set_back(tables.folder, committed=90)
+        event = next_event(stream)
+        assert time_of(first) < before < time_of(event) <= time.time()
+        # A new stream begins with the same time.
+        assert time_of(next_event(open_stream(address, opened))) >= time_of(event)
+
+
+def test_a_quiet_stream_has_a_heartbeat_and_an_end(
+    tables: DashboardTables, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LOOKS_EVERY_S", 0.02)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(streams, "LASTS_S", 1.0)
+    with serving_page({"prod": tables.folder}) as address:
+        stream = open_stream(address, opened)
+        next_event(stream)
+        assert [next_event(stream), next_event(stream)] == [[":"], [":"]]
+        assert set(stream.read().split()) <= {b":"}
+
+
+def test_a_hundred_streams_leave_the_page_to_others(
+    tables: DashboardTables, opened: ExitStack, eventually: Eventually
+) -> None:
+    with serving_page({"prod": tables.folder}) as address:
+        found = [open_stream(address, opened) for _ in range(100)]
+        taken = [stream for stream in found if stream.status == 200]
+        refused = [stream for stream in found if stream.status == 503]
+        assert (len(taken), len(refused)) == (live.AT_MOST, 100 - live.AT_MOST)
+        assert {stream.headers["Retry-After"] for stream in refused} == {"5"}
+        assert requests.get(f"{address}c/prod/", timeout=30).status_code == 200
+        # A client that leaves makes room.
+        opened.close()
+        with ExitStack() as others:
+            eventually(lambda: open_stream(address, others).status == 200)
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+
+
+def test_open_streams_do_not_hold_up_the_end(tables: DashboardTables, opened: ExitStack) -> None:
+    with serving_page({"prod": tables.folder}) as address:
+        found = [open_stream(address, opened) for _ in range(10)]
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+    for stream in found:
+        assert stream.read().startswith(b"retry: ")
+
+
+def test_the_past_has_no_stream(client: FlaskClient, tables: DashboardTables) -> None:
+    asked = {"at": tables.after.isoformat()}
+    assert client.get("/c/prod/live", query_string=asked).status_code == 404
+    assert client.get("/c/nope/live").status_code == 404
+
+
+def test_a_stream_needs_access(tables: DashboardTables) -> None:
+    access = Access("127.0.0.1", token=TOKEN)
+    with serving_page({"prod": tables.folder}, access=access) as address:
+        asked = {"Accept": "text/event-stream"}
+        refused = requests.get(f"{address}c/prod/live", headers=asked, timeout=30)
+        assert refused.status_code == 401
+        bearer = {**asked, "Authorization": f"Bearer {TOKEN}"}
+        with requests.get(
+            f"{address}c/prod/live", headers=bearer, timeout=30, stream=True
+        ) as stream:
+            assert stream.status_code == 200
+
+
+def test_many_ask_and_one_looks(tables: DashboardTables) -> None:
+    watch = Watch(tables.folder)
+    first = watch.changed_at(0)
+    set_back(tables.folder, committed=80)
+    changed = watch.changed_at(60)
+    assert changed > first
+    set_back(tables.folder, committed=70)
+    assert watch.changed_at(60) == changed
+
+
+def test_a_change_during_a_read_makes_the_page_old(
+    tables: DashboardTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was opened before a change and answered after it does not have the change."""
+    watch, opened = Watch(tables.folder), delta.open_version
+    watch.changed_at(0)
+    changed: list[float] = []
+
+    def opened_slowly(*arguments: Any) -> DeltaTable:
+        found = opened(*arguments)
+        if not changed:
+            changed.append(time.time())
+            set_back(tables.folder, committed=60)
+        return found
+
+    monkeypatch.setattr(delta, "open_version", opened_slowly)
+    app = create_app({"prod": tables.folder})
+    page = app.test_client().get("/c/prod/").text
+    read_at = re.findall(r'data-read-at="(\d+)"', page)[0]
+    assert int(read_at) / 1000 < changed[0] < watch.changed_at(0).timestamp()
+
+
+def test_tables_that_come_later_are_noticed(tmp_path: Path) -> None:
+    watch = Watch(f"{tmp_path}/tables")
+    first = watch.changed_at(0)
+    create_dashboard_tables(tmp_path / "tables")
+    assert watch.changed_at(0) > first

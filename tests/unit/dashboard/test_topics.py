@@ -1,0 +1,190 @@
+"""The page of all topics, and the matrix of a topic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from html import unescape
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from streaming.dashboard.app import create_app
+from streaming.dashboard.topic_matrix import MAX_CELLS
+from tests.support.tables.tables_folder import apply_micro_batch, create_tables
+from tests.support.tables.topic_tables import (
+    MEMBER,
+    PARTLY,
+    QUICK,
+    READ,
+    SILENT,
+    SLOW,
+    UNREAD,
+    create_topic_tables,
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+    folder = tmp_path_factory.mktemp("topics") / "tables"
+    tables = create_topic_tables(folder, datetime.now(timezone.utc))
+    return create_app({"prod": tables}).test_client()
+
+
+@pytest.fixture(scope="module")
+def page(client: FlaskClient) -> Callable[[str], str]:
+    def asked(address: str) -> str:
+        answer = client.get(f"/c/prod/{address}")
+        assert answer.status_code == 200, answer.text
+        return unescape(answer.text)
+
+    return asked
+
+
+def rows_of(page: str, table: str) -> dict[str, list[str]]:
+    """The texts of the cells of a table's body, by the text of its heading."""
+    body = page[page.index(f'<table id="{table}">') :].partition("<tbody>")[2]
+    found = {}
+    for row in re.findall(r"<tr>.*?</tr>", body.partition("</tbody>")[0], re.DOTALL):
+        cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+        heading, *texts = (re.sub(r"<[^>]*>", "", cell).strip() for cell in cells)
+        found[heading] = texts
+    return found
+
+
+def test_every_topic_has_its_readers_and_the_slowest_of_them(page: Callable[[str], str]) -> None:
+    rows = rows_of(page("topics"), "topics")
+    assert set(rows) == {READ, PARTLY, SILENT, UNREAD}
+    _, readers, slowest, lag, *_, partitions, unread = rows[READ]
+    assert (readers, slowest, lag, partitions, unread) == ("2", SLOW, "1,800", "3", "0")
+    # A partition below the greatest number exists, whether it is sampled or not.
+    assert (rows[PARTLY][2], rows[PARTLY][-2:]) == (QUICK, ["3", "2"])
+    assert rows[SILENT][:3] == ["nothing committed", "1", MEMBER]
+    assert rows[UNREAD][:3] == ["nobody reads it", "0", ""]
+    assert rows[UNREAD][-5:] == ["", "15", "-", "2", "2"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "topics"),
+    [
+        ("unread=topics", [UNREAD]),
+        ("unread=partitions", [PARTLY]),
+        ("search=RE", [PARTLY, SILENT]),
+        ("status=OK", [READ, PARTLY]),
+        ("status=STOP", ["No topic matches."]),
+        ("sort=topic", [UNREAD, READ, SILENT, PARTLY]),
+        ("sort=-unread", [PARTLY, UNREAD, READ, SILENT]),
+        ("sort=-lag", [READ, PARTLY, UNREAD, SILENT]),
+    ],
+)
+def test_topics_are_filtered_and_sorted(
+    page: Callable[[str], str], wanted: str, topics: list[str]
+) -> None:
+    assert list(rows_of(page(f"topics?{wanted}"), "topics")) == topics
+
+
+def test_without_a_sample_of_another_topic_the_page_says_how_to_have_them(
+    page: Callable[[str], str], tmp_path: Path
+) -> None:
+    tables = create_topic_tables(tmp_path, datetime.now(timezone.utc), with_unread=False)
+    only_read = create_app({"prod": tables}).test_client().get("/c/prod/topics").text
+    assert "--lag-topics all" in only_read
+    assert UNREAD not in only_read
+    assert "--lag-topics all" not in page("topics")
+
+
+def test_a_matrix_has_the_lag_of_each_group_in_each_partition(page: Callable[[str], str]) -> None:
+    shown = page(f"topic?topic={READ}")
+    rows = rows_of(shown, "matrix")
+    lags = {group: [text.split()[-1:] for text in texts[2:]] for group, texts in rows.items()}
+    assert lags[QUICK] == [["0"], ["0"], []]
+    assert all("600" in text for text in rows[SLOW][2:])
+    behind = r"600 behind, oldest (at least )?[\d.]+ (s|min); committed 400; "
+    assert re.search(f"{behind}owner billing-consumer-1", shown)
+    assert "0 behind; committed 1,000; no owner" in shown
+    assert shown.count("<rect ") == 3
+
+
+def test_what_nobody_reads_is_marked(page: Callable[[str], str]) -> None:
+    shown = page(f"topic?topic={PARTLY}")
+    assert "Nobody reads 2 partitions of 3." in shown
+    assert shown.count(">∅<") == 2
+    # Partition 1 was never sampled.
+    log_ends = shown[shown.index(">Log end<") :].partition("</tr>")[0]
+    assert re.findall(r">([\d,]+|-)<", log_ends) == ["1,000", "-", "1,000"]
+
+    unread = page(f"topic?topic={UNREAD}")
+    assert "No group reads this topic." in unread
+    assert '<table id="matrix">' not in unread
+    assert "1,000" in unread
+
+
+def test_a_member_that_has_committed_nothing_is_named(page: Callable[[str], str]) -> None:
+    shown = page(f"topic?topic={SILENT}")
+    (named,) = re.findall(r"Nothing is committed yet by <a [^>]*>([^<]*)</a>", shown)
+    assert named == MEMBER
+
+
+def test_a_group_without_a_commit_in_an_assigned_partition(tmp_path: Path) -> None:
+    tables = create_tables(tmp_path)
+    places = [{"topic": "t", "topic_id": None, "partition": number} for number in (0, 1)]
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": datetime.now(timezone.utc)}],
+        groups=[{"group_id": "g", "state": "Stable", "member_count": 1}],
+        group_members=[{"group_id": "g", "member_id": "m", "assignment": places}],
+        group_offsets=[{"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1}],
+    )
+    shown = create_app({"prod": tables}).test_client().get("/c/prod/topic?topic=t").text
+    assert shown.count('title="assigned, nothing committed"') == 1
+    assert "the log was not sampled yet; committed 1; owner" in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "range_"),
+    [
+        ("0", (0, 63)),
+        ("64", (64, 127)),
+        ("70", (64, 127)),
+        ("128", (128, 129)),
+        ("9999", (128, 129)),
+        ("-1", (0, 63)),
+        ("x", (0, 63)),
+        ("9" * 5_000, (0, 63)),
+    ],
+)
+def test_a_page_has_at_most_64_partitions(
+    wide: FlaskClient, first: str, range_: tuple[int, int]
+) -> None:
+    shown = wide.get(f"/c/prod/topic?topic=t&first={first}").text
+    headings = shown[shown.index('<table id="matrix">') :].partition("</tr>")[0]
+    numbers = [int(number) for number in re.findall(r'<th scope="col"[^>]*>(\d+)', headings)]
+    assert (numbers[0], numbers[-1]) == range_
+    assert f"partitions {range_[0]} to {range_[1]} of 130" in shown
+    ranges = shown[shown.index('aria-label="Ranges of partitions"') :].partition("</nav>")[0]
+    assert ("Next</a>" in ranges, "Previous</a>" in ranges) == (range_[1] < 129, range_[0] > 0)
+    # The groups of the page are fewer, the more partitions it has.
+    cells = len(re.findall(r'<td class="\w+" title=', shown))
+    assert cells <= MAX_CELLS
+    assert len(shown) < 300_000
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+    """A topic of 130 partitions, which 60 groups read."""
+    tables = create_tables(tmp_path_factory.mktemp("wide"))
+    groups = [f"group-{number}" for number in range(60)]
+    now = datetime.now(timezone.utc)
+    apply_micro_batch(
+        tables,
+        progress=[{"updated_at": now}],
+        groups=[{"group_id": group, "state": "Stable", "member_count": 1} for group in groups],
+        group_offsets=[
+            {"group_id": group, "topic": "t", "partition": partition, "committed_offset": 7}
+            for group in groups
+            for partition in range(130)
+        ],
+    )
+    return create_app({"prod": tables}).test_client()
