@@ -8,10 +8,14 @@ BIN        := $(VENV)/bin
 INSTALLED  := $(VENV)/.installed
 WHEELHOUSE := .cache/wheelhouse
 PIP        := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL    := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PYTEST     := $(BIN)/python -m pytest
 TWO_FILES  := -n 2 --dist loadfile
-COMPILE    := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
+COMPILE    := $(BIN)/uv pip compile --universal --python-version 3.10 --generate-hashes \
               --no-emit-index-url --custom-compile-command 'make lock' --quiet
+
+# In the project: a copy of PySpark for each clone fills the cache of a user.
+export UV_CACHE_DIR := $(CURDIR)/.cache/uv
 
 # streaming/jvm/java.py imports the standard library only, so it can speak before anything is installed.
 define CHECK_JAVA
@@ -26,7 +30,7 @@ export CHECK_JAVA
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
+.PHONY: help venv demo docs docs-serve test test-long test-cluster lint test-unit test-spark test-integration test-differential differential bench lock lock-jars clean check-python check-java
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,15 +75,23 @@ bench: check-java venv ## Measure everything that has a target, for about 40 min
 	$(BIN)/python -m bench.report $(BENCH_ARGS)
 
 lock: venv ## Resolve requirements/*.lock again after a change of dependencies (LOCK_ARGS=--upgrade)
-	$(COMPILE) --extra streaming --group dev -o requirements/dev.lock $(LOCK_ARGS)
-	$(COMPILE) --extra streaming -c requirements/dev.lock -o requirements/streaming.lock $(LOCK_ARGS)
-	$(COMPILE) -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
+	$(COMPILE) pyproject.toml --extra streaming --extra lineage --group dev -o requirements/dev.lock $(LOCK_ARGS)
+	$(COMPILE) pyproject.toml --extra streaming --extra lineage -c requirements/dev.lock -o requirements/streaming.lock $(LOCK_ARGS)
+	$(COMPILE) pyproject.toml -c requirements/dev.lock -o requirements/core.lock $(LOCK_ARGS)
+	$(COMPILE) --group installer -c requirements/dev.lock -o requirements/installer.lock $(LOCK_ARGS)
+	$(COMPILE) --group deploy -c requirements/streaming.lock -o requirements/deploy.lock $(LOCK_ARGS)
 
 lock-jars: check-java venv ## Fetch every jar anew and write its SHA-512 into the lock files of jars
 	$(BIN)/python -m tests.support.brokers.jar_sets
 
+docs: venv ## Build the documentation site into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: venv ## Serve the documentation site, and build it again after each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 clean: ## Remove what make made; checkpoints and tables stay
-	rm -rf $(VENV) .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .cache dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # What the pure core needs, kept as wheels: the test that installs our wheel alone needs no network.
 # The copy of the lock file says what is there: a file that is merely newer fetches nothing.
@@ -89,10 +101,11 @@ $(WHEELHOUSE)/core.lock: requirements/core.lock | $(VENV)/pyvenv.cfg
 	    $(PIP) wheel --require-hashes -r $< --wheel-dir $(WHEELHOUSE) && cp $< $@; }
 	@touch $@
 
-$(INSTALLED): pyproject.toml requirements/dev.lock $(WHEELHOUSE)/core.lock
-	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a few minutes) ..." >&2
-	@$(PIP) install --use-pep517 --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+$(INSTALLED): pyproject.toml requirements/installer.lock requirements/dev.lock $(WHEELHOUSE)/core.lock
+	@echo "Installing the packages of requirements/dev.lock into $(VENV) (Spark among them: a minute or two) ..." >&2
+	@$(PIP) install --require-hashes -r requirements/installer.lock
+	@$(INSTALL) --require-hashes --find-links $(WHEELHOUSE) -r requirements/dev.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m streaming.run.class_training || true  # Spark starts without it, too, but later
 	@touch $@
 
